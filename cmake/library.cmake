@@ -1,0 +1,45 @@
+# One static library per folder of src/, and beside it one test program from the folder's *_test.cpp files.
+#
+#   linnet_library(ops SOURCES attention/attention.cpp ... DEPENDS ir kernels TESTS attention/attention_test.cpp
+#                  TEST_DEPENDS exec)
+#
+# SOURCES are the library; DEPENDS are folders below (by name) or imported targets; TESTS may look further up through
+# TEST_DEPENDS, because a test of an op wants the interpreter.
+function(linnet_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;TESTS;TEST_DEPENDS" ${ARGN})
+  add_library(linnet_${name} STATIC ${ARG_SOURCES})
+  add_library(linnet::${name} ALIAS linnet_${name})
+  set_target_properties(linnet_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(linnet_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/linnet>)
+  target_compile_features(linnet_${name} PUBLIC cxx_std_20)
+  target_link_libraries(linnet_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+  set_property(GLOBAL APPEND PROPERTY LINNET_LIBRARIES linnet_${name})
+  if(LINNET_TESTS AND ARG_TESTS)
+    linnet_test(${name}_test SOURCES ${ARG_TESTS} DEPENDS linnet::${name} ${ARG_TEST_DEPENDS})
+  endif()
+endfunction()
+
+# A GoogleTest program whose cases ctest runs one by one. LABELS slow keeps it out of `ctest -L fast`.
+function(linnet_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL fast)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# Files written with Google Highway, compiled once per instruction set and chosen at run time. They are optimised in
+# every build type (at -O0 they are some 35 times slower), and g++ 12's 128-bit fallback is switched on.
+function(linnet_simd_sources)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS "-O2;-DHWY_BROKEN_EMU128=0;-fno-math-errno;-fno-trapping-math;-Wno-psabi")
+endfunction()

@@ -1,0 +1,32 @@
+// The one exception type of Linnet. Its kind becomes the exit code of the command line.
+#pragma once
+#include <stdexcept>
+#include <string>
+
+namespace linnet {
+
+enum class ErrorKind {
+  kUser,      // bad input: a file, a configuration, an argument            -> exit code 2
+  kShape,     // tensors whose shapes do not fit, found while tracing       -> exit code 2
+  kNumeric,   // a loss or gradient that is not finite                      -> exit code 3
+  kSystem,    // the machine refuses: disk full, out of memory, read-only   -> exit code 2
+  kInternal,  // a broken invariant of Linnet itself                        -> exit code 70
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+[[noreturn]] void fail_user(const std::string& message);
+[[noreturn]] void fail_system(const std::string& message);  // appends the text of errno when it is set
+[[noreturn]] void fail_internal(const std::string& message);
+
+// The exit code a program should end with after an error of this kind.
+int exit_code(ErrorKind kind);
+
+}  // namespace linnet

@@ -1,0 +1,121 @@
+#include "base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace linnet {
+namespace {
+
+// Kernels of one step follow each other within microseconds: a short spin catches the next one, and a longer idle
+// spell parks the thread, so that a busy machine is not slowed down by our waiting.
+constexpr int kSpins = 400;
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+template <class T>
+void wait_while_equal(std::atomic<T>& value, T old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    relax();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (auto& thread : workers_) thread.join();
+}
+
+void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
+  if (tasks <= 0) return;
+  if (workers_.empty() || tasks == 1) {
+    for (int64_t task = 0; task < tasks; ++task) body(task, 0);
+    return;
+  }
+  body_ = &body;
+  tasks_ = tasks;
+  next_.store(0, std::memory_order_relaxed);
+  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  drain(0);
+  for (int left = running_.load(std::memory_order_acquire); left != 0; left = running_.load(std::memory_order_acquire))
+    wait_while_equal(running_, left);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void ThreadPool::work(int worker) {
+  uint32_t seen = 0;
+  while (true) {
+    wait_while_equal(generation_, seen);
+    ++seen;  // run() waits for every worker, so no generation is ever skipped
+    if (stop_) return;
+    drain(worker);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+  }
+}
+
+void ThreadPool::drain(int worker) {
+  while (true) {
+    const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+    if (task >= tasks_) return;
+    try {
+      (*body_)(task, worker);
+    } catch (...) {
+      const std::lock_guard lock(error_mutex_);
+      if (!error_) error_ = std::current_exception();
+      next_.store(tasks_, std::memory_order_relaxed);
+    }
+  }
+}
+
+namespace {
+
+// Both cgroup versions say "quota period" in microseconds; an unlimited quota is "max" or -1.
+double cgroup_cpus() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (v2 >> quota >> period && quota != "max" && period > 0) return std::stod(quota) / period;
+  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double q = 0;
+  if (v1_quota >> q && v1_period >> period && q > 0 && period > 0) return q / period;
+  return 1e9;
+}
+
+}  // namespace
+
+int available_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+  if (count <= 0) count = static_cast<int>(std::thread::hardware_concurrency());
+  const double quota = std::ceil(cgroup_cpus());
+  if (quota < count) count = static_cast<int>(quota);
+  return std::max(count, 1);
+}
+
+}  // namespace linnet
