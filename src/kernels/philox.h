@@ -1,0 +1,35 @@
+// The random numbers of dropout: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
+// a function of (counter, key) with no state, so that every kernel, device and number of threads draws the same mask.
+//
+// The contract, the same everywhere:
+//   key      = {low, high} 32 bits of a 64-bit dropout key (one per dropout site and step).
+//   counter  = {block, c1, c2, c3}. One call gives four words, read as eight 16-bit values:
+//              value i = (word[i / 2] >> (16 * (i % 2))) & 0xffff.
+//   Element e of a row uses value e % 8 of block e / 8.
+//     attention:  {key_index / 8, query_index, head, sample}
+//     dense:      {i / 8, kDenseDropout, 0, sample}; i counts the elements of one sample (leading dimension)
+//   An element is kept when its value >= threshold = round(p * 65536), at most 65535, and is then scaled by
+//   65536 / (65536 - threshold): the expectation is exact for the threshold used.
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace linnet {
+
+constexpr uint32_t kDenseDropout = 0xD20;
+
+// The reference, one counter at a time.
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint64_t key);
+
+// p is in [0, 1); outside it is an internal error.
+uint32_t dropout_threshold(float p);
+float dropout_scale(float p);
+
+// Whether element `index` of the row {c1, c2, c3} survives dropout with probability p. Slow: for tests and references.
+bool dropout_keeps(uint64_t key, int64_t index, uint32_t c1, uint32_t c2, uint32_t c3, float p);
+
+// values[8 * i .. 8 * i + 7] = the 16-bit values of block first_block + i, for i in [0, blocks). Vectorised.
+void philox_values16(uint64_t key, uint32_t first_block, int64_t blocks, uint32_t c1, uint32_t c2, uint32_t c3,
+                     uint16_t* values);
+
+}  // namespace linnet
