@@ -1,0 +1,136 @@
+#include "ir/graph.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "ir/op.h"
+
+namespace linnet {
+namespace {
+
+std::string file_line(const std::source_location& where) {
+  const char* file = where.file_name();
+  const char* slash = std::strrchr(file, '/');
+  return std::string(slash ? slash + 1 : file) + ":" + std::to_string(where.line());
+}
+
+std::string in_scope(const std::string& path) { return path.empty() ? "" : " (in " + path + ")"; }
+
+}  // namespace
+
+const TensorType& Tensor::type() const {
+  if (!graph) fail_internal("an undefined tensor was used");
+  return graph->value(id).type;
+}
+
+std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where) {
+  const auto shape_error = [&](const std::string& problem) {
+    throw Error(ErrorKind::kShape, file_line(where) + ": " + op.name + ": " + problem + in_scope(scope_path(scope_)));
+  };
+  Node node{&op, std::move(attrs), {}, {}, where, scope_};
+  std::vector<TensorType> types;
+  for (const Tensor& tensor : in) {
+    if (!tensor.defined()) shape_error("an operand is undefined");
+    if (tensor.graph != this) shape_error("an operand belongs to another graph");
+    node.in.push_back(tensor.id);
+    types.push_back(tensor.type());
+  }
+  std::vector<TensorType> out_types;
+  try {
+    out_types = op.infer({node.attrs, types});
+  } catch (const ShapeProblem& problem) {
+    shape_error(problem.what());
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < out_types.size(); ++i) {
+    values_.push_back({out_types[i], node_count(), static_cast<int>(i), std::nullopt});
+    node.out.push_back(value_count() - 1);
+    out.push_back({this, value_count() - 1});
+  }
+  nodes_.push_back(std::move(node));
+  return out;
+}
+
+Tensor Graph::add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where) {
+  return add(op, in, std::move(attrs), where).at(0);
+}
+
+Tensor Graph::input(std::string name, TensorType type) {
+  if (const auto found = find_input(name)) {
+    if (value(*found).type != type)
+      throw Error(ErrorKind::kShape, "input " + name + " is used both as " + value(*found).type.text() + " and as " + type.text());
+    return {this, *found};
+  }
+  values_.push_back({type, kNone, 0, std::nullopt});
+  inputs_.push_back({std::move(name), value_count() - 1});
+  return {this, value_count() - 1};
+}
+
+void Graph::output(std::string name, Tensor tensor) { outputs_.push_back({std::move(name), tensor.id}); }
+
+void Graph::update(Tensor state, Tensor new_value) {
+  if (state.type() != new_value.type())
+    fail_internal("a state of type " + state.type().text() + " is updated with " + new_value.type().text());
+  updates_.push_back({state.id, new_value.id});
+}
+
+ScopeId Graph::enter_scope(const std::string& path) {
+  const ScopeId previous = scope_;
+  const auto found = std::find(scopes_.begin(), scopes_.end(), path);
+  scope_ = static_cast<ScopeId>(found - scopes_.begin());
+  if (found == scopes_.end()) scopes_.push_back(path);
+  return previous;
+}
+
+std::optional<ValueId> Graph::find_input(const std::string& name) const {
+  for (const GraphInput& input : inputs_)
+    if (input.name == name) return input.value;
+  return std::nullopt;
+}
+
+ValueId Graph::find_output(const std::string& name) const {
+  for (const GraphOutput& output : outputs_)
+    if (output.name == name) return output.value;
+  fail_internal("the graph has no output " + name);
+}
+
+void Graph::set_view(ValueId id, View view) { values_[static_cast<size_t>(id)].view = std::move(view); }
+
+std::string Graph::where_text(NodeId id) const {
+  const Node& n = node(id);
+  return file_line(n.where) + ": " + n.op->name + in_scope(scope_path(n.scope));
+}
+
+Root root_of(const Graph& graph, ValueId id) {
+  const Value* value = &graph.value(id);
+  Root root{id, 0, dense_strides(value->type.shape)};
+  // A view of a view is made only of dense bases (verify() checks it), so offsets add up.
+  if (value->view) root.strides = value->view->strides;
+  while (value->view) {
+    root.offset += value->view->offset;
+    root.value = value->view->base;
+    value = &graph.value(root.value);
+  }
+  return root;
+}
+
+std::vector<int> count_uses(const Graph& graph) {
+  std::vector<int> uses(static_cast<size_t>(graph.value_count()), 0);
+  for (const Node& node : graph.nodes())
+    for (ValueId id : node.in) ++uses[static_cast<size_t>(id)];
+  for (const GraphOutput& output : graph.outputs()) ++uses[static_cast<size_t>(output.value)];
+  for (const StateUpdate& update : graph.updates()) ++uses[static_cast<size_t>(update.value)];
+  return uses;
+}
+
+void expect_inputs(const InferArgs& args, size_t count) {
+  if (args.in.size() != count)
+    throw ShapeProblem("got " + std::to_string(args.in.size()) + " operands, expected " + std::to_string(count));
+}
+
+void expect(bool condition, const std::string& problem) {
+  if (!condition) throw ShapeProblem(problem);
+}
+
+}  // namespace linnet

@@ -1,0 +1,153 @@
+// The graph every model becomes: nodes in topological order, each value written once (SSA). The graph knows no concrete
+// op; it calls an op's shape inference through its OpDef and keeps, for every node, the source line and the module path
+// that made it, so that an error points at the user's own code.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/attrs.h"
+#include "ir/tensor_type.h"
+
+namespace linnet {
+
+struct OpDef;
+class Graph;
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+using ScopeId = int32_t;
+constexpr int32_t kNone = -1;
+
+// A value that has no memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
+// `base`. Only the views pass and reshape make these; before it every value is dense.
+struct View {
+  ValueId base;
+  int64_t offset;  // elements
+  Shape strides;   // elements, one per axis
+};
+
+struct Value {
+  TensorType type;
+  NodeId producer = kNone;  // kNone: an input of the graph
+  int output = 0;           // which output of its producer
+  std::optional<View> view;
+};
+
+struct Node {
+  const OpDef* op;
+  Attrs attrs;
+  std::vector<ValueId> in, out;
+  std::source_location where;
+  ScopeId scope;
+};
+
+// Where an input's bytes come from is decided by its name when a plan is made (plan/store.h).
+struct GraphInput {
+  std::string name;
+  ValueId value;
+};
+
+struct GraphOutput {
+  std::string name;
+  ValueId value;
+};
+
+// After the graph has run, input `state` holds what `value` computed.
+struct StateUpdate {
+  ValueId state;
+  ValueId value;
+};
+
+// The user's handle to a value. Not a number and not a bool: using one in a condition does not compile.
+struct Tensor {
+  Graph* graph = nullptr;
+  ValueId id = kNone;
+
+  bool defined() const { return graph != nullptr; }
+  const TensorType& type() const;
+  const Shape& shape() const { return type().shape; }
+  int64_t dim(int axis) const { return shape()[axis]; }  // negative counts from the end
+  explicit operator bool() const = delete;
+};
+
+// A tensor together with the line that used it. Operators cannot take default arguments, but a converting constructor
+// can; every op's function takes its first operand this way.
+struct At {
+  At(Tensor v, std::source_location w = std::source_location::current()) : value(v), where(w) {}  // NOLINT
+  Tensor value;
+  std::source_location where;
+};
+
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;  // tensors point here
+  Graph& operator=(const Graph&) = delete;
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+
+  // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".
+  std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
+  // The same for an op with one output.
+  Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
+
+  Tensor input(std::string name, TensorType type);  // the same name twice is the same value
+  void output(std::string name, Tensor tensor);
+  void update(Tensor state, Tensor value);
+
+  // Module paths: enter returns the scope to leave to.
+  ScopeId enter_scope(const std::string& path);
+  void leave_scope(ScopeId previous) { scope_ = previous; }
+  ScopeId scope() const { return scope_; }
+  void set_scope(ScopeId scope) { scope_ = scope; }
+  const std::string& scope_path(ScopeId scope) const { return scopes_[static_cast<size_t>(scope)]; }
+  void copy_scopes(const Graph& other) { scopes_ = other.scopes_; }
+
+  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  NodeId node_count() const { return static_cast<NodeId>(nodes_.size()); }
+  ValueId value_count() const { return static_cast<ValueId>(values_.size()); }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<GraphInput>& inputs() const { return inputs_; }
+  const std::vector<GraphOutput>& outputs() const { return outputs_; }
+  const std::vector<StateUpdate>& updates() const { return updates_; }
+  std::optional<ValueId> find_input(const std::string& name) const;
+  ValueId find_output(const std::string& name) const;  // internal error when there is none
+
+  void set_view(ValueId value, View view);  // the views pass
+
+  std::string where_text(NodeId id) const;  // "gpt.cpp:57: add (in h.3.mlp)"
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<Value> values_;
+  std::vector<GraphInput> inputs_;
+  std::vector<GraphOutput> outputs_;
+  std::vector<StateUpdate> updates_;
+  std::vector<std::string> scopes_{""};
+  ScopeId scope_ = 0;
+};
+
+// The value that owns the memory `id` lives in, through any chain of views, and where in it.
+struct Root {
+  ValueId value;
+  int64_t offset;  // elements
+  Shape strides;
+};
+Root root_of(const Graph& graph, ValueId id);
+
+// How many times each value is read: by nodes, as an output, as the new value of a state.
+std::vector<int> count_uses(const Graph& graph);
+
+// Checks the graph's invariants (topological order, one producer, types that match the op's inference, states updated
+// at most once). Throws Error(kInternal).
+void verify(const Graph& graph);
+
+// One line a node: %12 = matmul(%3, %7) {trans_b} : f32[8, 16]   # h.0.mlp  gpt.cpp:57
+std::string dump(const Graph& graph);
+
+}  // namespace linnet
