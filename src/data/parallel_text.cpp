@@ -1,0 +1,55 @@
+#include "data/parallel_text.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/line_reader.h"
+
+namespace linnet {
+namespace {
+
+[[noreturn]] void fail_empty(const std::string& path) {
+  fail_user("'" + path + "' is empty");
+}
+
+std::string lines(size_t count) {
+  return std::to_string(count) + (count == 1 ? " line" : " lines");
+}
+
+}  // namespace
+
+std::vector<std::string> read_lines(const std::string& path) {
+  LineReader reader(path);
+  std::vector<std::string> result;
+  std::string line;
+  while (reader.next(line)) result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
+  if (result.empty()) fail_empty(path);
+  return result;
+}
+
+ParallelText read_tsv(const std::string& path) {
+  LineReader reader(path);
+  ParallelText text;
+  std::string line;
+  while (reader.next(line)) {
+    const auto tabs = std::count(line.begin(), line.end(), '\t');
+    if (tabs != 1)
+      fail_user(reader.where() + ": expected source<TAB>target, found " +
+                (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
+    const size_t tab = line.find('\t');
+    text.source.emplace_back(line, 0, tab);
+    text.target.emplace_back(line, tab + 1);
+  }
+  if (text.source.empty()) fail_empty(path);
+  return text;
+}
+
+ParallelText read_pair(const std::string& source_path, const std::string& target_path) {
+  ParallelText text{read_lines(source_path), read_lines(target_path)};
+  if (text.source.size() != text.target.size())
+    fail_user("unequal line counts: '" + source_path + "' has " + lines(text.source.size()) + ", '" + target_path +
+              "' has " + lines(text.target.size()));
+  return text;
+}
+
+}  // namespace linnet

@@ -1,0 +1,34 @@
+// The little of Unicode that tokenizers, readers and metrics share. Everything works on UTF-8 bytes in place.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linnet {
+
+// The offset of the first byte that does not begin or continue a well-formed UTF-8 sequence (Unicode 15, table 3-7:
+// no overlong forms, no surrogates, nothing above U+10FFFF), or npos when the text is valid.
+size_t invalid_utf8_at(std::string_view text);
+
+// Bytes of the sequence that starts at text[offset], at least 1. A malformed byte counts as a sequence of its own, so
+// that any bytes whatever can be walked to their end.
+size_t utf8_length_at(std::string_view text, size_t offset);
+
+// The code point that starts at text[offset]; U+FFFD for a malformed byte.
+char32_t utf8_code_point_at(std::string_view text, size_t offset);
+
+// Views into `text`, one a code point.
+std::vector<std::string_view> split_code_points(std::string_view text);
+
+size_t count_code_points(std::string_view text);
+
+std::string to_utf8(char32_t code_point);
+
+// The White_Space property of Unicode: ASCII blanks, no-break space, U+2000..U+200A, ideographic space and so on.
+bool is_white_space(char32_t code_point);
+
+// The pieces of `text` between runs of white space; views into `text`, never empty.
+std::vector<std::string_view> split_white_space(std::string_view text);
+
+}  // namespace linnet
