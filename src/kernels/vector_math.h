@@ -1,0 +1,12 @@
+// exp, log, tanh, erf and sigmoid over arrays: the vector functions of vector_math-inl.h, for tests and host code.
+#pragma once
+#include <cstdint>
+
+namespace linnet {
+
+enum class VectorFunction { kExp, kLog, kTanh, kErf, kSigmoid };
+
+// y[i] = function(x[i]); y may be x.
+void vector_math(VectorFunction function, int64_t n, const float* x, float* y);
+
+}  // namespace linnet
