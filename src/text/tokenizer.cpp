@@ -1,0 +1,41 @@
+#include "text/tokenizer.h"
+
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "text/vocabulary_tokenizer.h"
+#include "text/whole_file.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kExtensions[] = {"char", "word"};
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::string& stem) {
+  std::string extension;
+  for (const char* candidate : kExtensions) {
+    if (!exists(folder + "/" + stem + "." + candidate)) continue;
+    if (!extension.empty())
+      fail_user("'" + folder + "' holds two tokenizers for '" + stem + "': ." + extension + " and ." + candidate);
+    extension = candidate;
+  }
+  if (extension.empty()) fail_user("no tokenizer '" + stem + "' in '" + folder + "' (neither .char, .word nor .model)");
+  const std::string path = folder + "/" + stem + "." + extension;
+  const std::string bytes = read_whole_file(path);
+  return parse_vocabulary(extension == "char" ? TextUnit::kCharacter : TextUnit::kWord, bytes, path);
+}
+
+std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, const std::vector<std::string>& lines) {
+  if (options.kind == "char") return train_vocabulary(TextUnit::kCharacter, options.vocab_size, lines);
+  if (options.kind == "word") return train_vocabulary(TextUnit::kWord, options.vocab_size, lines);
+  fail_user("unknown tokenizer '" + options.kind + "' (char, word or sentencepiece)");
+}
+
+}  // namespace linnet
