@@ -1,0 +1,37 @@
+// Single-precision matrix products: C = op(A) op(B), with bias, ReLU and accumulation into C fused.
+//
+// The value of an element of C depends on the shape of the product and on the instruction set, never on the number of
+// threads: every element is summed over k in order, in blocks whose length the shape decides. NaN and infinity in A or
+// B reach C as arithmetic says.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace linnet {
+
+class ThreadPool;
+
+// Row-major. Any size may be zero: k = 0 gives the bias alone (or 0).
+struct GemmArgs {
+  int64_t batch = 1;  // independent products; *_batch are their distances in elements (0: one operand for all)
+  int64_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;  // [m, k]; trans_a: stored as [k, m]
+  int64_t lda = 0, a_batch = 0;
+  bool trans_a = false;
+  const float* b = nullptr;  // [k, n]; trans_b: stored as [n, k] (the weight [out, in] of a linear layer)
+  int64_t ldb = 0, b_batch = 0;
+  bool trans_b = false;
+  float* c = nullptr;  // [m, n]; must not overlap a or b
+  int64_t ldc = 0, c_batch = 0;
+  bool accumulate = false;      // C += instead of C = (gradients)
+  const float* bias = nullptr;  // [n], added to every row
+  bool relu = false;            // applied last; NaN stays NaN
+};
+
+// Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set and transposition.
+size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads);
+
+// `workspace` is 64-byte aligned and at least gemm_workspace(..., pool.size()) long. Allocates nothing.
+void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);
+
+}  // namespace linnet

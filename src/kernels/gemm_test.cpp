@@ -1,0 +1,219 @@
+#include "kernels/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/isa.h"
+
+namespace linnet {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kCanary = 12345.5f;
+
+// A product with its operands: matrices with rows longer than needed, so that strides are tested too.
+struct Case {
+  int64_t batch = 1, m, n, k;
+  bool trans_a = false, trans_b = false, accumulate = false, bias = false, relu = false, shared_b = false;
+
+  std::vector<float> a, b, c, bias_values;
+  GemmArgs args;
+
+  std::string text() const {
+    return "batch " + std::to_string(batch) + " m " + std::to_string(m) + " n " + std::to_string(n) + " k " +
+           std::to_string(k) + (trans_a ? " trans_a" : "") + (trans_b ? " trans_b" : "") +
+           (accumulate ? " accumulate" : "") + (bias ? " bias" : "") + (relu ? " relu" : "") +
+           (shared_b ? " shared_b" : "");
+  }
+
+  void fill(uint32_t seed) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    const auto values = [&](int64_t count) {
+      std::vector<float> v(count);
+      for (float& x : v) x = uniform(random);
+      return v;
+    };
+    args = {.batch = batch, .m = m, .n = n, .k = k};
+    args.lda = (trans_a ? m : k) + 3, args.ldb = (trans_b ? k : n) + 1, args.ldc = n + 2;
+    args.a_batch = (trans_a ? k : m) * args.lda;
+    args.b_batch = shared_b ? 0 : (trans_b ? n : k) * args.ldb;
+    args.c_batch = m * args.ldc;
+    a = values(batch * args.a_batch), c = values(batch * args.c_batch), bias_values = values(n);
+    b = values((trans_b ? n : k) * args.ldb * (shared_b ? 1 : batch));
+    args.trans_a = trans_a, args.trans_b = trans_b, args.accumulate = accumulate, args.relu = relu;
+    args.a = a.data(), args.b = b.data(), args.bias = bias ? bias_values.data() : nullptr;
+  }
+
+  std::vector<float> run(int threads) {
+    ThreadPool pool(threads);
+    const size_t floats = gemm_workspace(batch, m, n, k, threads) / sizeof(float);
+    std::vector<float> memory(floats + 32, kCanary);
+    auto* workspace = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+    std::fill(workspace, workspace + floats, kNan);  // whatever it holds must not matter
+    std::vector<float> out = c;
+    args.c = out.data();
+    gemm(args, reinterpret_cast<std::byte*>(workspace), pool);
+    for (const float* p = workspace + floats; p < memory.data() + memory.size(); ++p)
+      EXPECT_EQ(*p, kCanary) << "past the workspace: " << text();
+    return out;
+  }
+
+  // In double, with the bound that any order of summation keeps.
+  void check(const std::vector<float>& out) const {
+    for (int64_t i = 0; i < batch; ++i)
+      for (int64_t row = 0; row < m; ++row)
+        for (int64_t j = 0; j < args.ldc; ++j) {
+          const int64_t at = i * args.c_batch + row * args.ldc + j;
+          if (j >= n) {
+            ASSERT_EQ(out[at], c[at]) << "outside of C: " << text();
+            continue;
+          }
+          double sum = accumulate ? c[at] : 0, size = std::abs(sum) + 1;
+          for (int64_t t = 0; t < k; ++t) {
+            const double x = a[i * args.a_batch + (trans_a ? t * args.lda + row : row * args.lda + t)];
+            const double y = b[i * args.b_batch + (trans_b ? j * args.ldb + t : t * args.ldb + j)];
+            sum += x * y, size += std::abs(x * y);
+          }
+          if (bias) sum += bias_values[j];
+          if (relu && sum < 0) sum = 0;
+          ASSERT_NEAR(out[at], sum, size * 4e-7) << text() << " at " << i << "," << row << "," << j;
+        }
+  }
+};
+
+struct ForcedIsa {
+  explicit ForcedIsa(const std::string& name) { force_isa(name); }
+  ~ForcedIsa() { force_isa("auto"); }
+};
+
+TEST(Gemm, EqualsTheDefinitionForAnyShape) {
+  const int64_t sizes[] = {1, 2, 3, 7, 8, 9, 13, 16, 17, 31, 32, 33, 47, 64, 65, 97};
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    std::mt19937 random(7);
+    const auto pick = [&] { return sizes[random() % std::size(sizes)]; };
+    for (uint32_t round = 0; round < 160; ++round) {
+      Case test{.batch = round % 5 == 0 ? 3 : 1, .m = pick(), .n = pick(), .k = pick()};
+      test.trans_a = round & 1, test.trans_b = round & 2, test.accumulate = round & 4, test.bias = round & 8;
+      test.relu = round & 16, test.shared_b = round % 10 == 0;
+      test.fill(round);
+      const auto out = test.run(2);
+      test.check(out);
+      if (HasFatalFailure()) FAIL() << isa;
+    }
+  }
+}
+
+TEST(Gemm, LargeShapesInSeveralBlocks) {
+  for (const auto& isa : {available_isas().front(), std::string("baseline")}) {
+    const ForcedIsa forced(isa);
+    std::vector<Case> cases = {
+        {.m = 9, .n = 3, .k = 2000, .trans_a = true},
+        {.m = 300, .n = 70, .k = 800, .accumulate = true, .bias = true, .relu = true},
+        {.m = 64, .n = 64, .k = 1553, .trans_a = true, .accumulate = true},
+        {.m = 30, .n = 10, .k = 110000},                                // more than one block along k
+        {.m = 10, .n = 4500, .k = 780, .trans_b = true, .bias = true},  // and along n
+        {.m = 2, .n = 700, .k = 300, .trans_b = true, .bias = true},
+        {.batch = 2, .m = 500, .n = 40, .k = 40, .trans_b = true},
+        {.batch = 4, .m = 20, .n = 260, .k = 260},
+    };
+    if (isa == "baseline") cases.resize(3);
+    for (auto& test : cases) {
+      test.fill(3);
+      test.check(test.run(1));
+      if (HasFatalFailure()) FAIL() << isa;
+    }
+  }
+}
+
+TEST(Gemm, TheNumberOfThreadsChangesNoBit) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    std::vector<Case> cases = {
+        {.m = 150, .n = 100, .k = 1000, .trans_b = true, .bias = true, .relu = true},
+        {.m = 200, .n = 300, .k = 40, .trans_a = true, .accumulate = true},
+        {.m = 5, .n = 400, .k = 333, .trans_a = true, .trans_b = true},
+        {.m = 8, .n = 400, .k = 333},
+        {.batch = 6, .m = 33, .n = 30, .k = 65},
+    };
+    for (auto& test : cases) {
+      test.fill(4);
+      const auto one = test.run(1);
+      for (const int threads : {2, 3}) {
+        const auto more = test.run(threads);
+        EXPECT_EQ(0, std::memcmp(one.data(), more.data(), one.size() * sizeof(float))) << isa << " " << test.text();
+      }
+    }
+  }
+}
+
+TEST(Gemm, EmptySumsAndEmptyMatrices) {
+  Case test{.m = 3, .n = 4, .k = 0, .bias = true, .relu = true};
+  test.fill(1);
+  test.check(test.run(2));
+  Case accumulated{.m = 3, .n = 4, .k = 0, .accumulate = true};
+  accumulated.fill(1);
+  accumulated.check(accumulated.run(1));
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{0, 4}, {4, 0}, {0, 0}}) {
+    Case empty{.m = m, .n = n, .k = 5};
+    empty.fill(1);
+    EXPECT_EQ(empty.run(2), empty.c);
+  }
+}
+
+// A diverging model must show: a NaN or infinity in an operand reaches the rows or columns that it belongs to, survives
+// ReLU, and touches nothing else.
+TEST(Gemm, NanAndInfinityComeOut) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (const int64_t m : {4, 40})
+      for (const bool trans_b : {false, true}) {
+        Case test{.m = m, .n = 45, .k = 37, .trans_b = trans_b, .bias = true, .relu = true};
+        test.fill(5);
+        test.a[2 * test.args.lda + 30] = kNan;
+        test.b[trans_b ? 44 * test.args.ldb + 5 : 5 * test.args.ldb + 44] = kInf;
+        const auto out = test.run(2);
+        for (int64_t row = 0; row < m; ++row)
+          for (int64_t j = 0; j < 45; ++j) {
+            const float x = out[row * test.args.ldc + j];
+            if (row == 2) {
+              EXPECT_TRUE(std::isnan(x)) << isa;
+            } else if (j == 44) {
+              EXPECT_EQ(x, test.a[row * test.args.lda + 5] > 0 ? kInf : 0.0f) << isa;
+            } else {
+              EXPECT_TRUE(std::isfinite(x)) << isa << " m " << m << " at " << row << "," << j;
+            }
+          }
+      }
+  }
+}
+
+TEST(Gemm, OldContentsOfCDoNotMatterUnlessAccumulated) {
+  Case test{.m = 20, .n = 40, .k = 900};
+  test.fill(6);
+  std::fill(test.c.begin(), test.c.end(), kNan);
+  const auto out = test.run(1);
+  for (int64_t row = 0; row < 20; ++row)
+    for (int64_t j = 0; j < 40; ++j) EXPECT_TRUE(std::isfinite(out[row * test.args.ldc + j]));
+}
+
+TEST(Gemm, WorkspaceStaysWithinItsPromise) {
+  for (const int64_t size : {1, 100, 1000, 5000})
+    for (const int threads : {1, 8}) {
+      EXPECT_LE(gemm_workspace(1, size, 6000, 1024, threads), size_t(13 + threads) << 20);
+      EXPECT_LE(gemm_workspace(64, size, 40, 40, threads), size_t(13 + threads) << 20);
+    }
+  EXPECT_LE(gemm_workspace(1, 16, 16, 16, 1), size_t{80} << 10);
+}
+
+}  // namespace
+}  // namespace linnet

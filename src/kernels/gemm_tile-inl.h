@@ -1,0 +1,126 @@
+// The register tile of matrix products: a few rows of C, two vectors wide, kept in registers while k runs.
+// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+#if defined(LINNET_KERNELS_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_GEMM_TILE_INL_H_
+#undef LINNET_KERNELS_GEMM_TILE_INL_H_
+#else
+#define LINNET_KERNELS_GEMM_TILE_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/gemm_blocking.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE::tile {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr D d;
+constexpr int kLanes = HWY_LANES(float);
+constexpr int kWidth = 2 * kLanes;            // columns of a tile and of a packed panel of B
+constexpr int kRows = kLanes >= 16 ? 14 : 6;  // with two vectors of B: 30 of 32 registers, or 14 of 16
+constexpr int kRowStride = gemm_blocking::kRowStride;
+
+// What happens to a finished tile: C = relu(C * accumulate + tile + bias).
+struct Finish {
+  bool accumulate = false;
+  const float* bias = nullptr;  // of the tile's first column
+  bool relu = false;
+};
+
+HWY_INLINE V Relu(V x) {
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+}  // a NaN is not < 0: it stays
+
+// c[M, kWidth] <- a[M, depth] b[depth, kWidth]. Element (i, k) of a is a[i * kRow + k * kColumn]; b is packed, aligned.
+template <int M, int kRow, int kColumn>
+HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
+                       int64_t ldc, const Finish& finish) {
+  V r[M][2];
+#pragma GCC unroll 14
+  for (int i = 0; i < M; ++i) {
+    r[i][0] = r[i][1] = hn::Zero(d);
+    hwy::Prefetch(c + i * ldc);
+    hwy::Prefetch(c + i * ldc + kWidth - 1);
+  }
+  for (int64_t k = 0; k < depth; ++k, a += kColumn, b += kWidth) {
+    const V b0 = hn::Load(d, b), b1 = hn::Load(d, b + kLanes);
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) {
+      const V x = hn::Set(d, a[i * kRow]);
+      r[i][0] = hn::MulAdd(x, b0, r[i][0]);
+      r[i][1] = hn::MulAdd(x, b1, r[i][1]);
+    }
+  }
+  if (finish.accumulate) {
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) {
+      r[i][0] = hn::Add(r[i][0], hn::LoadU(d, c + i * ldc));
+      r[i][1] = hn::Add(r[i][1], hn::LoadU(d, c + i * ldc + kLanes));
+    }
+  }
+  if (finish.bias) {
+    const V bias0 = hn::LoadU(d, finish.bias), bias1 = hn::LoadU(d, finish.bias + kLanes);
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) {
+      r[i][0] = hn::Add(r[i][0], bias0);
+      r[i][1] = hn::Add(r[i][1], bias1);
+    }
+  }
+  if (finish.relu) {
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i) {
+      r[i][0] = Relu(r[i][0]);
+      r[i][1] = Relu(r[i][1]);
+    }
+  }
+#pragma GCC unroll 14
+  for (int i = 0; i < M; ++i) {
+    hn::StoreU(r[i][0], d, c + i * ldc);
+    hn::StoreU(r[i][1], d, c + i * ldc + kLanes);
+  }
+}
+
+using TileFunction = void (*)(int64_t, const float*, const float*, float*, int64_t, const Finish&);
+
+template <int... I>
+constexpr std::array<TileFunction, kRows + 1> row_tiles(std::integer_sequence<int, I...>) {
+  return {nullptr, Tile<I + 1, kRowStride, 1>...};
+}
+template <int... I>
+constexpr std::array<TileFunction, kRows + 1> column_tiles(std::integer_sequence<int, I...>) {
+  return {nullptr, Tile<I + 1, 1, I + 1>...};
+}
+
+// Indexed by the number of rows, 1 to kRows. kRowTiles: A packed row by row, kRowStride apart. kColumnTiles: A packed
+// column by column (for a transposed A), as many floats apart as the tile has rows.
+constexpr auto kRowTiles = row_tiles(std::make_integer_sequence<int, kRows>());
+constexpr auto kColumnTiles = column_tiles(std::make_integer_sequence<int, kRows>());
+
+// The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
+HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a, const float* b,
+                         float* c, int64_t ldc, const Finish& finish) {
+  HWY_ALIGN float edge[kRows * kWidth];
+  tile(depth, a, b, edge, kWidth, Finish{});
+  for (int i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      float x = edge[i * kWidth + j];
+      if (finish.accumulate) x += c[i * ldc + j];
+      if (finish.bias) x += finish.bias[j];
+      c[i * ldc + j] = finish.relu && x < 0 ? 0.0f : x;
+    }
+  }
+}
+
+}  // namespace linnet::HWY_NAMESPACE::tile
+HWY_AFTER_NAMESPACE();
+
+#endif
