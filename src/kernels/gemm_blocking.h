@@ -11,7 +11,7 @@ constexpr int64_t kRowStride = 784;        // between packed rows of A: >= kMaxD
 constexpr int64_t kMaxRows = 224;          // rows of A packed at a time: 224 * 784 * 4 = 700 KB of L2
 constexpr int64_t kMaxPanel = 32;          // the widest panel of B of any instruction set, in floats
 constexpr int64_t kBlockFloats = 3 << 20;  // packed block of B: 12 MB of L3
-constexpr int64_t kSlack = 64;             // packing may write this many floats past the end of A's scratch
+constexpr int64_t kSlack = 64;             // packing may write past the end of A's scratch
 constexpr int64_t kSmallRows = 8;  // up to here B is read in place, for each element would be used only few times
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
@@ -35,6 +35,7 @@ constexpr int64_t block_columns(int64_t n, int64_t k) {
   return std::min(round_up(n, kMaxPanel), kBlockFloats / block_depth(n, k) / kMaxPanel * kMaxPanel);
 }
 
+// Rows packed by columns need rows * depth floats and a vector per tile: less than rows * kRowStride + kSlack.
 constexpr int64_t scratch_a_floats(int64_t m) {
   return round_up(std::min(m, kMaxRows) * kRowStride + kSlack, 16);
 }

@@ -81,12 +81,16 @@ HWY_INLINE void PackRows(const float* source, int64_t stride, int64_t depth, int
     std::memcpy(out + i * kRowStride, source + i * stride, static_cast<size_t>(depth) * sizeof(float));
 }
 
+// Distance between packed tiles of `rows` rows. By columns, with room for what PackColumns writes past the end.
+HWY_INLINE int64_t PackedTile(bool by_columns, int64_t rows, int64_t depth) {
+  return by_columns ? rows * depth + kLanes : rows * kRowStride;
+}
+
 // Columns of a transposed A for kColumnTiles: out[k * rows + i] = source[k * stride + i]. `readable` floats of each
-// source row may be read. Writes up to kLanes floats past the end, which the next tile or the slack takes.
+// source row may be read. Writes up to kLanes floats past the end.
 HWY_INLINE void PackColumns(const float* source, int64_t stride, int64_t depth, int64_t rows, int64_t readable,
                             float* out) {
   if (readable >= kLanes) {
-    static_assert(kRows <= kWidth && kLanes <= gemm_blocking::kSlack);
     for (int64_t k = 0; k < depth; ++k, source += stride, out += rows) {
       hn::StoreU(hn::LoadU(d, source), d, out);
       for (int64_t i = kLanes; i < rows; ++i) out[i] = source[i];

@@ -30,10 +30,12 @@ struct Grid {
     const int64_t panels = ceil_div(g.n, kWidth);
     constexpr double kTaskWork = 1 << 22;  // multiply-adds of a task: some 30 microseconds
     const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-    const auto wanted = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 64.0));
+    const auto wanted = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 32.0));
     const int64_t least = ceil_div(tiles, kMaxRows / kRows);
-    row_groups = std::clamp(wanted, least, std::max(least, tiles / 6));
-    column_groups = std::clamp<int64_t>(ceil_div(wanted, row_groups), 1, std::max<int64_t>(1, panels / 4));
+    row_groups = std::clamp(wanted, least, std::max(least, tiles / 4));
+    // Every column group packs its rows of A again, so there are several only where rows alone make too few tasks.
+    column_groups =
+        std::clamp<int64_t>(ceil_div(std::min<int64_t>(wanted, 16), row_groups), 1, std::max<int64_t>(1, panels / 4));
   }
   int64_t row(int64_t t) const { return t * m / tiles; }
   int64_t tile_begin(int64_t group) const { return group * tiles / row_groups; }
@@ -58,10 +60,15 @@ void pack_a(const GemmArgs& g, const Grid& grid, int64_t first, int64_t last, in
     tile::PackRows(g.a + row * g.lda + k0, g.lda, depth, grid.row(last) - row, out);
     return;
   }
-  for (int64_t t = first; t < last; ++t) {
-    const int64_t row = grid.row(t), rows = grid.row(t + 1) - row;
-    tile::PackColumns(g.a + k0 * g.lda + row, g.lda, depth, rows, g.m - row, out);
-    out += rows * depth;
+  constexpr int64_t kStrip = 16;  // a strip of A is read once for all tiles: their rows share cache lines
+  for (int64_t k = 0; k < depth; k += kStrip) {
+    const int64_t strip = std::min(kStrip, depth - k);
+    float* o = out;
+    for (int64_t t = first; t < last; ++t) {
+      const int64_t row = grid.row(t), rows = grid.row(t + 1) - row;
+      tile::PackColumns(g.a + (k0 + k) * g.lda + row, g.lda, strip, rows, g.m - row, o + k * rows);
+      o += tile::PackedTile(true, rows, depth);
+    }
   }
 }
 
@@ -69,7 +76,6 @@ void pack_a(const GemmArgs& g, const Grid& grid, int64_t first, int64_t last, in
 void multiply(const GemmArgs& g, const Grid& grid, int64_t first, int64_t last, int64_t depth, const float* a,
               int64_t column, int64_t column_end, const float* panels, Finish finish) {
   const auto& functions = g.trans_a ? tile::kColumnTiles : tile::kRowTiles;
-  const int64_t step = g.trans_a ? depth : int64_t{kRowStride};
   for (; column < column_end; column += kWidth, panels += depth * kWidth) {
     const int64_t width = std::min<int64_t>(kWidth, g.n - column);
     const float* rows_of_a = a;
@@ -83,7 +89,7 @@ void multiply(const GemmArgs& g, const Grid& grid, int64_t first, int64_t last, 
       } else {
         tile::EdgeTile(functions[rows], rows, width, depth, rows_of_a, panels, c, g.ldc, finish);
       }
-      rows_of_a += rows * step;
+      rows_of_a += tile::PackedTile(g.trans_a, rows, depth);
     }
   }
 }
@@ -101,7 +107,7 @@ void product(const GemmArgs& g, float* b, const Run& run) {
       const auto panel = [&](int64_t k, int64_t depth, int64_t p) {
         return b + (k - k0) * panels * kWidth + p * depth * kWidth;
       };
-      const int64_t pack_tasks = std::clamp<int64_t>(panels * (k1 - k0) * kWidth >> 15, 1, panels);
+      const int64_t pack_tasks = std::clamp<int64_t>(panels * (k1 - k0) * kWidth >> 16, 1, panels);
       run(pack_tasks, [&](int64_t task, float*) {
         for (int64_t p = task * panels / pack_tasks; p < (task + 1) * panels / pack_tasks; ++p)
           for (int64_t k = k0; k < k1; k += kc) {
@@ -129,7 +135,7 @@ void product(const GemmArgs& g, float* b, const Run& run) {
 
 // Few rows: tasks are ranges of columns. `a` is op(A), contiguous along k.
 void small_product(const GemmArgs& g, const float* a, int64_t lda, ThreadPool& pool) {
-  const int64_t step = std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << 17, g.k), 32));
+  const int64_t step = std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (g.m < 4 ? 18 : 17), g.k), 32));
   pool.run(ceil_div(g.n, step), [&](int64_t task, int) {
     const int64_t begin = task * step, end = std::min(g.n, begin + step);
     const Finish finish{g.accumulate, g.bias, g.relu};
