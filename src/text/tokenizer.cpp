@@ -3,13 +3,14 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "text/sentencepiece_tokenizer.h"
 #include "text/vocabulary_tokenizer.h"
 #include "text/whole_file.h"
 
 namespace linnet {
 namespace {
 
-constexpr const char* kExtensions[] = {"char", "word"};
+constexpr const char* kExtensions[] = {"char", "word", "model"};
 
 bool exists(const std::string& path) {
   struct stat status {};
@@ -29,12 +30,16 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::
   if (extension.empty()) fail_user("no tokenizer '" + stem + "' in '" + folder + "' (neither .char, .word nor .model)");
   const std::string path = folder + "/" + stem + "." + extension;
   const std::string bytes = read_whole_file(path);
+  if (extension == "model")
+    return std::make_unique<SentencePieceTokenizer>(open_sentencepiece_model(bytes, path), path);
   return parse_vocabulary(extension == "char" ? TextUnit::kCharacter : TextUnit::kWord, bytes, path);
 }
 
 std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, const std::vector<std::string>& lines) {
   if (options.kind == "char") return train_vocabulary(TextUnit::kCharacter, options.vocab_size, lines);
   if (options.kind == "word") return train_vocabulary(TextUnit::kWord, options.vocab_size, lines);
+  if (options.kind == "sentencepiece")
+    return std::make_unique<SentencePieceTokenizer>(train_sentencepiece(options, lines), "(just trained)");
   fail_user("unknown tokenizer '" + options.kind + "' (char, word or sentencepiece)");
 }
 
