@@ -1,0 +1,67 @@
+// The one list of all ops: a new op is a folder and a row here.
+#include <array>
+
+#include "ops/attention/attention.h"
+#include "ops/cache/cache.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/dropout/dropout.h"
+#include "ops/embedding/embedding.h"
+#include "ops/kernel.h"
+#include "ops/layer_norm/layer_norm.h"
+#include "ops/matmul/matmul.h"
+#include "ops/movement/movement.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+
+namespace linnet {
+
+std::span<const OpEntry> all_ops() {
+  static const std::array ops{
+      OpEntry{&kPointwise, pointwise_kernels()},
+      OpEntry{&kReduce, reduce_kernels()},
+      OpEntry{&kMatmul, matmul_kernels()},
+
+      OpEntry{&kReshape, reshape_kernels()},
+      OpEntry{&kSplit, split_kernels()},
+      OpEntry{&kConcat, concat_kernels()},
+      OpEntry{&kPermute, permute_kernels()},
+      OpEntry{&kBroadcast, broadcast_kernels()},
+      OpEntry{&kFill, fill_kernels()},
+
+      OpEntry{&kEmbedding, embedding_kernels()},
+      OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},
+      OpEntry{&kLayerNorm, layer_norm_kernels()},
+      OpEntry{&kLayerNormGrad, layer_norm_grad_kernels()},
+      OpEntry{&kSoftmax, softmax_kernels()},
+      OpEntry{&kSoftmaxGrad, softmax_grad_kernels()},
+      OpEntry{&kAttention, attention_kernels()},
+      OpEntry{&kAttentionGrad, attention_grad_kernels()},
+      OpEntry{&kMaskScores, mask_scores_kernels()},
+      OpEntry{&kDropout, dropout_kernels()},
+      OpEntry{&kCrossEntropy, cross_entropy_kernels()},
+      OpEntry{&kCrossEntropyGrad, cross_entropy_grad_kernels()},
+      OpEntry{&kMaskTargets, mask_targets_kernels()},
+      OpEntry{&kCountTargets, count_targets_kernels()},
+
+      OpEntry{&kCacheWrite, cache_write_kernels()},
+      OpEntry{&kCacheReorder, cache_reorder_kernels()},
+
+      OpEntry{&kSumOfSquares, sum_of_squares_kernels()},
+      OpEntry{&kOptimizerStep, optimizer_step_kernels()},
+  };
+  return ops;
+}
+
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set) {
+  for (const OpEntry& entry : all_ops()) {
+    if (entry.op != query.node.op) continue;
+    if (set == KernelSet::kReference) return entry.kernels.back();
+    for (const Kernel& kernel : entry.kernels)
+      if (!kernel.supports || kernel.supports(query)) return kernel;
+  }
+  fail_internal(std::string("op ") + query.node.op->name + " has no kernel");
+}
+
+}  // namespace linnet

@@ -1,0 +1,145 @@
+#include "ops/attention/attention.h"
+
+#include <cmath>
+
+#include "ops/dropout/dropout.h"
+#include "ops/matmul/matmul.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+
+namespace linnet {
+namespace {
+
+struct MaskAttrs {
+  bool causal, has_lengths;
+  std::string text() const { return std::string(causal ? "causal " : "") + (has_lengths ? "lengths" : ""); }
+};
+
+bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<AttentionAttrs>();
+  expect_inputs(args, 3u + attrs.has_lengths + has_random(attrs));
+  const TensorType &q = args.in[0], &k = args.in[1], &v = args.in[2];
+  const std::string all = "got q " + q.text() + ", k " + k.text() + ", v " + v.text();
+  expect(q.shape.rank() == 3 && k.shape.rank() == 3 && k == v && is_float(q.dtype) && q.dtype == k.dtype,
+         all + ", expected [B, T, heads * size], k and v alike");
+  expect(q.shape[0] == k.shape[0], all + ": batches differ");
+  expect(attrs.heads > 0 && attrs.kv_heads > 0 && attrs.heads % attrs.kv_heads == 0 && q.shape[2] % attrs.heads == 0 &&
+             q.shape[2] / attrs.heads * attrs.kv_heads == k.shape[2],
+         all + " with " + std::to_string(attrs.heads) + " heads and " + std::to_string(attrs.kv_heads) + " key heads");
+  if (attrs.has_lengths)
+    expect(args.in[3] == TensorType{DType::kI32, {q.shape[0]}}, all + ", lengths " + args.in[3].text());
+  return {q, {q.dtype, {q.shape[0], attrs.heads, q.shape[1]}}};
+}
+
+// q, k, v, o, lse, do, [lengths], [random] -> dq, dk, dv
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<AttentionAttrs>();
+  expect_inputs(args, 6u + attrs.has_lengths + has_random(attrs));
+  expect(args.in[0] == args.in[3] && args.in[0] == args.in[5], "got q " + args.in[0].text() + ", o " + args.in[3].text());
+  return {args.in[0], args.in[1], args.in[2]};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
+  in.insert(in.end(), args.in.begin() + 3, args.in.end());
+  std::vector<Tensor> gradients = args.graph.add(kAttentionGrad, in, args.node.attrs, args.node.where);
+  gradients.resize(args.in.size());  // lengths and random have none
+  return gradients;
+}
+
+// [B, T, H * D] -> [B, H, T, D]; key heads are repeated for the query heads that share them.
+Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
+  const int64_t batch = x.dim(0), length = x.dim(1), size = x.dim(2) / heads;
+  const Tensor apart = permute(reshape(x, {batch, length, heads, size}), {0, 2, 1, 3});
+  if (repeat == 1) return apart;
+  const Tensor ones = reshape(apart, {batch, heads, 1, length * size});
+  const std::vector<Tensor> rest(static_cast<size_t>(repeat - 1), ones);
+  return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
+}
+
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const int64_t repeat = attrs.heads / attrs.kv_heads;
+  const Tensor q = by_heads(args.in[0], attrs.heads, 1);
+  const Tensor k = by_heads(args.in[1], attrs.kv_heads, repeat), v = by_heads(args.in[2], attrs.kv_heads, repeat);
+  const Tensor lengths = attrs.has_lengths ? args.in[3] : Tensor{};
+  const Tensor scores = mask_scores(matmul(q, k, false, true) * attrs.scale, lengths, attrs.causal);
+  Tensor p = softmax(scores);
+  if (has_random(attrs)) p = dropout(p, args.in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
+  const Tensor o = reshape(permute(matmul(p, v), {0, 2, 1, 3}), args.in[0].shape());
+  return {o, reshape(log_sum_exp_last(scores), {q.dim(0), attrs.heads, q.dim(2)})};
+}
+
+std::vector<TensorType> infer_mask(const InferArgs& args) {
+  expect_inputs(args, 1u + args.attrs.as<MaskAttrs>().has_lengths);
+  expect(args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
+  return {args.in[0]};
+}
+
+// Scores that are masked are constants. Softmax gives them probability 0, so its gradient there is 0 already.
+std::vector<Tensor> gradient_mask(const GradientArgs& args) {
+  std::vector<Tensor> gradients(args.in.size());
+  gradients[0] = args.out_grad[0];
+  return gradients;
+}
+
+}  // namespace
+
+const OpDef kAttention{.name = "attention", .infer = infer, .gradient = gradient, .decompose = decompose, .strided_inputs = 0b111, .strided_outputs = 0};
+const OpDef kAttentionGrad{.name = "attention_grad", .infer = infer_grad, .strided_inputs = 0b111, .strided_outputs = 0b111};
+const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
+
+std::string AttentionAttrs::text() const {
+  return "heads=" + std::to_string(heads) + " kv_heads=" + std::to_string(kv_heads) + " scale=" + std::to_string(scale) +
+         (causal ? " causal" : "") + (has_lengths ? " lengths" : "") +
+         (dropout > 0 ? " dropout=" + std::to_string(dropout) + " site=" + std::to_string(dropout_site) : "");
+}
+
+Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
+  AttentionAttrs attrs{.heads = options.heads, .kv_heads = options.kv_heads ? options.kv_heads : options.heads, .scale = options.scale};
+  attrs.causal = options.causal;
+  attrs.has_lengths = options.lengths.defined();
+  attrs.dropout = options.dropout;
+  attrs.dropout_site = options.dropout_site;
+  if (attrs.scale == 0) attrs.scale = 1 / std::sqrt(static_cast<double>(q.value.dim(-1)) / static_cast<double>(attrs.heads));
+  std::vector<Tensor> in{q.value, k, v};
+  if (attrs.has_lengths) in.push_back(options.lengths);
+  if (has_random(attrs)) in.push_back(options.random);
+  return q.value.graph->add(kAttention, in, attrs, q.where)[0];
+}
+
+Tensor mask_scores(At scores, Tensor lengths, bool causal) {
+  std::vector<Tensor> in{scores.value};
+  if (lengths.defined()) in.push_back(lengths);
+  return scores.value.graph->add_one(kMaskScores, in, MaskAttrs{causal, lengths.defined()}, scores.where);
+}
+
+// The mask kernel is here because MaskAttrs is.
+namespace {
+
+void run_mask(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<MaskAttrs>();
+  const Shape& shape = args.in[0].shape();
+  const int64_t heads = shape[1], queries = shape[2], keys = shape[3];
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    for (int64_t row = 0; row < shape[0] * heads * queries; ++row) {
+      const int64_t sample = row / (heads * queries), query = row % queries;
+      int64_t visible = attrs.has_lengths ? std::min<int64_t>(keys, args.in[1].as<int32_t>()[sample]) : keys;
+      if (attrs.causal) visible = std::min(visible, query + keys - queries + 1);
+      for (int64_t j = 0; j < keys; ++j)
+        args.out[0].as<T>()[row * keys + j] = j < visible ? args.in[0].as<T>()[row * keys + j] : -std::numeric_limits<T>::infinity();
+    }
+  });
+}
+
+constexpr Kernel kMaskKernels[] = {{"reference", nullptr, nullptr, run_mask}};
+
+}  // namespace
+
+KernelList mask_scores_kernels() { return kMaskKernels; }
+
+}  // namespace linnet

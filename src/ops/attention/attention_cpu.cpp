@@ -1,0 +1,59 @@
+#include "kernels/attention.h"
+
+#include "ops/attention/attention.h"
+#include "ops/dropout/dropout.h"
+
+namespace linnet {
+namespace {
+
+const TensorView* lengths_of(const KernelArgs& args, const AttentionAttrs& attrs) {
+  return attrs.has_lengths ? &args.in[args.in.size() - 1 - (attrs.dropout > 0)] : nullptr;
+}
+
+AttentionArgs sizes(const AttentionAttrs& attrs, const TensorType& q, const TensorType& k) {
+  AttentionArgs out{};
+  out.batch = q.shape[0], out.query_length = q.shape[1], out.key_length = k.shape[1];
+  out.query_heads = attrs.heads, out.kv_heads = attrs.kv_heads, out.head_size = q.shape[2] / attrs.heads;
+  out.scale = static_cast<float>(attrs.scale), out.causal = attrs.causal, out.dropout = attrs.dropout;
+  return out;
+}
+
+AttentionArgs problem(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  AttentionArgs out = sizes(attrs, args.in[0].type, args.in[1].type);
+  if (const TensorView* lengths = lengths_of(args, attrs)) out.key_lengths = lengths->as<int32_t>();
+  if (attrs.dropout > 0) out.dropout_key = dropout_key(args.in.back().as<int32_t>(), attrs.dropout_site);
+  return out;
+}
+
+AttentionArgs::Rows rows(const TensorView& x) { return {x.as<const float>(), x.strides[0], x.strides[1]}; }
+AttentionArgs::MutableRows mutable_rows(const TensorView& x) { return {x.as<float>(), x.strides[0], x.strides[1]}; }
+
+size_t workspace(const KernelQuery& query) {
+  return attention_forward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
+}
+
+size_t grad_workspace(const KernelQuery& query) {
+  return attention_backward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
+}
+
+void run(const KernelArgs& args) {
+  attention_forward(problem(args), rows(args.in[0]), rows(args.in[1]), rows(args.in[2]), mutable_rows(args.out[0]),
+                    args.out[1].as<float>(), args.workspace, args.pool);
+}
+
+void run_grad(const KernelArgs& args) {
+  attention_backward(problem(args), rows(args.in[0]), rows(args.in[1]), rows(args.in[2]), rows(args.in[3]),
+                     args.in[4].as<float>(), rows(args.in[5]), mutable_rows(args.out[0]), mutable_rows(args.out[1]),
+                     mutable_rows(args.out[2]), args.workspace, args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"flash", all_f32, workspace, run}, {"reference", nullptr, nullptr, attention_reference}};
+constexpr Kernel kGradKernels[] = {{"flash", all_f32, grad_workspace, run_grad}, {"reference", nullptr, nullptr, attention_grad_reference}};
+
+}  // namespace
+
+KernelList attention_kernels() { return kKernels; }
+KernelList attention_grad_kernels() { return kGradKernels; }
+
+}  // namespace linnet

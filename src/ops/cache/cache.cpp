@@ -1,0 +1,100 @@
+#include "ops/cache/cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace linnet {
+namespace {
+
+struct ReorderAttrs {
+  int64_t group;
+  std::string text() const { return "group=" + std::to_string(group); }
+};
+
+void expect_cache(const InferArgs& args) {
+  expect_inputs(args, 3);
+  expect(args.in[0].shape.rank() == 3, "got cache " + args.in[0].text() + ", expected [R, T, D]");
+  expect(args.in[2] == TensorType{DType::kI32, {1}}, "got position " + args.in[2].text() + ", expected i32[1]");
+}
+
+std::vector<TensorType> infer_write(const InferArgs& args) {
+  expect_cache(args);
+  const Shape& cache = args.in[0].shape;
+  expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}}, "got cache " + args.in[0].text() + " and rows " + args.in[1].text());
+  return {args.in[0]};
+}
+
+std::vector<TensorType> infer_reorder(const InferArgs& args) {
+  expect_cache(args);
+  const int64_t group = args.attrs.as<ReorderAttrs>().group;
+  expect(args.in[1] == TensorType{DType::kI32, {args.in[0].shape[0]}}, "got parents " + args.in[1].text());
+  expect(group > 0 && args.in[0].shape[0] % group == 0, "rows do not divide into groups of " + std::to_string(group));
+  return {args.in[0]};
+}
+
+bool first_operand(const Node&, int, int input) { return input == 0; }
+
+void copy_cache(const KernelArgs& args) {
+  if (args.in[0].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[0].data, args.out[0].type.bytes());
+}
+
+void run_write(const KernelArgs& args) {
+  copy_cache(args);
+  const Shape& shape = args.out[0].shape();
+  const int64_t position = args.in[2].as<int32_t>()[0];
+  if (position < 0 || position >= shape[1]) fail_internal("a cache position beyond the cache");
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < shape[0]; ++r)
+      std::copy_n(args.in[1].as<T>() + r * args.in[1].strides[0], shape[2], args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
+  });
+}
+
+size_t reorder_workspace(const KernelQuery& query) {
+  const Shape& shape = query.in[0].shape;
+  return static_cast<size_t>(query.node.attrs.as<ReorderAttrs>().group * shape[1] * shape[2]) * dtype_size(query.in[0].dtype);
+}
+
+// In place: a group is set aside, then dealt out again.
+void run_reorder(const KernelArgs& args) {
+  copy_cache(args);
+  const int64_t group = args.node.attrs.as<ReorderAttrs>().group;
+  const Shape& shape = args.out[0].shape();
+  const int32_t* parents = args.in[1].as<int32_t>();
+  const int64_t used = std::min<int64_t>(args.in[2].as<int32_t>()[0], shape[1]) * shape[2], stride = shape[1] * shape[2];
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    T* aside = reinterpret_cast<T*>(args.workspace);
+    for (int64_t start = 0; start < shape[0]; start += group) {
+      T* rows = args.out[0].as<T>() + start * stride;
+      bool same = true;
+      for (int64_t r = 0; r < group; ++r) same = same && parents[start + r] == start + r;
+      if (same) continue;
+      for (int64_t r = 0; r < group; ++r) std::copy_n(rows + r * stride, used, aside + r * used);
+      for (int64_t r = 0; r < group; ++r) {
+        const int64_t parent = parents[start + r] - start;
+        if (parent < 0 || parent >= group) fail_internal("a beam's parent is outside its group");
+        std::copy_n(aside + parent * used, used, rows + r * stride);
+      }
+    }
+  });
+}
+
+constexpr Kernel kWriteKernels[] = {{"reference", nullptr, nullptr, run_write}};
+constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, run_reorder}};
+
+}  // namespace
+
+const OpDef kCacheWrite{.name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
+const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = first_operand};
+
+KernelList cache_write_kernels() { return kWriteKernels; }
+KernelList cache_reorder_kernels() { return kReorderKernels; }
+
+Tensor cache_write(At cache, Tensor rows, Tensor position) {
+  return cache.value.graph->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
+}
+
+Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
+  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, ReorderAttrs{group}, cache.where);
+}
+
+}  // namespace linnet

@@ -1,0 +1,19 @@
+// The key and value cache of step-by-step decoding: state of a fixed size [R, T, D], updated in place.
+#pragma once
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+extern const OpDef kCacheWrite, kCacheReorder;
+KernelList cache_write_kernels();
+KernelList cache_reorder_kernels();
+
+// Row r of `rows` [R, 1, D] becomes entry `position` (i32 [1]) of row r of the cache. `rows` may be strided.
+Tensor cache_write(At cache, Tensor rows, Tensor position);
+
+// Row r takes the first `position` entries of row parents[r] (i32 [R]): beams that go on from another beam. Parents stay
+// within groups of `group` rows.
+Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group);
+
+}  // namespace linnet

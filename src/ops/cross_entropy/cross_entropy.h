@@ -1,0 +1,32 @@
+// Token cross-entropy with label smoothing (Szegedy et al. 2016), summed; a row whose target is negative is left out.
+//
+//   loss of a row = lse(x) - (1 - s) * x[target] - s * mean(x),   lse(x) = log sum exp x
+//
+// logits [..., V], targets i32 [...] -> sum of losses [], lse [rows]. The mean is the caller's: the sum is divided by a
+// count of tokens, which gradient accumulation adds up over micro-steps first.
+#pragma once
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+struct CrossEntropyAttrs {
+  double label_smoothing = 0;
+  std::string text() const { return "label_smoothing=" + std::to_string(label_smoothing); }
+};
+
+extern const OpDef kCrossEntropy, kCrossEntropyGrad, kMaskTargets, kCountTargets;
+KernelList cross_entropy_kernels();
+KernelList cross_entropy_grad_kernels();
+KernelList mask_targets_kernels();
+KernelList count_targets_kernels();
+
+Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing = 0);
+
+// targets i32 [B, T], lengths i32 [B]: -1 at and past each length. Padding is known by lengths, never by a token's value.
+Tensor mask_targets(At targets, Tensor lengths);
+
+// How many targets are not negative, as a scalar of type `dtype`.
+Tensor count_targets(At targets, DType dtype);
+
+}  // namespace linnet

@@ -1,0 +1,57 @@
+#include "ops/dropout/dropout.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect_inputs(args, 2);
+  const auto& attrs = args.attrs.as<DropoutAttrs>();
+  expect(attrs.probability >= 0 && attrs.probability < 1, "got probability " + std::to_string(attrs.probability) + ", expected [0, 1)");
+  expect(args.in[1] == TensorType{DType::kI32, {4}}, "got random state " + args.in[1].text() + ", expected i32[4]");
+  expect(is_float(args.in[0].dtype) && args.in[0].shape.rank() >= 1, "got " + args.in[0].text());
+  expect(attrs.layout == DropoutLayout::kDense || args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
+  return {args.in[0]};
+}
+
+// The mask is linear: the gradient passes through the same one.
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  return {args.graph.add_one(kDropout, std::array{args.out_grad[0], args.in[1]}, args.node.attrs, args.node.where), Tensor{}};
+}
+
+// The finalizer of SplitMix64 (Steele, Lea & Flood 2014): every input bit reaches every output bit.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+const OpDef kDropout{.name = "dropout",
+                     .infer = infer,
+                     .gradient = gradient,
+                     .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
+
+std::string DropoutAttrs::text() const {
+  return "p=" + std::to_string(probability) + " site=" + std::to_string(site) + (layout == DropoutLayout::kAttention ? " attention" : "");
+}
+
+Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout) {
+  if (probability == 0) return x.value;
+  return x.value.graph->add_one(kDropout, std::array{x.value, random}, DropoutAttrs{probability, site, layout}, x.where);
+}
+
+uint64_t dropout_site(std::string_view module_path, std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (std::string_view part : {module_path, std::string_view("/"), name})
+    for (char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return mix(hash);
+}
+
+uint64_t dropout_key(const int32_t* random, uint64_t site) {
+  const auto word = [&](int i) { return static_cast<uint64_t>(static_cast<uint32_t>(random[i])); };
+  const uint64_t seed = word(0) | word(1) << 32, time = word(2) | word(3) << 32;
+  return mix(mix(seed ^ site) + mix(time + 0x9e3779b97f4a7c15u));
+}
+
+}  // namespace linnet

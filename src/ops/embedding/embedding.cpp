@@ -1,0 +1,53 @@
+#include "ops/embedding/embedding.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect_inputs(args, 2);
+  expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype), "got table " + args.in[0].text() + ", expected [vocab, width]");
+  expect(args.in[1].dtype == DType::kI32, "got ids " + args.in[1].text() + ", expected i32");
+  TensorType out{args.in[0].dtype, args.in[1].shape};
+  out.shape.push_back(args.in[0].shape[1]);
+  return {out};
+}
+
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<EmbeddingGradAttrs>();
+  expect_inputs(args, 2 + attrs.accumulate);
+  const TensorType out{args.in[0].dtype, {attrs.vocab_size, args.in[0].shape[-1]}};
+  if (attrs.accumulate) expect(args.in[2] == out, "accumulator of type " + args.in[2].text());
+  return {out};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0)};
+  return {args.graph.add_one(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where), Tensor{}};
+}
+
+Attrs with_accumulator(const Attrs& old) {
+  EmbeddingGradAttrs attrs = old.as<EmbeddingGradAttrs>();
+  attrs.accumulate = true;
+  return attrs;
+}
+
+}  // namespace
+
+const OpDef kEmbedding{.name = "embedding", .infer = infer, .gradient = gradient};
+
+const OpDef kEmbeddingGrad{
+    .name = "embedding_grad",
+    .infer = infer_grad,
+    .may_overwrite = [](const Node&, int, int input) { return input == 2; },
+    .can_accumulate = [](const Node& node) { return !node.attrs.as<EmbeddingGradAttrs>().accumulate; },
+    .with_accumulator = with_accumulator};
+
+std::string EmbeddingGradAttrs::text() const {
+  return "vocab_size=" + std::to_string(vocab_size) + (accumulate ? " accumulate" : "");
+}
+
+Tensor embedding(At table, Tensor ids) {
+  return table.value.graph->add_one(kEmbedding, std::array{table.value, ids}, {}, table.where);
+}
+
+}  // namespace linnet

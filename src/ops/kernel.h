@@ -1,0 +1,79 @@
+// How an op runs on the CPU: an explicit list of kernels, best first, that ends in a plain reference kernel which also
+// runs in float64. There is no registration at start-up; ops/all_ops.cpp names every list.
+#pragma once
+#include <cstddef>
+#include <span>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "ir/op.h"
+
+namespace linnet {
+
+// Memory as a kernel sees it. Dense unless the op declares strided operands (OpDef::strided_inputs).
+struct TensorView {
+  void* data = nullptr;
+  TensorType type;
+  Shape strides;  // elements
+
+  template <class T>
+  T* as() const { return static_cast<T*>(data); }
+  const Shape& shape() const { return type.shape; }
+  int64_t elements() const { return type.shape.elements(); }
+};
+
+struct KernelArgs {
+  const Node& node;
+  std::span<const TensorView> in, out;
+  std::byte* workspace;  // 64-byte aligned, as many bytes as Kernel::workspace asked for
+  ThreadPool& pool;
+};
+
+// What is known of a node before it runs.
+struct KernelQuery {
+  const Node& node;
+  std::span<const TensorType> in, out;
+  int threads;
+};
+
+struct Kernel {
+  const char* name;
+  bool (*supports)(const KernelQuery&);     // nullptr: every type the op infers
+  size_t (*workspace)(const KernelQuery&);  // bytes; nullptr: none
+  void (*run)(const KernelArgs&);
+};
+
+using KernelList = std::span<const Kernel>;
+
+struct OpEntry {
+  const OpDef* op;
+  KernelList kernels;
+};
+
+// Every op with its kernels.
+std::span<const OpEntry> all_ops();
+
+enum class KernelSet { kFast, kReference };
+// The first kernel of the op's list that supports the node, or the last one for kReference.
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set);
+
+inline bool all_f32(const KernelQuery& query) {
+  for (const TensorType& type : query.in)
+    if (type.dtype == DType::kF64) return false;
+  for (const TensorType& type : query.out)
+    if (type.dtype == DType::kF64) return false;
+  return true;
+}
+
+// Calls body.operator()<float>() or <double>(): how a reference kernel is written once for both.
+template <class Body>
+void for_float(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::kF32: return body.template operator()<float>();
+    case DType::kF64: return body.template operator()<double>();
+    case DType::kI32: break;
+  }
+  fail_internal("a floating-point kernel was given i32");
+}
+
+}  // namespace linnet

@@ -1,0 +1,85 @@
+#include "ops/matmul/matmul.h"
+
+#include "ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<MatmulAttrs>();
+  expect_inputs(args, 2 + attrs.bias + attrs.accumulate);
+  const Shape &a = args.in[0].shape, &b = args.in[1].shape;
+  const std::string both = "got " + a.text() + (attrs.trans_a ? " transposed" : "") + " and " + b.text() +
+                           (attrs.trans_b ? " transposed" : "");
+  expect(is_float(args.in[0].dtype) && args.in[0].dtype == args.in[1].dtype, both + ", expected two of one float type");
+  expect(a.rank() >= 2 && b.rank() >= 2, both + ", expected matrices");
+  const bool batched = b.rank() > 2;
+  if (batched) {
+    bool same = a.rank() == b.rank();
+    for (int axis = 0; same && axis < a.rank() - 2; ++axis) same = a[axis] == b[axis];
+    expect(same, both + ", expected equal leading axes");
+  } else {
+    expect(a.rank() == 2 || !attrs.trans_a, both + ", expected a matrix to transpose");
+  }
+  const int64_t k_a = a[attrs.trans_a ? -2 : -1], k_b = b[attrs.trans_b ? -1 : -2];
+  expect(k_a == k_b, both + ", inner sizes " + std::to_string(k_a) + " and " + std::to_string(k_b) + " differ");
+  TensorType out = args.in[0];
+  out.shape.set(-1, b[attrs.trans_b ? -2 : -1]);
+  if (attrs.trans_a) out.shape.set(-2, a[-1]);
+  if (attrs.bias) expect(args.in[2].shape == Shape{out.shape[-1]}, "bias of shape " + args.in[2].shape.text());
+  if (attrs.accumulate) expect(args.in.back() == out, "accumulator of type " + args.in.back().text());
+  return {out};
+}
+
+Tensor as_matrix(Tensor x) {
+  if (x.shape().rank() == 2) return x;
+  return reshape(x, Shape{x.shape().elements() / x.dim(-1), x.dim(-1)});
+}
+
+// C = op(A) op(B):  dA = dC op(B)^T,  dB = op(A)^T dC, each transposed where its operand is.
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const bool ta = attrs.trans_a, tb = attrs.trans_b;
+  Tensor a = args.in[0], b = args.in[1], dc = args.out_grad[0];
+  const Tensor da = ta ? matmul(b, dc, tb, true) : matmul(dc, b, false, !tb);
+  if (b.shape().rank() == 2) a = as_matrix(a), dc = as_matrix(dc);  // the leading axes are summed over
+  const Tensor db = tb ? matmul(dc, a, true, ta) : matmul(a, dc, !ta, false);
+  return {da, db};
+}
+
+bool may_overwrite(const Node& node, int, int input) {
+  return node.attrs.as<MatmulAttrs>().accumulate && input + 1 == static_cast<int>(node.in.size());
+}
+
+bool can_accumulate(const Node& node) {
+  const auto& attrs = node.attrs.as<MatmulAttrs>();
+  return !attrs.accumulate && !attrs.relu;
+}
+
+Attrs with_accumulator(const Attrs& old) {
+  MatmulAttrs attrs = old.as<MatmulAttrs>();
+  attrs.accumulate = true;
+  return attrs;
+}
+
+}  // namespace
+
+const OpDef kMatmul{.name = "matmul",
+                    .infer = infer,
+                    .gradient = gradient,
+                    .may_overwrite = may_overwrite,
+                    .can_accumulate = can_accumulate,
+                    .with_accumulator = with_accumulator};
+
+std::string MatmulAttrs::text() const {
+  std::string text;
+  for (const auto& [on, name] : {std::pair{trans_a, "trans_a"}, {trans_b, "trans_b"}, {bias, "bias"}, {relu, "relu"}, {accumulate, "accumulate"}})
+    if (on) text += (text.empty() ? "" : " ") + std::string(name);
+  return text;
+}
+
+Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
+  return a.value.graph->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b}, a.where);
+}
+
+}  // namespace linnet

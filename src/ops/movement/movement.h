@@ -1,0 +1,56 @@
+// Ops that only move or rename elements: reshape, split, slice, concat, permute, broadcast, fill. The views pass gives
+// their results the memory of their operands where it can; then the kernel finds both at the same place and does nothing.
+#pragma once
+#include <vector>
+
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+struct ReshapeAttrs {
+  Shape shape;
+  std::string text() const { return "shape=" + shape.text(); }
+};
+struct SplitAttrs {
+  int axis;
+  std::vector<int64_t> sizes;  // along axis; they add up to its size
+  std::string text() const;
+};
+struct ConcatAttrs {
+  int axis;
+  std::string text() const { return "axis=" + std::to_string(axis); }
+};
+struct PermuteAttrs {
+  std::vector<int> order;  // output axis i is input axis order[i]
+  std::string text() const;
+};
+struct BroadcastAttrs {
+  Shape shape;
+  std::string text() const { return "shape=" + shape.text(); }
+};
+struct FillAttrs {
+  TensorType type;
+  double value;
+  std::string text() const { return type.text() + " value=" + std::to_string(value); }
+};
+
+extern const OpDef kReshape, kSplit, kConcat, kPermute, kBroadcast, kFill;
+KernelList reshape_kernels();
+KernelList split_kernels();
+KernelList concat_kernels();
+KernelList permute_kernels();
+KernelList broadcast_kernels();
+KernelList fill_kernels();
+
+// Axes may be negative, counted from the end.
+Tensor reshape(At x, Shape shape);  // as many elements as x
+std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes);
+std::vector<Tensor> split_evenly(At x, int axis, int parts);
+Tensor slice(At x, int axis, int64_t start, int64_t size);
+Tensor concat(At first, std::span<const Tensor> rest, int axis);
+Tensor permute(At x, std::vector<int> order);
+Tensor broadcast_to(At x, Shape shape);  // from a scalar, a suffix or a prefix of `shape` (ops/broadcast.h)
+Tensor fill(Graph& graph, TensorType type, double value, std::source_location where = std::source_location::current());
+
+}  // namespace linnet

@@ -1,0 +1,110 @@
+// Movement kernels: one copy routine over strides serves split, concat and permute on both float types and i32.
+#include <algorithm>
+#include <cstring>
+
+#include "ops/broadcast.h"
+#include "ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+// Copies a block of `shape` between two strided places. The last axis is copied as a run when dense on both sides.
+template <class Word>
+void copy_strided(const Shape& shape, const Word* from, const Shape& from_strides, Word* to, const Shape& to_strides, int axis = 0) {
+  if (shape.elements() == 0) return;
+  const int last = shape.rank() - 1;
+  if (last < 0) {
+    *to = *from;
+  } else if (axis < last) {
+    for (int64_t i = 0; i < shape[axis]; ++i)
+      copy_strided(shape, from + i * from_strides[axis], from_strides, to + i * to_strides[axis], to_strides, axis + 1);
+  } else if (from_strides[last] == 1 && to_strides[last] == 1) {
+    std::copy_n(from, shape[last], to);
+  } else {
+    for (int64_t i = 0; i < shape[last]; ++i) to[i * to_strides[last]] = from[i * from_strides[last]];
+  }
+}
+
+// Splits the copy into tasks along the first axis.
+void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
+               const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
+  const auto copy = [&]<class Word>(const Word* source, Word* target) {
+    source += from_offset, target += to_offset;
+    if (source == target && from_strides == to_strides) return;  // the views pass made them one
+    if (shape.rank() < 2 || shape.elements() < 32768) return copy_strided(shape, source, from_strides, target, to_strides);
+    Shape rest(shape.sizes().subspan(1));
+    const Shape from_rest(from_strides.sizes().subspan(1)), to_rest(to_strides.sizes().subspan(1));
+    pool.run(shape[0], [&](int64_t i, int) {
+      copy_strided(rest, source + i * from_strides[0], from_rest, target + i * to_strides[0], to_rest);
+    });
+  };
+  if (dtype_size(from.type.dtype) == 8) copy(from.as<const uint64_t>(), to.as<uint64_t>());
+  else copy(from.as<const uint32_t>(), to.as<uint32_t>());
+}
+
+void run_reshape(const KernelArgs& args) {
+  if (args.in[0].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[0].data, args.out[0].type.bytes());
+}
+
+void run_split(const KernelArgs& args) {
+  const int axis = args.node.attrs.as<SplitAttrs>().axis;
+  const TensorView& in = args.in[0];
+  int64_t start = 0;
+  for (const TensorView& out : args.out) {
+    copy_view(out.shape(), in, start * in.strides[axis], in.strides, out, 0, out.strides, args.pool);
+    start += out.shape()[axis];
+  }
+}
+
+void run_concat(const KernelArgs& args) {
+  const int axis = args.node.attrs.as<ConcatAttrs>().axis;
+  const TensorView& out = args.out[0];
+  int64_t start = 0;
+  for (const TensorView& in : args.in) {
+    copy_view(in.shape(), in, 0, in.strides, out, start * out.strides[axis], out.strides, args.pool);
+    start += in.shape()[axis];
+  }
+}
+
+void run_permute(const KernelArgs& args) {
+  const auto& order = args.node.attrs.as<PermuteAttrs>().order;
+  Shape strides;
+  for (int axis : order) strides.push_back(args.in[0].strides[axis]);
+  copy_view(args.out[0].shape(), args.in[0], 0, strides, args.out[0], 0, args.out[0].strides, args.pool);
+}
+
+void run_broadcast(const KernelArgs& args) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  const int64_t n = out.elements(), size = in.elements();
+  const Broadcast kind = *find_broadcast(in.shape(), out.shape());
+  for_float(in.type.dtype, [&]<class T>() {
+    const T* x = in.as<T>();
+    T* y = out.as<T>();
+    for (int64_t i = 0; i < n; ++i) y[i] = x[kind == Broadcast::kPrefix ? i / (n / size) : i % size];
+  });
+}
+
+void run_fill(const KernelArgs& args) {
+  const double value = args.node.attrs.as<FillAttrs>().value;
+  const TensorView& out = args.out[0];
+  if (out.type.dtype == DType::kI32) return void(std::fill_n(out.as<int32_t>(), out.elements(), static_cast<int32_t>(value)));
+  for_float(out.type.dtype, [&]<class T>() { std::fill_n(out.as<T>(), out.elements(), static_cast<T>(value)); });
+}
+
+constexpr Kernel kReshapeKernels[] = {{"reference", nullptr, nullptr, run_reshape}};
+constexpr Kernel kSplitKernels[] = {{"reference", nullptr, nullptr, run_split}};
+constexpr Kernel kConcatKernels[] = {{"reference", nullptr, nullptr, run_concat}};
+constexpr Kernel kPermuteKernels[] = {{"reference", nullptr, nullptr, run_permute}};
+constexpr Kernel kBroadcastKernels[] = {{"reference", nullptr, nullptr, run_broadcast}};
+constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
+
+}  // namespace
+
+KernelList reshape_kernels() { return kReshapeKernels; }
+KernelList split_kernels() { return kSplitKernels; }
+KernelList concat_kernels() { return kConcatKernels; }
+KernelList permute_kernels() { return kPermuteKernels; }
+KernelList broadcast_kernels() { return kBroadcastKernels; }
+KernelList fill_kernels() { return kFillKernels; }
+
+}  // namespace linnet

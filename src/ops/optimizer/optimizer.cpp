@@ -1,0 +1,55 @@
+#include "ops/optimizer/optimizer.h"
+
+namespace linnet {
+namespace {
+
+int state_count(const OptimizerAttrs& attrs) {
+  return (attrs.kind == OptimizerAttrs::Kind::kAdam ? 3 : 2) + (attrs.ema_decay > 0 ? 1 : 0);
+}
+
+// parameters, moment1, [moment2], [ema], gradient, sum of squares, count, control -> the states
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<OptimizerAttrs>();
+  const size_t states = static_cast<size_t>(state_count(attrs));
+  expect_inputs(args, states + 4);
+  for (size_t i = 1; i <= states; ++i)
+    expect(args.in[i] == args.in[0], "got parameters " + args.in[0].text() + " beside " + args.in[i].text());
+  expect(args.in.back().shape == Shape{2}, "got control " + args.in.back().text() + ", expected [2]");
+  expect(attrs.decay_count >= 0 && attrs.decay_count <= args.in[0].shape.elements(), "decay_count beyond the parameters");
+  return std::vector<TensorType>(states, args.in[0]);
+}
+
+std::vector<TensorType> infer_squares(const InferArgs& args) {
+  expect_inputs(args, 1);
+  expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
+  return {{args.in[0].dtype, {}}};
+}
+
+}  // namespace
+
+const OpDef kOptimizerStep{.name = "optimizer_step",
+                           .infer = infer,
+                           .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
+const OpDef kSumOfSquares{.name = "sum_of_squares", .infer = infer_squares};
+
+std::string OptimizerAttrs::text() const {
+  std::string text = kind == Kind::kAdam ? "adam beta1=" + std::to_string(beta1) + " beta2=" + std::to_string(beta2) + " epsilon=" + std::to_string(epsilon)
+                                         : "sgd momentum=" + std::to_string(momentum);
+  text += " weight_decay=" + std::to_string(weight_decay) + (decoupled ? " decoupled" : "") + " decay_count=" + std::to_string(decay_count);
+  return text + " clip_norm=" + std::to_string(clip_norm) + " ema_decay=" + std::to_string(ema_decay);
+}
+
+OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor squares, Tensor count, Tensor control,
+                              const OptimizerAttrs& attrs) {
+  const bool adam = attrs.kind == OptimizerAttrs::Kind::kAdam, ema = attrs.ema_decay > 0;
+  std::vector<Tensor> in{state.parameters, state.moment1};
+  if (adam) in.push_back(state.moment2);
+  if (ema) in.push_back(state.ema);
+  in.insert(in.end(), {gradient.value, squares, count, control});
+  const std::vector<Tensor> out = gradient.value.graph->add(kOptimizerStep, in, attrs, gradient.where);
+  return {out[0], out[1], adam ? out[2] : Tensor{}, ema ? out.back() : Tensor{}};
+}
+
+Tensor sum_of_squares(At x) { return x.value.graph->add_one(kSumOfSquares, std::array{x.value}, {}, x.where); }
+
+}  // namespace linnet

@@ -1,0 +1,119 @@
+#include "kernels/optimizer.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/reduce.h"
+#include "ops/optimizer/optimizer.h"
+
+namespace linnet {
+namespace {
+
+// The operands by name, in the order of infer().
+struct Operands {
+  explicit Operands(const KernelArgs& args) : attrs(args.node.attrs.as<OptimizerAttrs>()), states(args.out.size()) {
+    for_float(args.in[0].type.dtype, [&]<class T>() {
+      const double squares = args.in[states + 1].as<T>()[0], count = args.in[states + 2].as<T>()[0];
+      learning_rate = args.in[states + 3].as<T>()[0];
+      step = static_cast<int64_t>(args.in[states + 3].as<T>()[1]);
+      const double norm = std::sqrt(squares) / count;
+      finite = std::isfinite(norm);
+      scale = (attrs.clip_norm > 0 && norm > attrs.clip_norm ? attrs.clip_norm / norm : 1) / count;
+    });
+    n = args.in[0].elements();
+  }
+  const OptimizerAttrs& attrs;
+  size_t states;
+  int64_t n, step;
+  double learning_rate, scale;
+  bool finite;
+};
+
+void copy_states(const KernelArgs& args) {
+  for (size_t i = 0; i < args.out.size(); ++i)
+    if (args.in[i].data != args.out[i].data) std::memcpy(args.out[i].data, args.in[i].data, args.out[i].type.bytes());
+}
+
+template <class T>
+void reference_step(const KernelArgs& args, const Operands& x) {
+  const OptimizerAttrs& attrs = x.attrs;
+  const bool adam = attrs.kind == OptimizerAttrs::Kind::kAdam;
+  T *p = args.out[0].as<T>(), *m = args.out[1].as<T>(), *v = adam ? args.out[2].as<T>() : nullptr;
+  T* ema = attrs.ema_decay > 0 ? args.out.back().as<T>() : nullptr;
+  const T* gradient = args.in[x.states].as<T>();
+  const double correction1 = 1 - std::pow(attrs.beta1, x.step), correction2 = std::sqrt(1 - std::pow(attrs.beta2, x.step));
+  for (int64_t i = 0; i < x.n; ++i) {
+    double g = gradient[i] * x.scale, w = p[i];
+    const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
+    if (adam && attrs.decoupled) w -= x.learning_rate * decay * w;
+    else g += decay * w;
+    if (adam) {
+      m[i] = static_cast<T>(attrs.beta1 * m[i] + (1 - attrs.beta1) * g);
+      v[i] = static_cast<T>(attrs.beta2 * v[i] + (1 - attrs.beta2) * g * g);
+      w -= x.learning_rate / correction1 * m[i] / (std::sqrt(static_cast<double>(v[i])) / correction2 + attrs.epsilon);
+    } else {
+      m[i] = static_cast<T>(attrs.momentum * m[i] + g);
+      w -= x.learning_rate * m[i];
+    }
+    p[i] = static_cast<T>(w);
+    if (ema) ema[i] = static_cast<T>(attrs.ema_decay * ema[i] + (1 - attrs.ema_decay) * w);
+  }
+}
+
+void run_reference(const KernelArgs& args) {
+  copy_states(args);
+  const Operands x(args);
+  if (x.finite) for_float(args.in[0].type.dtype, [&]<class T>() { reference_step<T>(args, x); });
+}
+
+void run(const KernelArgs& args) {
+  copy_states(args);
+  const Operands x(args);
+  if (!x.finite) return;
+  float* ema = x.attrs.ema_decay > 0 ? args.out.back().as<float>() : nullptr;
+  // The kernels only read the gradient unless they are asked to clear it.
+  float* gradient = args.in[x.states].as<float>();
+  if (x.attrs.kind == OptimizerAttrs::Kind::kAdam) {
+    AdamArgs adam{};
+    adam.n = x.n, adam.decay_count = x.attrs.decay_count;
+    adam.param = args.out[0].as<float>(), adam.grad = gradient, adam.m = args.out[1].as<float>(), adam.v = args.out[2].as<float>();
+    adam.ema = ema, adam.ema_decay = static_cast<float>(x.attrs.ema_decay);
+    adam.learning_rate = static_cast<float>(x.learning_rate), adam.beta1 = static_cast<float>(x.attrs.beta1);
+    adam.beta2 = static_cast<float>(x.attrs.beta2), adam.epsilon = static_cast<float>(x.attrs.epsilon);
+    adam.weight_decay = static_cast<float>(x.attrs.weight_decay), adam.decoupled = x.attrs.decoupled;
+    adam.step = x.step, adam.grad_scale = static_cast<float>(x.scale);
+    adam_update(adam, args.pool);
+  } else {
+    SgdArgs sgd{};
+    sgd.n = x.n, sgd.decay_count = x.attrs.decay_count;
+    sgd.param = args.out[0].as<float>(), sgd.grad = gradient, sgd.momentum_buffer = args.out[1].as<float>();
+    sgd.ema = ema, sgd.ema_decay = static_cast<float>(x.attrs.ema_decay);
+    sgd.learning_rate = static_cast<float>(x.learning_rate), sgd.momentum = static_cast<float>(x.attrs.momentum);
+    sgd.weight_decay = static_cast<float>(x.attrs.weight_decay), sgd.grad_scale = static_cast<float>(x.scale);
+    sgd_update(sgd, args.pool);
+  }
+}
+
+void run_squares_reference(const KernelArgs& args) {
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    double sum = 0;
+    for (int64_t i = 0; i < args.in[0].elements(); ++i) sum += static_cast<double>(args.in[0].as<T>()[i]) * args.in[0].as<T>()[i];
+    args.out[0].as<T>()[0] = static_cast<T>(sum);
+  });
+}
+
+size_t squares_workspace(const KernelQuery& query) { return sum_of_squares_workspace(query.in[0].shape.elements()); }
+
+void run_squares(const KernelArgs& args) {
+  args.out[0].as<float>()[0] = static_cast<float>(sum_of_squares(args.in[0].elements(), args.in[0].as<float>(), args.workspace, args.pool));
+}
+
+constexpr Kernel kStepKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kSquaresKernels[] = {{"simd", all_f32, squares_workspace, run_squares}, {"reference", nullptr, nullptr, run_squares_reference}};
+
+}  // namespace
+
+KernelList optimizer_step_kernels() { return kStepKernels; }
+KernelList sum_of_squares_kernels() { return kSquaresKernels; }
+
+}  // namespace linnet

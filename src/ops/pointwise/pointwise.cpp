@@ -1,0 +1,142 @@
+#include "ops/pointwise/pointwise.h"
+
+#include <numbers>
+
+#include "ops/broadcast.h"
+#include "ops/pointwise/expression_builder.h"
+#include "ops/reduce/reduce.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  expect(!args.in.empty(), "no operands");
+  const TensorType* full = &args.in[0];
+  for (const TensorType& in : args.in)
+    if (in.shape.elements() > full->shape.elements() ||
+        (in.shape.elements() == full->shape.elements() && in.shape.rank() > full->shape.rank()))
+      full = &in;
+  for (const TensorType& in : args.in) {
+    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got " + args.in[0].text() + " beside " + in.text());
+    if (!find_broadcast(in.shape, full->shape))
+      throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " + (&in == &args.in[0] ? full->shape : in.shape).text());
+  }
+  return {*full};
+}
+
+// Keeps only the operands an expression reads.
+Tensor pruned(Expression expression, const std::vector<Tensor>& operands, std::source_location where) {
+  std::vector<int> place(operands.size(), -1);
+  std::vector<Tensor> kept;
+  for (Instruction& instruction : expression.code) {
+    if (instruction.function != Scalar::kInput) continue;
+    int& index = place[static_cast<size_t>(instruction.a)];
+    if (index < 0) {
+      index = static_cast<int>(kept.size());
+      kept.push_back(operands[static_cast<size_t>(instruction.a)]);
+    }
+    instruction.a = static_cast<int16_t>(index);
+  }
+  return pointwise(std::move(expression), kept, where);
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const auto& expression = args.node.attrs.as<PointwiseAttrs>().expression;
+  const int count = static_cast<int>(args.in.size());
+  std::vector<Tensor> operands(args.in.begin(), args.in.end());
+  operands.push_back(args.out[0]);
+  operands.push_back(args.out_grad[0]);
+  std::vector<Tensor> gradients;
+  for (int k = 0; k < count; ++k) {
+    const Expression d = derivative(expression, k, count);
+    const Instruction& result = d.code.back();
+    if (result.function == Scalar::kConstant && result.constant == 0) {
+      gradients.emplace_back();
+      continue;
+    }
+    // An expression that is the incoming gradient itself needs no node.
+    const bool is_dy = d.code.size() == 1 && result.function == Scalar::kInput && result.a == count + 1;
+    const Tensor full = is_dy ? args.out_grad[0] : pruned(d, operands, args.node.where);
+    gradients.push_back(sum_to(full, args.in[static_cast<size_t>(k)].shape()));
+  }
+  return gradients;
+}
+
+bool may_overwrite(const Node& node, int, int input) { return input < static_cast<int>(node.in.size()); }
+
+Tensor unary(Scalar function, At x) {
+  ExpressionBuilder e;
+  return pointwise(e.finish(e.apply(function, e.input(0))), std::array{x.value}, x.where);
+}
+
+Tensor binary(Scalar function, At a, Tensor b) {
+  ExpressionBuilder e;
+  if (a.value.graph == b.graph && a.value.id == b.id) {  // x + x is one operand
+    const auto x = e.input(0);
+    return pointwise(e.finish(e.apply(function, x, x)), std::array{b}, a.where);
+  }
+  const auto x = e.input(0), y = e.input(1);
+  return pointwise(e.finish(e.apply(function, x, y)), std::array{a.value, b}, a.where);
+}
+
+Tensor with_number(Scalar function, At a, double b) {
+  ExpressionBuilder e;
+  const auto x = e.input(0);
+  return pointwise(e.finish(e.apply(function, x, e.constant(b))), std::array{a.value}, a.where);
+}
+
+}  // namespace
+
+const OpDef kPointwise{.name = "pointwise", .infer = infer, .gradient = gradient, .may_overwrite = may_overwrite};
+
+std::string PointwiseAttrs::text() const {
+  std::string text;
+  for (size_t i = 0; i < expression.code.size(); ++i) {
+    const Instruction& instruction = expression.code[i];
+    text += (i ? "; t" : "t") + std::to_string(i) + "=" + scalar_name(instruction.function);
+    if (instruction.function == Scalar::kInput) text += std::to_string(instruction.a);
+    else if (instruction.function == Scalar::kConstant) text += " " + std::to_string(instruction.constant);
+    else
+      for (int16_t operand : {instruction.a, instruction.b, instruction.c})
+        if (operand >= 0) text += " t" + std::to_string(operand);
+  }
+  return text;
+}
+
+Tensor pointwise(Expression expression, std::span<const Tensor> operands, std::source_location where) {
+  return operands[0].graph->add_one(kPointwise, operands, PointwiseAttrs{std::move(expression)}, where);
+}
+
+Expression join(const Expression& a, int a_operands, const Expression& b, int hole) {
+  ExpressionBuilder e;
+  std::vector<ExpressionBuilder::Ref> first, second;
+  for (int k = 0; k < a_operands; ++k) first.push_back(e.input(k));
+  const auto result = e.inline_expression(a, first);
+  int b_operands = 0;
+  for (const Instruction& instruction : b.code)
+    if (instruction.function == Scalar::kInput) b_operands = std::max(b_operands, instruction.a + 1);
+  for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));
+  return e.finish(e.inline_expression(b, second));
+}
+
+Tensor operator+(At a, Tensor b) { return binary(Scalar::kAdd, a, b); }
+Tensor operator-(At a, Tensor b) { return binary(Scalar::kSub, a, b); }
+Tensor operator*(At a, Tensor b) { return binary(Scalar::kMul, a, b); }
+Tensor operator/(At a, Tensor b) { return binary(Scalar::kDiv, a, b); }
+Tensor operator*(At a, double b) { return with_number(Scalar::kMul, a, b); }
+Tensor operator+(At a, double b) { return with_number(Scalar::kAdd, a, b); }
+Tensor exp(At x) { return unary(Scalar::kExp, x); }
+Tensor rsqrt(At x) { return unary(Scalar::kRsqrt, x); }
+Tensor square(At x) { return unary(Scalar::kSquare, x); }
+Tensor relu(At x) { return unary(Scalar::kRelu, x); }
+
+// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2
+Tensor gelu(At x) {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  const auto erf = e.apply(Scalar::kErf, e.apply(Scalar::kMul, v, e.constant(1 / std::numbers::sqrt2)));
+  const auto phi = e.apply(Scalar::kMul, e.apply(Scalar::kAdd, erf, e.constant(1)), e.constant(0.5));
+  return pointwise(e.finish(e.apply(Scalar::kMul, v, phi)), std::array{x.value}, x.where);
+}
+
+}  // namespace linnet

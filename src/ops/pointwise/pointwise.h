@@ -1,0 +1,40 @@
+// Every elementwise computation is one op over a small expression (kernels/expression.h). Chains fuse by joining their
+// expressions; derivatives come from one table.
+#pragma once
+#include "ir/graph.h"
+#include "kernels/expression.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+struct PointwiseAttrs {
+  Expression expression;  // instruction kInput k reads operand k
+  std::string text() const;
+};
+
+extern const OpDef kPointwise;
+KernelList pointwise_kernels();
+
+// The result has the shape of the largest operand; each other one must be a scalar, suffix or prefix of it.
+Tensor pointwise(Expression expression, std::span<const Tensor> operands, std::source_location where);
+
+Tensor operator+(At a, Tensor b);
+Tensor operator-(At a, Tensor b);
+Tensor operator*(At a, Tensor b);
+Tensor operator/(At a, Tensor b);
+Tensor operator*(At a, double b);
+Tensor operator+(At a, double b);
+Tensor exp(At x);
+Tensor rsqrt(At x);
+Tensor square(At x);
+Tensor relu(At x);
+Tensor gelu(At x);  // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
+
+// d(expression)/d(operand k) times the incoming gradient, as an expression over the operands, then (operand n) the
+// node's own result and (operand n+1) the incoming gradient.
+Expression derivative(const Expression& expression, int operand, int operand_count);
+
+// Appends `b` to `a`, where operand `hole` of b is a's result; a's operands come first. (The fuse pass.)
+Expression join(const Expression& a, int a_operands, const Expression& b, int hole);
+
+}  // namespace linnet

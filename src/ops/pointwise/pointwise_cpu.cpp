@@ -1,0 +1,63 @@
+#include "kernels/pointwise.h"
+
+#include <array>
+
+#include "ops/broadcast.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kMaxOperands = 16, kMaxInstructions = 64;  // the fuse pass keeps expressions within these
+
+int64_t operand_index(Broadcast kind, int64_t i, int64_t n, int64_t size) {
+  switch (kind) {
+    case Broadcast::kFull: return i;
+    case Broadcast::kSuffix: return i % size;
+    case Broadcast::kPrefix: return i / (n / size);
+    case Broadcast::kScalar: return 0;
+  }
+  return 0;
+}
+
+void run_reference(const KernelArgs& args) {
+  const auto& code = args.node.attrs.as<PointwiseAttrs>().expression.code;
+  const TensorView& out = args.out[0];
+  const int64_t n = out.elements();
+  std::array<Broadcast, kMaxOperands> kinds{};
+  for (size_t k = 0; k < args.in.size(); ++k) kinds[k] = *find_broadcast(args.in[k].shape(), out.shape());
+  for_float(out.type.dtype, [&]<class T>() {
+    std::array<T, kMaxInstructions> value;
+    for (int64_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < code.size(); ++j) {
+        const Instruction& instruction = code[j];
+        const auto operand = [&](int16_t index) { return index < 0 ? T(0) : value[static_cast<size_t>(index)]; };
+        if (instruction.function == Scalar::kInput) {
+          const size_t k = static_cast<size_t>(instruction.a);
+          value[j] = args.in[k].as<const T>()[operand_index(kinds[k], i, n, args.in[k].elements())];
+        } else if (instruction.function == Scalar::kConstant) {
+          value[j] = static_cast<T>(instruction.constant);
+        } else {
+          value[j] = evaluate_scalar<T>(instruction.function, operand(instruction.a), operand(instruction.b), operand(instruction.c));
+        }
+      }
+      out.as<T>()[i] = value[code.size() - 1];
+    }
+  });
+}
+
+void run(const KernelArgs& args) {
+  std::array<PointwiseOperand, kMaxOperands> operands;
+  for (size_t k = 0; k < args.in.size(); ++k)
+    operands[k] = {args.in[k].as<const float>(), args.in[k].elements(), *find_broadcast(args.in[k].shape(), args.out[0].shape())};
+  pointwise(args.out[0].elements(), args.node.attrs.as<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
+            args.out[0].as<float>(), args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
+
+}  // namespace
+
+KernelList pointwise_kernels() { return kKernels; }
+
+}  // namespace linnet

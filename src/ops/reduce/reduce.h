@@ -1,0 +1,23 @@
+// Reductions to a smaller shape: the mirror of broadcasting.
+#pragma once
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+enum class Reduction { kSum, kMax, kLogSumExp };
+
+struct ReduceAttrs {
+  Reduction kind;
+  Shape shape;  // a scalar, a suffix (leading axes reduced) or a prefix (trailing axes reduced) of the operand's shape
+  std::string text() const;
+};
+
+extern const OpDef kReduce;
+KernelList reduce_kernels();
+
+Tensor sum_to(At x, Shape shape);       // the gradient of a broadcast; x itself when the shape is already right
+Tensor max_last(At x);                  // [..., N] -> [..., 1]; a constant to the gradient
+Tensor log_sum_exp_last(At x);          // [..., N] -> [..., 1]
+
+}  // namespace linnet

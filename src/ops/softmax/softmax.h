@@ -1,0 +1,14 @@
+// Softmax over the last axis: y = exp(x - max) / sum(exp(x - max)). A row of only -inf gives zeros.
+#pragma once
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+extern const OpDef kSoftmax, kSoftmaxGrad;
+KernelList softmax_kernels();
+KernelList softmax_grad_kernels();
+
+Tensor softmax(At x);
+
+}  // namespace linnet
