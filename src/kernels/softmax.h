@@ -1,0 +1,16 @@
+// Softmax over rows.
+#pragma once
+#include <cstdint>
+
+#include "base/thread_pool.h"
+
+namespace linnet {
+
+// y[i, j] = exp(x[i, j] - max_i) / sum_j exp(x[i, j] - max_i) for x [rows, width]; y may be x. A row that is -inf
+// everywhere (all of it masked) gives zeros; NaN or +inf make their row NaN.
+void softmax_forward(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool);
+
+// dx = y * (dy - sum over the row of dy * y); dx may be dy or y.
+void softmax_backward(int64_t rows, int64_t width, const float* dy, const float* y, float* dx, ThreadPool& pool);
+
+}  // namespace linnet
