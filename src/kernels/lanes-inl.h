@@ -107,6 +107,15 @@ HWY_INLINE float SumRow(int64_t width, const Term& term) {
   return SumLanes(FoldRow(width, 0.0f, term, [](Floats a, Floats b) LINNET_LAMBDA { return hn::Add(a, b); }));
 }
 
+// out (+)= the sum of `rows` rows, first to last: joins the partial sums of chunks. Row r begins at x + r * stride.
+inline void AddRows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out) {
+  ForRow(width, [=](const auto& at) LINNET_LAMBDA {
+    Floats total = at.load(x);
+    for (int64_t r = 1; r < rows; ++r) total = hn::Add(total, at.load(x + r * stride));
+    at.store(accumulate ? hn::Add(at.load(out), total) : total, out);
+  });
+}
+
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

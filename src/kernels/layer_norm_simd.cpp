@@ -109,15 +109,6 @@ void BackwardRows(const LayerNormBackward& call, int64_t begin, int64_t end, flo
   }
 }
 
-// out = the sum of `chunks` rows, first to last; the rows lie `stride` floats apart.
-void AddChunks(int64_t chunks, int64_t stride, int64_t count, const float* rows, float* out) {
-  ForRow(count, [=](const auto& at) LINNET_LAMBDA {
-    Floats total = at.load(rows);
-    for (int64_t c = 1; c < chunks; ++c) total = hn::Add(total, at.load(rows + c * stride));
-    at.store(total, out);
-  });
-}
-
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -128,12 +119,7 @@ namespace {
 
 HWY_EXPORT(ForwardRows);
 HWY_EXPORT(BackwardRows);
-HWY_EXPORT(AddChunks);
-
-// The sums over rows are cut into chunks by the number of rows alone, and the chunks are added in order.
-int64_t chunk_count(int64_t rows) {
-  return std::clamp<int64_t>((rows + 63) / 64, 1, 32);
-}
+HWY_EXPORT(AddRows);
 
 }  // namespace
 
@@ -146,7 +132,7 @@ void layer_norm_forward(int64_t rows, int64_t width, const float* x, const float
 }
 
 size_t layer_norm_backward_workspace(int64_t rows, int64_t width) {
-  return static_cast<size_t>(chunk_count(rows) * 2 * width) * sizeof(float);
+  return static_cast<size_t>(row_chunks(rows) * 2 * width) * sizeof(float);
 }
 
 void layer_norm_backward(int64_t rows, int64_t width, const float* dy, const float* x, const float* weight,
@@ -154,7 +140,7 @@ void layer_norm_backward(int64_t rows, int64_t width, const float* dy, const flo
                          ThreadPool& pool, bool centered) {
   const bool wants_sums = dweight != nullptr || dbias != nullptr;
   const LayerNormBackward call{width, dy, x, weight, mean, rstd, dx, centered, wants_sums};
-  const int64_t chunks = chunk_count(rows);
+  const int64_t chunks = row_chunks(rows);
   auto* sums = static_cast<float*>(workspace);  // [chunks, 2, width]
   for_ranges(pool, chunks, rows * width / chunks, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c)
@@ -164,9 +150,10 @@ void layer_norm_backward(int64_t rows, int64_t width, const float* dy, const flo
   constexpr int64_t columns = 64;
   for_ranges(pool, (width + columns - 1) / columns, 2 * chunks * columns, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * columns, count = std::min(width, end * columns) - first;
-    if (dweight != nullptr) HWY_DYNAMIC_DISPATCH(AddChunks)(chunks, 2 * width, count, sums + first, dweight + first);
+    if (dweight != nullptr)
+      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + first, false, dweight + first);
     if (dbias != nullptr)
-      HWY_DYNAMIC_DISPATCH(AddChunks)(chunks, 2 * width, count, sums + width + first, dbias + first);
+      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + width + first, false, dbias + first);
   });
 }
 

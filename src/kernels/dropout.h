@@ -1,0 +1,15 @@
+// Dropout over dense tensors, with the masks of kernels/philox.h.
+#pragma once
+#include <cstdint>
+
+#include "base/thread_pool.h"
+
+namespace linnet {
+
+// y = kept ? x * dropout_scale(p) : 0 for x [samples, elements_per_sample]; y may be x. Element i of sample s is kept
+// when value i % 8 of Philox block {i / 8, kDenseDropout, 0, first_sample + s} reaches dropout_threshold(p). A dropped
+// NaN is 0, a kept one stays. The gradient is the same function of dy.
+void dropout(int64_t samples, int64_t elements_per_sample, const float* x, float* y, float p, uint64_t key,
+             ThreadPool& pool, uint32_t first_sample = 0);
+
+}  // namespace linnet

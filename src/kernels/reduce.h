@@ -1,0 +1,24 @@
+// Sums over arrays and over rows, in an order that depends on the shape alone.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "base/thread_pool.h"
+
+namespace linnet {
+
+// Bytes of scratch memory for sum and sum_of_squares, aligned for double.
+size_t sum_workspace(int64_t n);
+
+// Added up in double, 4096 elements at a time.
+double sum(int64_t n, const float* x, void* workspace, ThreadPool& pool);
+double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& pool);
+
+// Bytes of scratch memory for sum_rows, aligned for float.
+size_t sum_rows_workspace(int64_t rows, int64_t width);
+
+// out[j] = (accumulate ? out[j] : 0) + sum over i of x[i, j], for x [rows, width]: the gradient of a bias.
+void sum_rows(int64_t rows, int64_t width, const float* x, float* out, bool accumulate, void* workspace,
+              ThreadPool& pool);
+
+}  // namespace linnet
