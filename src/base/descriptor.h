@@ -1,0 +1,46 @@
+// A file descriptor that closes itself, and writing all of a buffer to one. For the .cpp files of this folder.
+#pragma once
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+
+namespace linnet {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) : value_(value) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  int get() const { return value_; }
+  bool open() const { return value_ >= 0; }
+  int release() { return std::exchange(value_, -1); }
+  // False when the file system reports a write it had delayed.
+  bool close() {
+    const int value = std::exchange(value_, -1);
+    return value < 0 || ::close(value) == 0;
+  }
+
+ private:
+  int value_;
+};
+
+// False, with errno set, when the file takes no more.
+inline bool write_all(int descriptor, const void* bytes, size_t size) {
+  const char* next = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t wrote = ::write(descriptor, next, size);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return false;
+    next += wrote;
+    size -= static_cast<size_t>(wrote);
+  }
+  return true;
+}
+
+}  // namespace linnet

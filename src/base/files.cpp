@@ -1,0 +1,101 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/descriptor.h"
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+[[noreturn]] void fail_read(const std::string& path, int code) {
+  fail_user("cannot read '" + path + "': " + std::strerror(code));
+}
+
+// Opening a folder for reading succeeds; only reading it fails. So it is asked for first.
+struct OpenFile {
+  Descriptor descriptor;
+  struct stat status {};
+
+  explicit OpenFile(const std::string& path) : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (!descriptor.open() || ::fstat(descriptor.get(), &status) != 0) fail_read(path, errno);
+    if (S_ISDIR(status.st_mode)) fail_read(path, EISDIR);
+  }
+};
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  const OpenFile file(path);
+  std::string bytes;
+  if (S_ISREG(file.status.st_mode)) bytes.reserve(static_cast<size_t>(file.status.st_size));
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(file.descriptor.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_read(path, errno);
+    if (got == 0) return bytes;
+    bytes.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+bool file_exists(const std::string& path) {
+  return ::access(path.c_str(), F_OK) == 0;
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && std::filesystem::is_directory(path, error)) return;
+  const int code = error ? error.value() : ENOTDIR;
+  const std::string message = "cannot make the folder '" + path + "'";
+  if (code == ENOTDIR || code == EEXIST || code == ENAMETOOLONG || code == ENOENT)
+    fail_user(message + ": " + std::strerror(code));
+  errno = code;
+  fail_system(message);
+}
+
+uint64_t free_disk_bytes(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path folder = std::filesystem::absolute(path, ignored);
+  struct statvfs status {};
+  while (::statvfs(folder.c_str(), &status) != 0) {
+    if ((errno != ENOENT && errno != ENOTDIR) || folder == folder.parent_path())
+      fail_system("cannot ask for the free space of '" + path + "'");
+    folder = folder.parent_path();
+  }
+  return static_cast<uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+MappedFile::MappedFile(const std::string& path) {
+  const OpenFile file(path);
+  if (!S_ISREG(file.status.st_mode)) fail_user("cannot read '" + path + "': not a regular file");
+  size_ = static_cast<size_t>(file.status.st_size);
+  if (size_ == 0) return;
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
+  if (mapped == MAP_FAILED) fail_system("cannot map '" + path + "' into memory");
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace linnet

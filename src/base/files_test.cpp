@@ -1,0 +1,178 @@
+#include "base/files.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+// The text of the error that `action` ends with; the kind must be the one expected.
+template <typename Action>
+std::string error_text(ErrorKind kind, Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+
+class Files : public testing::Test {
+ protected:
+  Files() {
+    char name[] = "/tmp/linnet_files_XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  ~Files() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string put(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+    return path(name);
+  }
+  std::string folder_;
+};
+
+TEST_F(Files, ReadsWhatIsThere) {
+  const std::string bytes("a\0b\r\n", 5);
+  EXPECT_EQ(read_file(put("x", bytes)), bytes);
+  EXPECT_EQ(read_file(put("empty", "")), "");
+}
+
+TEST_F(Files, ReadingNamesTheProblem) {
+  const std::string missing = error_text(ErrorKind::kUser, [&] { read_file(path("missing")); });
+  EXPECT_EQ(missing, "cannot read '" + path("missing") + "': No such file or directory");
+  EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [&] { read_file(folder_); }), "Is a directory"));
+  EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [&] { MappedFile mapped(folder_); }), "Is a directory"));
+  if (::geteuid() != 0) {  // nothing is unreadable for root
+    ::chmod(put("secret", "x").c_str(), 0);
+    EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [&] { read_file(path("secret")); }), "Permission denied"));
+  }
+}
+
+TEST_F(Files, MakesFoldersWithTheirParents) {
+  make_directories(path("a/b/c"));
+  make_directories(path("a/b/c"));
+  EXPECT_TRUE(file_exists(path("a/b/c")));
+  put("file", "");
+  error_text(ErrorKind::kUser, [&] { make_directories(path("file")); });
+  EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [&] { make_directories(path("file/x")); }), path("file/x")));
+}
+
+TEST_F(Files, FreeSpaceOfAFolderThatIsStillToBeMade) {
+  EXPECT_GT(free_disk_bytes(path("not/yet/there")), 0u);
+  EXPECT_GT(free_disk_bytes("."), 0u);
+}
+
+TEST_F(Files, AtomicFileReplacesOnlyWhenCommitted) {
+  const std::string target = put("x", "old");
+  {
+    AtomicFile file(target);
+    file.write("half");
+    EXPECT_EQ(read_file(target), "old");
+  }
+  EXPECT_EQ(read_file(target), "old");
+  write_file_atomically(target, "new");
+  EXPECT_EQ(read_file(target), "new");
+  EXPECT_FALSE(file_exists(target + ".tmp"));
+}
+
+TEST_F(Files, AtomicFileOverwritesWhatACrashLeft) {
+  put("x.tmp", "a long half-written file of a process that was killed");
+  write_file_atomically(path("x"), "new");
+  EXPECT_EQ(read_file(path("x")), "new");
+}
+
+TEST_F(Files, AFullDiskKeepsTheOldFile) {
+  const std::string target = put("x", "old");
+  std::filesystem::create_symlink("/dev/full", target + ".tmp");
+  const std::string text = error_text(ErrorKind::kSystem, [&] { write_file_atomically(target, "new"); });
+  EXPECT_EQ(text, "cannot write '" + target + "': No space left on device");
+  EXPECT_EQ(read_file(target), "old");
+  EXPECT_FALSE(std::filesystem::is_symlink(target + ".tmp"));
+  EXPECT_TRUE(contains(error_text(ErrorKind::kSystem, [] { AppendFile("/dev/full").write_line("x"); }), "/dev/full"));
+}
+
+TEST_F(Files, WritingWhereNothingCanBeWritten) {
+  error_text(ErrorKind::kSystem, [&] { write_file_atomically(path("no/folder"), ""); });
+  error_text(ErrorKind::kSystem, [&] { AppendFile file(path("no/folder")); });
+  error_text(ErrorKind::kSystem, [&] { FolderLock lock(path("no")); });
+  error_text(ErrorKind::kUser, [&] { write_file_atomically(folder_, ""); });
+}
+
+TEST_F(Files, MapsAFile) {
+  put("x", "hello");
+  MappedFile mapped(path("x"));
+  MappedFile moved = std::move(mapped);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(moved.data()), moved.size()), "hello");
+  EXPECT_EQ(mapped.size(), 0u);
+  EXPECT_EQ(MappedFile(put("empty", "")).size(), 0u);
+}
+
+TEST_F(Files, AppendsLinesAndForgetsThem) {
+  const std::string target = put("lines", "one\n");
+  {
+    AppendFile file(target);
+    const uint64_t after_one = file.size();
+    file.write_line("two");
+    file.write_line("three");
+    EXPECT_EQ(read_file(target), "one\ntwo\nthree\n");
+    file.truncate_to(after_one);
+    file.write_line("2");
+    file.sync();
+  }
+  EXPECT_EQ(read_file(target), "one\n2\n");
+  AppendFile file(target);
+  EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [&] { file.truncate_to(100); }), target));
+}
+
+// Runs `body` in a child process and returns its exit code.
+template <typename Body>
+int in_child(Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WEXITSTATUS(status);
+}
+
+TEST_F(Files, ALockedFolderNamesItsHolder) {
+  const std::string expected = "run folder '" + folder_ + "' is in use by process " + std::to_string(::getpid());
+  {
+    FolderLock lock(folder_);
+    EXPECT_EQ(in_child([&] {
+                try {
+                  FolderLock second(folder_);
+                } catch (const Error& error) {
+                  return error.what() == expected ? 1 : 2;
+                }
+                return 3;
+              }),
+              1);
+  }
+  FolderLock again(folder_);
+}
+
+TEST_F(Files, AKilledHolderLeavesTheFolderFree) {
+  in_child([&] {
+    new FolderLock(folder_);  // never destroyed: the process just ends
+    return 0;
+  });
+  EXPECT_TRUE(file_exists(path(".lock")));
+  FolderLock lock(folder_);
+}
+
+}  // namespace
+}  // namespace linnet
