@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "text/sentencepiece_tokenizer.h"
-#include "text/whole_file.h"
 
 namespace linnet {
 namespace {
@@ -138,7 +138,8 @@ TEST(SentencePiece, OptionsThatCannotBe) {
   EXPECT_EQ(error_of([] { train_tokenizer(small("wordpiece"), corpus()); }),
             "unknown SentencePiece model 'wordpiece' (bpe or unigram)");
   EXPECT_EQ(error_of([] { train_tokenizer(small("bpe", 4), corpus()); }),
-            "vocab_size is 4; it must exceed the 4 special tokens and fit 31 bits");
+            "vocab_size is 4; it must exceed the 4 special tokens and be at most 10000000");
+  EXPECT_NE(error_of([] { train_tokenizer(small("unigram", INT32_MAX), corpus()); }), "no error");
   EXPECT_EQ(error_of([] {
               train_tokenizer(small("bpe"), {"", " "});
             }),
@@ -176,7 +177,7 @@ TEST(SentencePiece, EncodesFromSeveralThreads) {
 TEST_P(SentencePieceTest, DamagedFilesAreRefused) {
   const auto tokenizer = train_tokenizer(small(GetParam()), corpus());
   tokenizer->save(folder_, "x");
-  const std::string good = read_whole_file(folder_ + "/x.model");
+  const std::string good = read_file(folder_ + "/x.model");
   const auto refused = [&](const std::string& bytes) {
     return error_of([&] { open_sentencepiece_model(bytes, "x.model"); }) ==
            "tokenizer file 'x.model' is truncated, damaged or was not written by Linnet";
@@ -191,9 +192,9 @@ TEST_P(SentencePieceTest, DamagedFilesAreRefused) {
     bytes[at] = static_cast<char>(bytes[at] ^ 4);
     EXPECT_TRUE(refused(bytes)) << at;
   }
-  write_whole_file(folder_ + "/x.model", good.substr(0, good.size() / 2));
+  write_file_atomically(folder_ + "/x.model", good.substr(0, good.size() / 2));
   EXPECT_TRUE(error_of([&] { load_tokenizer(folder_, "x"); }).ends_with("was not written by Linnet"));
-  write_whole_file(folder_ + "/x.model", seal_sentencepiece_model("no protobuf at all"));
+  write_file_atomically(folder_ + "/x.model", seal_sentencepiece_model("no protobuf at all"));
   EXPECT_EQ(error_of([&] { load_tokenizer(folder_, "x"); }),
             "tokenizer file '" + folder_ + "/x.model' is no SentencePiece model");
 }

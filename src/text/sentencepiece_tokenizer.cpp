@@ -3,7 +3,7 @@
 #include <sentencepiece_processor.h>
 
 #include "base/error.h"
-#include "text/whole_file.h"
+#include "base/files.h"
 
 namespace linnet {
 namespace {
@@ -83,7 +83,7 @@ void SentencePieceTokenizer::check(TokenId id) const {
 }
 
 void SentencePieceTokenizer::save(const std::string& folder, const std::string& stem) const {
-  write_whole_file(folder + "/" + stem + ".model", seal_sentencepiece_model(model_));
+  write_file_atomically(folder + "/" + stem + ".model", seal_sentencepiece_model(model_));
 }
 
 }  // namespace linnet

@@ -23,6 +23,9 @@ constexpr const char* kTrainerThreads = "4";
 // More lines than this do not change a vocabulary for the better; SentencePiece then picks as many at random.
 constexpr size_t kMaxLines = 5'000'000;
 
+// SentencePiece computes with multiples of the size in 31 bits, and loops for ever where they overflow.
+constexpr int64_t kMaxVocabulary = 10'000'000;
+
 // First byte of what the child sends: what follows.
 constexpr char kModelFollows = 'M', kMessageFollows = 'E';
 
@@ -137,9 +140,9 @@ std::string number_after(const std::string& text, const std::string& words) {
 void check_options(const TokenizerOptions& options, const std::vector<std::string>& lines) {
   if (options.model_type != "bpe" && options.model_type != "unigram")
     fail_user("unknown SentencePiece model '" + options.model_type + "' (bpe or unigram)");
-  if (options.vocab_size <= kSpecialTokenCount || options.vocab_size > INT32_MAX)
+  if (options.vocab_size <= kSpecialTokenCount || options.vocab_size > kMaxVocabulary)
     fail_user("vocab_size is " + std::to_string(options.vocab_size) + "; it must exceed the " +
-              std::to_string(kSpecialTokenCount) + " special tokens and fit 31 bits");
+              std::to_string(kSpecialTokenCount) + " special tokens and be at most " + std::to_string(kMaxVocabulary));
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1))
     fail_user("character_coverage is " + std::to_string(options.character_coverage) + "; it must lie in 0.98..1");
   if (std::all_of(lines.begin(), lines.end(),

@@ -1,35 +1,28 @@
 #include "text/tokenizer.h"
 
-#include <sys/stat.h>
-
 #include "base/error.h"
+#include "base/files.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/vocabulary_tokenizer.h"
-#include "text/whole_file.h"
 
 namespace linnet {
 namespace {
 
 constexpr const char* kExtensions[] = {"char", "word", "model"};
 
-bool exists(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0;
-}
-
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::string& stem) {
   std::string extension;
   for (const char* candidate : kExtensions) {
-    if (!exists(folder + "/" + stem + "." + candidate)) continue;
+    if (!file_exists(folder + "/" + stem + "." + candidate)) continue;
     if (!extension.empty())
       fail_user("'" + folder + "' holds two tokenizers for '" + stem + "': ." + extension + " and ." + candidate);
     extension = candidate;
   }
   if (extension.empty()) fail_user("no tokenizer '" + stem + "' in '" + folder + "' (neither .char, .word nor .model)");
   const std::string path = folder + "/" + stem + "." + extension;
-  const std::string bytes = read_whole_file(path);
+  const std::string bytes = read_file(path);
   if (extension == "model")
     return std::make_unique<SentencePieceTokenizer>(open_sentencepiece_model(bytes, path), path);
   return parse_vocabulary(extension == "char" ? TextUnit::kCharacter : TextUnit::kWord, bytes, path);

@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "text/utf8.h"
 #include "text/vocabulary_tokenizer.h"
-#include "text/whole_file.h"
 
 namespace linnet {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "text/utf8.h"
-#include "text/whole_file.h"
 
 namespace linnet {
 namespace {
@@ -91,7 +91,7 @@ std::string VocabularyTokenizer::piece(TokenId id) const {
 }
 
 void VocabularyTokenizer::save(const std::string& folder, const std::string& stem) const {
-  write_whole_file(folder + "/" + stem + "." + name_of(unit_), format_vocabulary(unit_, tokens_));
+  write_file_atomically(folder + "/" + stem + "." + name_of(unit_), format_vocabulary(unit_, tokens_));
 }
 
 std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, const std::vector<std::string>& lines) {
