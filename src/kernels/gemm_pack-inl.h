@@ -75,7 +75,7 @@ HWY_INLINE void PackPanel(const float* source, int64_t stride, int64_t depth, in
   }
 }
 
-// Rows of A for kRowTiles: out[i * kRowStride + k] = source[i * stride + k].
+// Rows of A for kStridedTiles<kRowStride, 1>: out[i * kRowStride + k] = source[i * stride + k].
 HWY_INLINE void PackRows(const float* source, int64_t stride, int64_t depth, int64_t rows, float* out) {
   for (int64_t i = 0; i < rows; ++i)
     std::memcpy(out + i * kRowStride, source + i * stride, static_cast<size_t>(depth) * sizeof(float));

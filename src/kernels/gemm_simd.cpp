@@ -75,7 +75,7 @@ void pack_a(const GemmArgs& g, const Grid& grid, int64_t first, int64_t last, in
 // One rectangle of C for one block of k: packed tiles of A against packed panels of B.
 void multiply(const GemmArgs& g, const Grid& grid, int64_t first, int64_t last, int64_t depth, const float* a,
               int64_t column, int64_t column_end, const float* panels, Finish finish) {
-  const auto& functions = g.trans_a ? tile::kColumnTiles : tile::kRowTiles;
+  const auto& functions = g.trans_a ? tile::kColumnTiles : tile::kStridedTiles<kRowStride, 1>;
   for (; column < column_end; column += kWidth, panels += depth * kWidth) {
     const int64_t width = std::min<int64_t>(kWidth, g.n - column);
     const float* rows_of_a = a;

@@ -91,18 +91,19 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
 
 using TileFunction = void (*)(int64_t, const float*, const float*, float*, int64_t, const Finish&);
 
-template <int... I>
-constexpr std::array<TileFunction, kRows + 1> row_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, Tile<I + 1, kRowStride, 1>...};
+template <int kRow, int kColumn, int... I>
+constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
+  return {nullptr, Tile<I + 1, kRow, kColumn>...};
 }
 template <int... I>
 constexpr std::array<TileFunction, kRows + 1> column_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, Tile<I + 1, 1, I + 1>...};
 }
 
-// Indexed by the number of rows, 1 to kRows. kRowTiles: A packed row by row, kRowStride apart. kColumnTiles: A packed
-// column by column (for a transposed A), as many floats apart as the tile has rows.
-constexpr auto kRowTiles = row_tiles(std::make_integer_sequence<int, kRows>());
+// Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler then needs one address.
+template <int kRow, int kColumn>
+constexpr auto kStridedTiles = strided_tiles<kRow, kColumn>(std::make_integer_sequence<int, kRows>());
+// The same for A packed column by column (for a transposed A), as many floats apart as the tile has rows.
 constexpr auto kColumnTiles = column_tiles(std::make_integer_sequence<int, kRows>());
 
 // The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
