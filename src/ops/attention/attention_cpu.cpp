@@ -26,8 +26,8 @@ AttentionArgs problem(const KernelArgs& args) {
   return out;
 }
 
-AttentionArgs::Rows rows(const TensorView& x) { return {x.as<const float>(), x.strides[0], x.strides[1]}; }
-AttentionArgs::MutableRows mutable_rows(const TensorView& x) { return {x.as<float>(), x.strides[0], x.strides[1]}; }
+AttentionRows rows(const TensorView& x) { return {x.as<const float>(), x.strides[0], x.strides[1]}; }
+MutableAttentionRows mutable_rows(const TensorView& x) { return {x.as<float>(), x.strides[0], x.strides[1]}; }
 
 size_t workspace(const KernelQuery& query) {
   return attention_forward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
@@ -48,8 +48,14 @@ void run_grad(const KernelArgs& args) {
                      mutable_rows(args.out[2]), args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"flash", all_f32, workspace, run}, {"reference", nullptr, nullptr, attention_reference}};
-constexpr Kernel kGradKernels[] = {{"flash", all_f32, grad_workspace, run_grad}, {"reference", nullptr, nullptr, attention_grad_reference}};
+// The kernel's tiles are laid out for heads of up to 256.
+bool supports(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<AttentionAttrs>();
+  return all_f32(query) && query.in[0].shape[2] / attrs.heads <= 256;
+}
+
+constexpr Kernel kKernels[] = {{"flash", supports, workspace, run}, {"reference", nullptr, nullptr, attention_reference}};
+constexpr Kernel kGradKernels[] = {{"flash", supports, grad_workspace, run_grad}, {"reference", nullptr, nullptr, attention_grad_reference}};
 
 }  // namespace
 

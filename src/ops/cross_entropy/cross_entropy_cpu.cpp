@@ -69,7 +69,7 @@ void run(const KernelArgs& args) {
 
 void run_grad(const KernelArgs& args) {
   cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<int32_t>(),
-                         args.in[2].as<float>(), static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing),
+                         static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing), args.in[2].as<float>(),
                          args.in[3].as<float>()[0], args.out[0].as<float>(), args.pool);
 }
 

@@ -49,7 +49,7 @@ void run(const KernelArgs& args) {
 
 void run_grad(const KernelArgs& args) {
   start_table(args);
-  scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], args.out[0].shape()[0], args.in[0].as<float>(),
+  scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], args.in[0].as<float>(),
                    args.in[1].as<int32_t>(), args.out[0].as<float>(), args.pool);
 }
 

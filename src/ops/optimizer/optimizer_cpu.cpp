@@ -77,19 +77,19 @@ void run(const KernelArgs& args) {
     AdamArgs adam{};
     adam.n = x.n, adam.decay_count = x.attrs.decay_count;
     adam.param = args.out[0].as<float>(), adam.grad = gradient, adam.m = args.out[1].as<float>(), adam.v = args.out[2].as<float>();
-    adam.ema = ema, adam.ema_decay = static_cast<float>(x.attrs.ema_decay);
-    adam.learning_rate = static_cast<float>(x.learning_rate), adam.beta1 = static_cast<float>(x.attrs.beta1);
-    adam.beta2 = static_cast<float>(x.attrs.beta2), adam.epsilon = static_cast<float>(x.attrs.epsilon);
-    adam.weight_decay = static_cast<float>(x.attrs.weight_decay), adam.decoupled = x.attrs.decoupled;
+    adam.ema = ema, adam.ema_decay = x.attrs.ema_decay;
+    adam.learning_rate = x.learning_rate, adam.beta1 = x.attrs.beta1;
+    adam.beta2 = x.attrs.beta2, adam.epsilon = x.attrs.epsilon;
+    adam.weight_decay = x.attrs.weight_decay, adam.decoupled = x.attrs.decoupled;
     adam.step = x.step, adam.grad_scale = static_cast<float>(x.scale);
     adam_update(adam, args.pool);
   } else {
     SgdArgs sgd{};
     sgd.n = x.n, sgd.decay_count = x.attrs.decay_count;
-    sgd.param = args.out[0].as<float>(), sgd.grad = gradient, sgd.momentum_buffer = args.out[1].as<float>();
-    sgd.ema = ema, sgd.ema_decay = static_cast<float>(x.attrs.ema_decay);
-    sgd.learning_rate = static_cast<float>(x.learning_rate), sgd.momentum = static_cast<float>(x.attrs.momentum);
-    sgd.weight_decay = static_cast<float>(x.attrs.weight_decay), sgd.grad_scale = static_cast<float>(x.scale);
+    sgd.param = args.out[0].as<float>(), sgd.grad = gradient, sgd.buffer = args.out[1].as<float>();
+    sgd.ema = ema, sgd.ema_decay = x.attrs.ema_decay;
+    sgd.learning_rate = x.learning_rate, sgd.momentum = x.attrs.momentum;
+    sgd.weight_decay = x.attrs.weight_decay, sgd.grad_scale = static_cast<float>(x.scale);
     sgd_update(sgd, args.pool);
   }
 }
@@ -102,7 +102,7 @@ void run_squares_reference(const KernelArgs& args) {
   });
 }
 
-size_t squares_workspace(const KernelQuery& query) { return sum_of_squares_workspace(query.in[0].shape.elements()); }
+size_t squares_workspace(const KernelQuery& query) { return sum_workspace(query.in[0].shape.elements()); }
 
 void run_squares(const KernelArgs& args) {
   args.out[0].as<float>()[0] = static_cast<float>(sum_of_squares(args.in[0].elements(), args.in[0].as<float>(), args.workspace, args.pool));

@@ -1,0 +1,51 @@
+// sum + product, where only this addition reads the product, becomes a product that adds to the sum: the contributions
+// to a shared weight's gradient, or to the gradients of earlier micro-steps, are added up where they lie.
+#include "ir/op.h"
+#include "ops/pointwise/pointwise.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+class Accumulate {
+ public:
+  explicit Accumulate(const Graph& graph) : rewriter_(graph), uses_(count_uses(graph)) {}
+
+  Graph run() {
+    for (const Node& node : rewriter_.old().nodes())
+      if (!(is_full_add(node) && (fuse(node, 1) || fuse(node, 0)))) rewriter_.copy(node);
+    return remove_dead_code(rewriter_.finish());
+  }
+
+ private:
+  bool is_full_add(const Node& node) const {
+    if (node.op != &kPointwise || node.in.size() != 2) return false;
+    const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
+    return code.size() == 3 && code[2].function == Scalar::kAdd &&
+           rewriter_.old().value(node.in[0]).type == rewriter_.old().value(node.in[1]).type;
+  }
+
+  // Operand `which` is computed by an op that can add to the other one.
+  bool fuse(const Node& node, size_t which) {
+    if (uses_[static_cast<size_t>(node.in[which])] != 1) return false;
+    const NodeId id = rewriter_.graph().value(rewriter_[node.in[which]].id).producer;
+    if (id == kNone) return false;
+    const Node producer = rewriter_.graph().node(id);
+    if (!producer.op->can_accumulate || !producer.op->can_accumulate(producer) || producer.out.size() != 1) return false;
+    std::vector<Tensor> in;
+    for (ValueId value : producer.in) in.push_back({&rewriter_.graph(), value});
+    in.push_back(rewriter_[node.in[1 - which]]);
+    rewriter_.map(node.out[0], rewriter_.add(producer, *producer.op, in, producer.op->with_accumulator(producer.attrs))[0]);
+    return true;
+  }
+
+  Rewriter rewriter_;
+  std::vector<int> uses_;
+};
+
+}  // namespace
+
+Graph fuse_accumulate(const Graph& graph) { return Accumulate(graph).run(); }
+
+}  // namespace linnet

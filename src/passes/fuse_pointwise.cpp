@@ -1,0 +1,82 @@
+// An elementwise op whose result has one reader, elementwise too and of the same shape, joins it. Nothing is computed
+// twice and nothing fuses across a reduction.
+#include <algorithm>
+
+#include "ir/op.h"
+#include "ops/pointwise/pointwise.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kMaxOperands = 8, kMaxInstructions = 32;  // what the kernel takes, with room
+
+class Pointwise {
+ public:
+  explicit Pointwise(const Graph& graph) : rewriter_(graph), uses_(count_uses(graph)) {}
+
+  Graph run() {
+    for (const Node& node : rewriter_.old().nodes()) {
+      if (node.op == &kPointwise) fuse(node);
+      else rewriter_.copy(node);
+    }
+    return remove_dead_code(rewriter_.finish());
+  }
+
+ private:
+  void fuse(const Node& node) {
+    Expression expression = node.attrs.as<PointwiseAttrs>().expression;
+    std::vector<Tensor> in = rewriter_.inputs_of(node);
+    std::vector<ValueId> old = node.in;  // the old value behind each operand; kNone once joined
+    const Shape& shape = rewriter_.old().value(node.out[0]).type.shape;
+    for (size_t k = 0; k < in.size();) {
+      const Node* producer = joinable(old[k], in[k], shape);
+      if (!producer || in.size() + producer->in.size() - 1 > kMaxOperands ||
+          expression.code.size() + producer->attrs.as<PointwiseAttrs>().expression.code.size() > kMaxInstructions) {
+        ++k;
+        continue;
+      }
+      expression = join(producer->attrs.as<PointwiseAttrs>().expression, static_cast<int>(producer->in.size()), expression, static_cast<int>(k));
+      std::vector<Tensor> joined;
+      std::vector<ValueId> joined_old;
+      for (ValueId id : producer->in) joined.push_back({&rewriter_.graph(), id}), joined_old.push_back(kNone);
+      for (size_t j = 0; j < in.size(); ++j)
+        if (j != k) joined.push_back(in[j]), joined_old.push_back(old[j]);
+      in = std::move(joined), old = std::move(joined_old);
+      k = 0;
+    }
+    merge_equal_operands(expression, in);
+    rewriter_.map(node.out[0], rewriter_.add(node, kPointwise, in, PointwiseAttrs{expression})[0]);
+  }
+
+  const Node* joinable(ValueId old, Tensor now, const Shape& shape) {
+    if (old == kNone || uses_[static_cast<size_t>(old)] != 1 || now.shape() != shape) return nullptr;
+    const NodeId id = rewriter_.graph().value(now.id).producer;
+    if (id == kNone) return nullptr;
+    const Node& node = rewriter_.graph().node(id);
+    return node.op == &kPointwise ? &node : nullptr;
+  }
+
+  static void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {
+    std::vector<Tensor> unique;
+    std::vector<int16_t> place;
+    for (const Tensor& tensor : in) {
+      const auto found = std::find_if(unique.begin(), unique.end(), [&](const Tensor& t) { return t.id == tensor.id; });
+      place.push_back(static_cast<int16_t>(found - unique.begin()));
+      if (found == unique.end()) unique.push_back(tensor);
+    }
+    for (Instruction& instruction : expression.code)
+      if (instruction.function == Scalar::kInput) instruction.a = place[static_cast<size_t>(instruction.a)];
+    in = std::move(unique);
+  }
+
+  Rewriter rewriter_;
+  std::vector<int> uses_;
+};
+
+}  // namespace
+
+Graph fuse_pointwise(const Graph& graph) { return Pointwise(graph).run(); }
+
+}  // namespace linnet

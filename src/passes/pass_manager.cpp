@@ -1,0 +1,45 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "base/error.h"
+#include "passes/passes.h"
+
+namespace linnet {
+namespace {
+
+struct Pass {
+  const char* name;
+  Graph (*run)(const Graph&);
+};
+
+// Epilogues before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
+constexpr std::array kPasses{Pass{"fuse_epilogue", fuse_epilogue}, Pass{"fuse_accumulate", fuse_accumulate},
+                             Pass{"fuse_pointwise", fuse_pointwise}, Pass{"make_views", make_views}};
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  return names;
+}
+
+Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>* report) {
+  const auto names = pass_names();
+  for (const std::string& name : options.off)
+    if (std::find(names.begin(), names.end(), name) == names.end()) fail_user("there is no pass " + name);
+  graph = remove_dead_code(graph);
+  for (const Pass& pass : kPasses) {
+    const auto start = std::chrono::steady_clock::now();
+    const int before = graph.node_count();
+    const bool run = !options.off.contains(pass.name);
+    if (run) graph = pass.run(graph);
+    if (run && options.verify) verify(graph);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (report) report->push_back({pass.name, run, before, graph.node_count(), seconds});
+  }
+  return graph;
+}
+
+}  // namespace linnet

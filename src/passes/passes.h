@@ -1,0 +1,40 @@
+// The rewrites of a graph, one file each, and the driver that runs them. See docs/architecture.md for the order.
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace linnet {
+
+// Every fused op becomes its basic ones: the test oracle.
+Graph decompose(const Graph& graph);
+// Nodes nothing depends on disappear.
+Graph remove_dead_code(const Graph& graph);
+// matmul + bias [+ relu] becomes one matmul with an epilogue.
+Graph fuse_epilogue(const Graph& graph);
+// sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
+Graph fuse_accumulate(const Graph& graph);
+// Chains of elementwise ops become one.
+Graph fuse_pointwise(const Graph& graph);
+// reshape, split and concat become views where the ops around them can read and write with strides.
+Graph make_views(const Graph& graph);
+
+struct PassReport {
+  std::string name;
+  bool ran;
+  int nodes_before, nodes_after;
+  double seconds;
+};
+
+struct PassOptions {
+  std::set<std::string> off;  // names of passes to leave out: fuse_epilogue, fuse_accumulate, fuse_pointwise, make_views
+  bool verify = true;
+};
+
+// The passes every plan goes through, in order. Throws Error(kUser) for a name in `off` that is no pass.
+Graph optimize(Graph graph, const PassOptions& options = {}, std::vector<PassReport>* report = nullptr);
+std::vector<std::string> pass_names();
+
+}  // namespace linnet

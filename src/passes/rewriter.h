@@ -1,0 +1,31 @@
+// How a pass rewrites: it walks the old graph in order and builds a new one, mapping values as it goes. Graphs are never
+// changed in place, so a pass cannot leave one half rewritten.
+#pragma once
+#include "ir/graph.h"
+
+namespace linnet {
+
+class Rewriter {
+ public:
+  explicit Rewriter(const Graph& old);  // declares the old graph's inputs in the new one
+
+  const Graph& old() const { return old_; }
+  Graph& graph() { return new_; }
+
+  // The new value that stands for an old one.
+  Tensor operator[](ValueId old_value) const { return map_[static_cast<size_t>(old_value)]; }
+  void map(ValueId old_value, Tensor new_value) { map_[static_cast<size_t>(old_value)] = new_value; }
+  std::vector<Tensor> inputs_of(const Node& node) const;
+
+  // Appends a node in the place (source line, module) of `like`.
+  std::vector<Tensor> add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
+  void copy(const Node& node);  // as it is
+  Graph finish();               // maps outputs and updates
+
+ private:
+  const Graph& old_;
+  Graph new_;
+  std::vector<Tensor> map_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,50 @@
+#include "plan/arena.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace linnet {
+namespace {
+
+TEST(Arena, BlocksAliveTogetherNeverMeet) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<ArenaBlock> blocks;
+    for (int i = 0; i < 60; ++i) {
+      const auto first = static_cast<int32_t>(random() % 100);
+      blocks.push_back({random() % 5000, first, first + static_cast<int32_t>(random() % 30)});
+    }
+    const ArenaSize size = place_blocks(blocks);
+    EXPECT_GE(size.bytes, size.lower_bound);
+    for (const ArenaBlock& a : blocks) {
+      EXPECT_LE(a.offset + a.bytes, size.bytes);
+      EXPECT_EQ(a.offset % 64, 0u);
+      for (const ArenaBlock& b : blocks) {
+        if (&a == &b || a.bytes == 0 || b.bytes == 0 || a.first > b.last || b.first > a.last) continue;
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
+      }
+    }
+  }
+}
+
+TEST(Arena, BlocksThatFollowEachOtherShareMemory) {
+  std::vector<ArenaBlock> blocks{{640, 0, 1}, {640, 2, 3}, {640, 4, 5}};
+  EXPECT_EQ(place_blocks(blocks).bytes, 640u);
+}
+
+TEST(Arena, ALayeredNetworkComesCloseToTheLowerBound) {
+  // Forward activations kept until their backward: alive [i, 2L - i], with a temporary at each step.
+  std::vector<ArenaBlock> blocks;
+  const int layers = 24;
+  for (int i = 0; i < layers; ++i) {
+    blocks.push_back({6400, i, 2 * layers - i});
+    blocks.push_back({25600, i, i + 1});
+    blocks.push_back({25600, 2 * layers - i, 2 * layers - i + 1});
+  }
+  const ArenaSize size = place_blocks(blocks);
+  EXPECT_LE(static_cast<double>(size.bytes), 1.15 * static_cast<double>(size.lower_bound));
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,38 @@
+// A plan is a graph with every byte placed: which kernel runs each node, and where each value lies.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ops/kernel.h"
+#include "plan/store.h"
+
+namespace linnet {
+
+// The arena and the workspace belong to the store too; plans that never run at once share them.
+struct SharedRegions {
+  RegionId arena, workspace;
+};
+
+struct Plan {
+  Graph graph;
+  std::vector<Location> location;      // by value
+  std::vector<const Kernel*> kernels;  // by node
+  std::vector<StateUpdate> copies;     // updates that could not be computed in place: done at the end
+  size_t arena_bytes = 0, arena_lower_bound = 0, workspace_bytes = 0;
+};
+
+struct PlanOptions {
+  int threads = 1;
+  KernelSet kernels = KernelSet::kFast;
+  bool reuse_memory = true;  // off: every value has its own bytes (the arena's test oracle)
+};
+
+// Places every value of an optimized graph, grows the shared regions to what the plan takes, and checks the result
+// (verify_plan). Inputs must be bound in the store.
+Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options);
+
+// Replays the plan on a map of bytes: every read must find what its producer wrote. Throws Error(kInternal).
+void verify_plan(const Plan& plan, const Store& store);
+
+}  // namespace linnet

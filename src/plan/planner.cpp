@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "ir/op.h"
+#include "plan/arena.h"
+#include "plan/plan.h"
+#include "plan/storage.h"
+
+namespace linnet {
+namespace {
+
+void choose_kernels(Plan& plan, const PlanOptions& options) {
+  for (const Node& node : plan.graph.nodes()) {
+    std::vector<TensorType> in, out;
+    for (ValueId id : node.in) in.push_back(plan.graph.value(id).type);
+    for (ValueId id : node.out) out.push_back(plan.graph.value(id).type);
+    const KernelQuery query{node, in, out, options.threads};
+    const Kernel& kernel = find_kernel(query, options.kernels);
+    plan.kernels.push_back(&kernel);
+    if (kernel.workspace) plan.workspace_bytes = std::max(plan.workspace_bytes, kernel.workspace(query));
+  }
+}
+
+// Blocks of the arena: every storage that is not an input.
+std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages, bool reuse) {
+  std::vector<ArenaBlock> blocks;
+  std::vector<ValueId> owner;
+  for (ValueId id = 0; id < plan.graph.value_count(); ++id) {
+    if (storages.storage_of(id) != id || storages.is_input(id)) continue;
+    const NodeId last = reuse ? storages.last(id) : plan.graph.node_count();
+    const NodeId first = reuse ? storages.first(id) : 0;
+    blocks.push_back({plan.graph.value(id).type.bytes(), std::min(first, last), last});
+    owner.push_back(id);
+  }
+  const ArenaSize size = place_blocks(blocks);
+  plan.arena_bytes = size.bytes;
+  plan.arena_lower_bound = size.lower_bound;
+  std::map<ValueId, size_t> offset;
+  for (size_t i = 0; i < blocks.size(); ++i) offset[owner[i]] = blocks[i].offset;
+  return offset;
+}
+
+}  // namespace
+
+Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options) {
+  Plan plan;
+  plan.graph = std::move(graph);
+  choose_kernels(plan, options);
+  const StorageMap storages(plan.graph, options.reuse_memory);
+  const auto offset = place_storages(plan, storages, options.reuse_memory);
+  plan.copies = storages.copies();
+
+  std::map<ValueId, Location> bound;
+  for (const GraphInput& input : plan.graph.inputs())
+    bound[input.value] = store.find(input.name, plan.graph.value(input.value).type.bytes());
+  for (ValueId id = 0; id < plan.graph.value_count(); ++id) {
+    const Root root = root_of(plan.graph, id);
+    const ValueId storage = storages.storage_of(root.value);
+    Location location = storages.is_input(storage) ? bound.at(storage) : Location{shared.arena, offset.at(storage)};
+    location.offset += static_cast<size_t>(root.offset) * dtype_size(plan.graph.value(id).type.dtype);
+    plan.location.push_back(location);
+  }
+  store.grow_region(shared.arena, plan.arena_bytes);
+  store.grow_region(shared.workspace, plan.workspace_bytes);
+  verify_plan(plan, store);
+  return plan;
+}
+
+}  // namespace linnet

@@ -1,0 +1,66 @@
+#include "plan/store.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace linnet {
+
+const char* memory_kind_name(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kParameters: return "parameters";
+    case MemoryKind::kGradients: return "gradients";
+    case MemoryKind::kOptimizer: return "optimizer";
+    case MemoryKind::kConstants: return "constants";
+    case MemoryKind::kBatch: return "batches";
+    case MemoryKind::kCache: return "decoding cache";
+    case MemoryKind::kActivations: return "activations";
+    case MemoryKind::kWorkspace: return "workspace";
+  }
+  return "?";
+}
+
+RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
+  regions_.push_back({std::move(name), kind, bytes, Buffer{}});
+  return static_cast<RegionId>(regions_.size()) - 1;
+}
+
+void Store::grow_region(RegionId region, size_t bytes) {
+  if (allocated_) fail_internal("a region grows after memory was taken");
+  size_t& size = regions_[static_cast<size_t>(region)].bytes;
+  size = std::max(size, bytes);
+}
+
+void Store::bind(const std::string& name, Location location, size_t capacity) {
+  if (!bindings_.try_emplace(name, Binding{location, capacity}).second) fail_internal(name + " is bound twice");
+  if (location.offset + capacity > regions_[static_cast<size_t>(location.region)].bytes)
+    fail_internal(name + " is bound beyond its region");
+}
+
+const Location& Store::find(const std::string& name, size_t bytes) const {
+  const auto found = bindings_.find(name);
+  if (found == bindings_.end()) fail_internal("graph input " + name + " is not bound to memory");
+  if (bytes > found->second.capacity)
+    fail_internal("graph input " + name + " takes " + std::to_string(bytes) + " bytes, bound to " + std::to_string(found->second.capacity));
+  return found->second.location;
+}
+
+void Store::allocate() {
+  for (Region& region : regions_) region.buffer = Buffer(region.bytes);
+  allocated_ = true;
+}
+
+std::byte* Store::data(RegionId region) const { return regions_[static_cast<size_t>(region)].buffer.data(); }
+
+std::byte* Store::data(const std::string& name) const {
+  const Location& location = find(name, 0);
+  return data(location.region) + location.offset;
+}
+
+size_t Store::total_bytes() const {
+  size_t total = 0;
+  for (const Region& region : regions_) total += Buffer::mapped_bytes(region.bytes);
+  return total;
+}
+
+}  // namespace linnet

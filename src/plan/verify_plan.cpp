@@ -1,0 +1,150 @@
+// The plan's proof: its nodes are replayed on a map of bytes that remembers which value each byte holds. It knows
+// nothing of how the plan was made, only what a read must find.
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "ir/op.h"
+#include "plan/plan.h"
+
+namespace linnet {
+namespace {
+
+// Owners of byte intervals [begin, end) of one region.
+class ByteMap {
+ public:
+  void write(size_t begin, size_t end, ValueId owner) {
+    if (begin == end) return;
+    split(begin);
+    split(end);
+    owners_.erase(owners_.lower_bound(begin), owners_.lower_bound(end));
+    owners_[begin] = {end, owner};
+  }
+  // Whether every byte of [begin, end) is held by a value in `allowed`.
+  template <class Allowed>
+  bool holds(size_t begin, size_t end, Allowed allowed) const {
+    auto it = owners_.upper_bound(begin);
+    if (it == owners_.begin()) return begin == end;
+    for (--it; begin < end; ++it) {
+      if (it == owners_.end() || it->first > begin || it->second.end <= begin || !allowed(it->second.owner)) return false;
+      begin = it->second.end;
+    }
+    return true;
+  }
+
+  bool touches(size_t begin, size_t end) const {
+    auto it = owners_.lower_bound(end);
+    return it != owners_.begin() && std::prev(it)->second.end > begin;
+  }
+
+ private:
+  struct Piece {
+    size_t end;
+    ValueId owner;
+  };
+  void split(size_t at) {
+    auto it = owners_.upper_bound(at);
+    if (it == owners_.begin()) return;
+    --it;
+    if (it->first < at && at < it->second.end) {
+      owners_[at] = it->second;
+      it->second.end = at;
+    }
+  }
+  std::map<size_t, Piece> owners_;
+};
+
+class Replay {
+ public:
+  Replay(const Plan& plan, const Store& store) : plan_(plan), graph_(plan.graph), store_(store) {}
+
+  void run() {
+    for (const GraphInput& input : graph_.inputs()) each_row(input.value, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, input.value); });
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      const Node& node = graph_.node(id);
+      for (ValueId in : node.in) check_read(in, graph_.where_text(id));
+      check_outputs_apart(id);
+      for (ValueId out : node.out) each_row(out, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, out); });
+    }
+    for (const GraphOutput& output : graph_.outputs()) check_read(output.value, "output " + output.name);
+    std::set<ValueId> copied;
+    for (const StateUpdate& copy : plan_.copies) copied.insert(copy.state);
+    for (const StateUpdate& update : graph_.updates()) {
+      check_read(update.value, "a state update");
+      const Location &state = plan_.location[static_cast<size_t>(update.state)], &value = plan_.location[static_cast<size_t>(update.value)];
+      if (!copied.contains(update.state) && (state.region != value.region || state.offset != value.offset))
+        fail_internal("a state's update is neither in its place nor copied there");
+    }
+  }
+
+ private:
+  // The dense runs of bytes of a value.
+  template <class Body>
+  void each_row(ValueId id, Body body) {
+    const TensorType& type = graph_.value(id).type;
+    const Root root = root_of(graph_, id);
+    const Location& location = plan_.location[static_cast<size_t>(id)];
+    const size_t size = dtype_size(type.dtype);
+    if (type.shape.elements() == 0) return;
+    if (location.offset + size > store_.regions()[static_cast<size_t>(location.region)].bytes) fail_internal("a value lies beyond its region");
+    ByteMap& map = maps_[location.region];
+    if (root.strides == dense_strides(type.shape)) return body(map, location.offset, location.offset + type.bytes());
+    const int64_t width = type.shape[-1], rows = type.shape.elements() / width;
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t rest = row, at = 0;
+      for (int axis = type.shape.rank() - 2; axis >= 0; --axis) {
+        at += rest % type.shape[axis] * root.strides[axis];
+        rest /= type.shape[axis];
+      }
+      const size_t begin = location.offset + static_cast<size_t>(at) * size;
+      body(map, begin, begin + static_cast<size_t>(width) * size);
+    }
+  }
+
+  // The bytes must come from the value itself, from the whole it is a part of, or from its own parts: then the movement
+  // node between them has nothing to do.
+  bool same_data(ValueId reader, ValueId owner) const {
+    if (owner == reader) return true;
+    return root_of(graph_, owner).value == root_of(graph_, reader).value;
+  }
+
+  void check_read(ValueId id, const std::string& where) {
+    bool good = true;
+    each_row(id, [&](ByteMap& map, size_t b, size_t e) { good = good && map.holds(b, e, [&](ValueId owner) { return same_data(id, owner); }); });
+    if (!good) fail_internal("plan: " + where + " reads %" + std::to_string(id) + ", whose bytes were overwritten");
+  }
+
+  // Two outputs, or an output and an operand it may not overwrite, must not meet.
+  void check_outputs_apart(NodeId id) {
+    const Node& node = graph_.node(id);
+    for (size_t o = 0; o < node.out.size(); ++o) {
+      for (size_t p = 0; p < o; ++p)
+        if (meet(node.out[o], node.out[p])) fail_internal("plan: two outputs of " + graph_.where_text(id) + " meet");
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        if (!meet(node.out[o], node.in[i]) || same_data(node.out[o], node.in[i])) continue;
+        if (!node.op->may_overwrite || !node.op->may_overwrite(node, static_cast<int>(o), static_cast<int>(i)))
+          fail_internal("plan: " + graph_.where_text(id) + " writes over an operand it may not");
+      }
+    }
+  }
+
+  bool meet(ValueId a, ValueId b) {
+    if (plan_.location[static_cast<size_t>(a)].region != plan_.location[static_cast<size_t>(b)].region) return false;
+    ByteMap bytes;
+    each_row(a, [&](ByteMap&, size_t begin, size_t end) { bytes.write(begin, end, a); });
+    bool any = false;
+    each_row(b, [&](ByteMap&, size_t begin, size_t end) { any = any || bytes.touches(begin, end); });
+    return any;
+  }
+
+  const Plan& plan_;
+  const Graph& graph_;
+  const Store& store_;
+  std::map<RegionId, ByteMap> maps_;
+};
+
+}  // namespace
+
+void verify_plan(const Plan& plan, const Store& store) { Replay(plan, store).run(); }
+
+}  // namespace linnet
