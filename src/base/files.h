@@ -57,6 +57,7 @@ class FolderLock {
 // A file mapped read-only: pages are read when touched, and the system may drop them again.
 class MappedFile {
  public:
+  MappedFile() = default;  // nothing
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

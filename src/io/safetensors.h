@@ -1,0 +1,69 @@
+// The safetensors format: named tensors in one file that is mapped, not parsed.
+//
+//   8 bytes  N, little endian
+//   N bytes  {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {...}}
+//   data     offsets count from here; row-major, little endian; no holes, no overlaps
+//
+// https://github.com/huggingface/safetensors#format
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "ir/tensor_type.h"
+
+namespace linnet {
+
+struct SafetensorsEntry {
+  std::string name;
+  TensorType type;
+  const std::byte* data;  // type.bytes() bytes; copy them out: files of other programs may leave them unaligned
+};
+
+// A file opened for reading. Whatever breaks the format, or names an element type other than F32, F64 and I32, is a
+// user error of one line that names the file. Damage to the data itself is found by check_data() only.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::string& path);
+  // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
+  SafetensorsFile(std::span<const std::byte> bytes, const std::string& name);
+
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // in the order of their data
+  const SafetensorsEntry& at(const std::string& name) const;    // a missing one is a user error naming tensor and file
+  const SafetensorsEntry* find(const std::string& name) const;  // null when missing
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::string& path() const { return path_; }
+
+  // Reads all data and compares it with the checksum that save_safetensors() stored; without one, accepts it.
+  void check_data() const;
+
+ private:
+  void parse(std::span<const std::byte> bytes);
+
+  std::string path_;
+  MappedFile mapped_;
+  std::vector<SafetensorsEntry> entries_;
+  std::map<std::string, size_t> by_name_;
+  std::map<std::string, std::string> metadata_;
+};
+
+struct SafetensorsTensor {
+  std::string name;
+  TensorType type;
+  const void* data;
+};
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// Replaces `path` in one step (see AtomicFile), straight from the memory given. Doubles come first, so that every
+// tensor is aligned to its elements. Adds a checksum of the data to the metadata.
+void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
+                      const SafetensorsMetadata& metadata = {});
+
+// The size of the file that save_safetensors() would write, in bytes; reads no data.
+uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata = {});
+
+}  // namespace linnet

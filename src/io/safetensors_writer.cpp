@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "io/data_checksum.h"
+#include "io/safetensors.h"
+#include "io/safetensors_format.h"
+
+namespace linnet {
+namespace {
+
+std::string json_string(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    fail_user("a name or value for a safetensors file is not valid UTF-8");
+  }
+}
+
+const char* dtype_text(DType dtype) {
+  for (const SafetensorsDType& row : kSafetensorsDTypes)
+    if (row.dtype == dtype) return row.name;
+  fail_internal(std::string("safetensors: no name for ") + dtype_name(dtype));
+}
+
+std::vector<const SafetensorsTensor*> in_file_order(std::span<const SafetensorsTensor> tensors) {
+  std::vector<const SafetensorsTensor*> order;
+  std::set<std::string> names{kSafetensorsMetadataKey};
+  for (const SafetensorsTensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second) fail_internal("safetensors: two tensors '" + tensor.name + "'");
+    order.push_back(&tensor);
+  }
+  std::ranges::stable_sort(order, [](const SafetensorsTensor* a, const SafetensorsTensor* b) {
+    return dtype_size(a->type.dtype) > dtype_size(b->type.dtype);
+  });
+  return order;
+}
+
+// The header with its length in front, padded with spaces to a multiple of 8 bytes so that the data is aligned.
+std::string header_text(const std::vector<const SafetensorsTensor*>& order, SafetensorsMetadata metadata,
+                        uint64_t checksum) {
+  metadata[kSafetensorsChecksumKey] = checksum_text(checksum);
+  std::string text = "{\"" + std::string(kSafetensorsMetadataKey) + "\":{";
+  const char* comma = "";
+  for (const auto& [key, value] : metadata) {
+    text += comma;
+    text += json_string(key) + ":" + json_string(value);
+    comma = ",";
+  }
+  text += "}";
+  uint64_t offset = 0;
+  for (const SafetensorsTensor* tensor : order) {
+    text += ',';
+    text += json_string(tensor->name);
+    text += ":{\"dtype\":\"";
+    text += dtype_text(tensor->type.dtype);
+    text += "\",\"shape\":[";
+    for (int axis = 0; axis < tensor->type.shape.rank(); ++axis) {
+      if (axis > 0) text += ',';
+      text += std::to_string(tensor->type.shape[axis]);
+    }
+    const uint64_t end = offset + tensor->type.bytes();
+    text += "],\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(end) + "]}";
+    offset = end;
+  }
+  text += "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxSafetensorsHeader) fail_internal("safetensors: the header is too large");
+  const uint64_t size = text.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
+}
+
+}  // namespace
+
+uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata) {
+  const auto order = in_file_order(tensors);
+  uint64_t bytes = header_text(order, metadata, 0).size();
+  for (const SafetensorsTensor* tensor : order) bytes += tensor->type.bytes();
+  return bytes;
+}
+
+void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
+                      const SafetensorsMetadata& metadata) {
+  const auto order = in_file_order(tensors);
+  uint64_t checksum = 0;
+  for (const SafetensorsTensor* tensor : order) checksum = data_checksum(checksum, tensor->data, tensor->type.bytes());
+  AtomicFile file(path);
+  file.write(header_text(order, metadata, checksum));
+  for (const SafetensorsTensor* tensor : order) file.write(tensor->data, tensor->type.bytes());
+  file.commit();
+}
+
+}  // namespace linnet
