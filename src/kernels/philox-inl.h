@@ -18,39 +18,57 @@ namespace linnet::HWY_NAMESPACE {
 // 16-bit values that one PhiloxKeep16 writes: eight for every 32-bit lane.
 constexpr size_t kPhiloxValues = 8 * (HWY_MAX_BYTES / sizeof(uint32_t));
 
+using PhiloxTag = hwy::HWY_NAMESPACE::ScalableTag<uint64_t>;
+using PhiloxLanes = hwy::HWY_NAMESPACE::Vec<PhiloxTag>;
+
+// One counter in every 64-bit lane, its four words in four vectors. MulEven reads the low half of a lane and fills all
+// of it, so that the low word of a product needs no work (the garbage above it is never read) and the high word is one
+// shift.
+struct PhiloxCounters {
+  PhiloxLanes x0, x1, x2, x3;
+
+  HWY_INLINE void round(PhiloxLanes key0, PhiloxLanes key1) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const hn::Repartition<uint32_t, PhiloxTag> d32;
+    const PhiloxLanes p0 = hn::MulEven(hn::BitCast(d32, x0), hn::Set(d32, 0xD2511F53u));
+    const PhiloxLanes p1 = hn::MulEven(hn::BitCast(d32, x2), hn::Set(d32, 0xCD9E8D57u));
+    x0 = hn::Xor3(hn::ShiftRight<32>(p1), x1, key0);
+    x1 = p1;
+    x2 = hn::Xor3(hn::ShiftRight<32>(p0), x3, key1);
+    x3 = p0;
+  }
+};
+
+// The 16-bit values of the counters even[0], odd[0], even[1], odd[1], ..., eight each: kPhiloxValues in all.
+HWY_INLINE void PhiloxStore16(PhiloxCounters even, PhiloxCounters odd, uint64_t key, uint16_t* HWY_RESTRICT values) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const PhiloxTag d64;
+  const hn::Repartition<uint32_t, PhiloxTag> d32;
+  uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+    const PhiloxLanes k0 = hn::Set(d64, key0), k1 = hn::Set(d64, key1);
+    even.round(k0, k1);
+    odd.round(k0, k1);
+  }
+  const auto join = [d32](PhiloxLanes low, PhiloxLanes high) HWY_ATTR {
+    return hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(high)), hn::BitCast(d32, low));
+  };
+  hn::StoreInterleaved4(join(even.x0, odd.x0), join(even.x1, odd.x1), join(even.x2, odd.x2), join(even.x3, odd.x3), d32,
+                        reinterpret_cast<uint32_t*>(values));
+}
+
 // values[8 * i ..] = the eight 16-bit values of counter {first_block + i, c1, c2, c3} for i in [0, Lanes(u32)), which
 // is kPhiloxValues values. To keep an element, compare its value with dropout_threshold(p): kept when value >=
 // threshold.
-//
-// Even and odd blocks live in two vectors of 64-bit lanes. MulEven reads the low half of a lane and fills all of it, so
-// the low word of a product needs no work (the garbage above it is never read) and the high word is one shift.
 HWY_INLINE void PhiloxKeep16(uint32_t first_block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key,
                              uint16_t* HWY_RESTRICT values) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<uint32_t> d32;
-  const hn::Repartition<uint64_t, decltype(d32)> d64;
-  using V = hn::Vec<decltype(d64)>;
-  const auto mul = [d32](V a, uint32_t m) HWY_ATTR { return hn::MulEven(hn::BitCast(d32, a), hn::Set(d32, m)); };
-
-  const V lane = hn::Iota(d64, 0);
-  V even[4] = {hn::Add(hn::Set(d64, first_block), hn::Add(lane, lane)), hn::Set(d64, c1), hn::Set(d64, c2),
-               hn::Set(d64, c3)};
-  V odd[4] = {hn::Add(even[0], hn::Set(d64, 1)), even[1], even[2], even[3]};
-  uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
-    const V k0 = hn::Set(d64, key0), k1 = hn::Set(d64, key1);
-    for (V* x : {even, odd}) {
-      const V p0 = mul(x[0], 0xD2511F53u), p1 = mul(x[2], 0xCD9E8D57u);
-      x[0] = hn::Xor3(hn::ShiftRight<32>(p1), x[1], k0);
-      x[1] = p1;
-      x[2] = hn::Xor3(hn::ShiftRight<32>(p0), x[3], k1);
-      x[3] = p0;
-    }
-  }
-  hn::Vec<decltype(d32)> words[4];
-  for (int w = 0; w < 4; ++w)
-    words[w] = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(odd[w])), hn::BitCast(d32, even[w]));
-  hn::StoreInterleaved4(words[0], words[1], words[2], words[3], d32, reinterpret_cast<uint32_t*>(values));
+  const PhiloxTag d64;
+  const PhiloxLanes lane = hn::Iota(d64, 0), first = hn::Add(hn::Set(d64, first_block), hn::Add(lane, lane));
+  const PhiloxCounters even{first, hn::Set(d64, c1), hn::Set(d64, c2), hn::Set(d64, c3)};
+  const PhiloxCounters odd{hn::Add(first, hn::Set(d64, 1)), even.x1, even.x2, even.x3};
+  PhiloxStore16(even, odd, key, values);
 }
 
 // The same for `blocks` consecutive blocks: 8 * blocks values, nothing written past them.
@@ -64,6 +82,23 @@ HWY_INLINE void PhiloxRow16(uint32_t first_block, int64_t blocks, uint32_t c1, u
     PhiloxKeep16(first_block, c1, c2, c3, key, rest);
     std::memcpy(values, rest, static_cast<size_t>(blocks) * 8 * sizeof(uint16_t));
   }
+}
+
+// Short rows, several at a time: kPhiloxValues / 8 counters {first_block + i % blocks, first_c1 + i / blocks, c2, c3},
+// i = 0, 1, 2, ..., where `blocks` is a power of two. The rows c1, c1 + 1, ... follow each other in `values`.
+HWY_INLINE void PhiloxRows16(uint32_t first_block, int64_t blocks, uint32_t first_c1, uint32_t c2, uint32_t c3,
+                             uint64_t key, uint16_t* HWY_RESTRICT values) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const PhiloxTag d64;
+  const PhiloxLanes lane = hn::Iota(d64, 0), row = hn::Set(d64, first_c1), column = hn::Set(d64, first_block);
+  const PhiloxLanes mask = hn::Set(d64, static_cast<uint64_t>(blocks - 1));
+  const int shift = static_cast<int>(hwy::Num0BitsBelowLS1Bit_Nonzero64(static_cast<uint64_t>(blocks)));
+  const auto counters = [&](PhiloxLanes i) HWY_ATTR {
+    return PhiloxCounters{hn::Add(column, hn::And(i, mask)), hn::Add(row, hn::ShiftRightSame(i, shift)),
+                          hn::Set(d64, c2), hn::Set(d64, c3)};
+  };
+  const PhiloxLanes first = hn::Add(lane, lane);
+  PhiloxStore16(counters(first), counters(hn::Add(first, hn::Set(d64, 1))), key, values);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
