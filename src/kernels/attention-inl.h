@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -58,12 +59,17 @@ HWY_INLINE V Exp2(V x) {
 // `count` rows dealt evenly to register tiles. Exact: one row each, so that a row takes part in no product beyond its
 // own limit. That matters only when there is a NaN or infinity behind the limit, for 0 * NaN is not 0.
 struct Tiles {
-  Tiles(int64_t count, bool exact) : count(count), tiles(exact ? count : attention_blocking::ceil_div(count, kRows)) {}
-  int64_t begin(int64_t t) const { return t * count / tiles; }
-  int rows(int64_t t) const { return static_cast<int>(begin(t + 1) - begin(t)); }
+  Tiles(int64_t count, bool exact)
+      : tiles(exact ? count : attention_blocking::ceil_div(count, kRows)),
+        small(static_cast<int>(count / tiles)),
+        larger(count % tiles) {}
+  int64_t begin(int64_t t) const { return t * small + std::min(t, larger); }
+  int rows(int64_t t) const { return small + (t < larger); }
   int64_t last(int64_t t) const { return begin(t + 1) - 1; }
 
-  int64_t count, tiles;
+  int64_t tiles;
+  int small;       // rows of a tile
+  int64_t larger;  // so many tiles at the start have one more
 };
 
 // A block of queries against a block of keys: which keys of the block a row of it sees.
@@ -97,6 +103,17 @@ HWY_INLINE void PackScaledRows(const float* source, int64_t stride, int64_t rows
     for (; k + kLanes <= width; k += kLanes) hn::StoreU(hn::Mul(f, hn::LoadU(d, source + k)), d, out + k);
     for (; k < width; ++k) out[k] = factor * source[k];
   }
+}
+
+// out = factor * x, or out += factor * x
+HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool add, float* out) {
+  const V f = hn::Set(d, factor);
+  int64_t k = 0;
+  for (; k + kLanes <= count; k += kLanes) {
+    const V y = hn::Mul(f, hn::LoadU(d, x + k));
+    hn::StoreU(add ? hn::Add(y, hn::LoadU(d, out + k)) : y, d, out + k);
+  }
+  for (; k < count; ++k) out[k] = factor * x[k] + (add ? out[k] : 0.0f);
 }
 
 // Panels of the transpose [width, rows] of `rows` rows.
@@ -143,7 +160,6 @@ HWY_INLINE void WeighKeys(const Window& window, bool exact, int64_t width, const
     }
 }
 
-// Dropout of one row of probabilities: lanes that are kept.
 struct Dropout {
   explicit Dropout(const AttentionArgs& args)
       : active(args.dropout > 0),
@@ -151,13 +167,7 @@ struct Dropout {
         scale(active ? dropout_scale(args.dropout) : 1.0f),
         key(args.dropout_key) {}
 
-  // Random values for keys [first_key, first_key + keys) of one query; first_key is a multiple of 8.
-  HWY_INLINE void draw(int64_t first_key, int64_t keys, int64_t query, int64_t head, int64_t sample,
-                       uint16_t* values) const {
-    PhiloxRow16(static_cast<uint32_t>(first_key / 8), (keys + 7) / 8, static_cast<uint32_t>(query),
-                static_cast<uint32_t>(head), static_cast<uint32_t>(sample), key, values);
-  }
-
+  // Zero where dropout says, given the random values of these lanes.
   HWY_INLINE V keep(V x, const uint16_t* values) const {
     const hn::RebindToSigned<D> d32;
     const hn::Rebind<uint16_t, D> d16;
@@ -169,6 +179,42 @@ struct Dropout {
   int32_t threshold;
   float scale;
   uint64_t key;
+};
+
+// The random values of a window, row after row (kernels/philox.h). Short rows are drawn several at a time.
+class RandomRows {
+ public:
+  RandomRows(const Dropout& dropout, const Window& window, int64_t head, int64_t sample, uint16_t* values)
+      : window_(window),
+        key_(dropout.key),
+        head_(static_cast<uint32_t>(head)),
+        sample_(static_cast<uint32_t>(sample)),
+        blocks_(std::bit_ceil(static_cast<uint64_t>(window.keys + 7) / 8)),
+        values_(values) {}
+
+  // At least for the keys [0, limit) of row i. Valid until the next call.
+  HWY_INLINE const uint16_t* row(int64_t i, int64_t limit) {
+    const auto block = static_cast<uint32_t>(window_.first_key / 8),
+               query = static_cast<uint32_t>(window_.first_row + i);
+    if (blocks_ > kLanes / 2) {
+      for (int64_t b = 0; 8 * b < limit; b += kLanes)
+        PhiloxKeep16(block + static_cast<uint32_t>(b), query, head_, sample_, key_, values_ + 8 * b);
+      return values_;
+    }
+    if (drawn_ < 0 || i >= drawn_ + kLanes / blocks_) {
+      PhiloxRows16(block, blocks_, query, head_, sample_, key_, values_);
+      drawn_ = i;
+    }
+    return values_ + (i - drawn_) * blocks_ * 8;
+  }
+
+ private:
+  const Window& window_;
+  uint64_t key_;
+  uint32_t head_, sample_;
+  int64_t blocks_;  // of eight keys in a row
+  uint16_t* values_;
+  int64_t drawn_ = -1;  // values_ starts with this row
 };
 
 }  // namespace linnet::HWY_NAMESPACE::attention

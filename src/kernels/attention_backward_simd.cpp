@@ -46,17 +46,6 @@ HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
   return result;
 }
 
-// out = factor * x, or out += factor * x
-HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool add, float* out) {
-  const V f = hn::Set(d, factor);
-  int64_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) {
-    const V y = hn::Mul(f, hn::LoadU(d, x + k));
-    hn::StoreU(add ? hn::Add(y, hn::LoadU(d, out + k)) : y, d, out + k);
-  }
-  for (; k < count; ++k) out[k] = factor * x[k] + (add ? out[k] : 0.0f);
-}
-
 // out[keys, width] += weights[rows, keys]^T times the panels of [rows, width], only over the rows that see a key.
 HWY_INLINE void WeighRows(const Window& window, bool exact, int64_t width, const float* weights, const float* panels,
                           float* out, int64_t out_stride) {
@@ -132,11 +121,13 @@ class BackwardHead {
 
     Scores(window, size_, scratch_ + at_.q_rows, scratch_ + at_.k_transposed, p);
     Scores(window, size_, scratch_ + at_.do_rows, scratch_ + at_.v_transposed, ds);
+    RandomRows random(dropout_, window, head, sample_, reinterpret_cast<uint16_t*>(scratch_ + at_.mask));
     for (int64_t i = 0; i < window.rows; ++i) {
       const int64_t limit = window.limit(i);
       const float correction = Dot(d_o.row(row + i), o.row(row + i), size_);
       if (limit > 0)
-        softmax_gradient(p + i * kStride, ds + i * kStride, limit, lse[row + i], correction, row + i, head);
+        softmax_gradient(p + i * kStride, ds + i * kStride, limit, lse[row + i], correction,
+                         dropout_.active ? random.row(i, limit) : nullptr);
       std::fill(p + i * kStride + limit, p + i * kStride + window.keys, 0.0f);
       std::fill(ds + i * kStride + limit, ds + i * kStride + window.keys, 0.0f);
     }
@@ -148,15 +139,13 @@ class BackwardHead {
   }
 
   // In: s = scores, dp = do v^T. Out: s = the kept probabilities (not yet scaled), dp = ds.
-  HWY_INLINE void softmax_gradient(float* s, float* dp, int64_t limit, float lse, float correction, int64_t row,
-                                   int64_t head) {
-    auto* random = reinterpret_cast<uint16_t*>(scratch_ + at_.mask);
-    if (dropout_.active) dropout_.draw(first_key_, limit, row, head, sample_, random);
+  HWY_INLINE void softmax_gradient(float* s, float* dp, int64_t limit, float lse, float correction,
+                                   const uint16_t* random) {
     const V base = hn::Set(d, lse * kLog2E), subtract = hn::Set(d, correction), scale = hn::Set(d, dropout_.scale);
     for (int64_t j = 0; j < limit; j += kLanes) {
       V p = Exp2(hn::Sub(hn::Load(d, s + j), base));
       V gradient = hn::Load(d, dp + j), kept = p;
-      if (dropout_.active) {
+      if (random) {
         gradient = dropout_.keep(hn::Mul(gradient, scale), random + j);
         kept = dropout_.keep(p, random + j);
       }

@@ -53,7 +53,7 @@ class Layout {
         keys(std::min(args.key_length, kKeyBlock)),
         width(round_up(args.head_size, 32)),
         panels(round_up(keys, 32) * args.head_size),
-        mask(take(args.dropout > 0 ? (keys + 64) / 2 : 0)) {}
+        mask(take(args.dropout > 0 ? (keys + 128) / 2 : 0)) {}
 
   int64_t take(int64_t floats) {
     const int64_t offset = size_;

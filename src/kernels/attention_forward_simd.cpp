@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -16,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/attention-inl.h"
+#include "kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -61,26 +61,30 @@ class ForwardHead {
       PackScaledRows(q + (first_row_ + row) * q_stride, q_stride, window.rows, args_.head_size, args_.scale * kLog2E,
                      q_);
       Scores(window, args_.head_size, q_, k_, scores_);
+      RandomRows random(dropout_, window, head, sample, random_);
       const Tiles tiles(window.rows, exact_);
       for (int64_t t = 0; t < tiles.tiles; ++t)
         for (int64_t i = tiles.begin(t); i <= tiles.last(t); ++i) {
           float* s = scores_ + i * kStride;
           const int64_t limit = window.limit(i);
-          if (limit > 0) softmax_row(s, limit, row + i, head, sample);
+          if (limit > 0) softmax_row(s, limit, row + i, dropout_.active ? random.row(i, limit) : nullptr);
           std::fill(s + limit, s + window.limit(tiles.last(t)), 0.0f);
         }
       WeighKeys(window, exact_, args_.head_size, scores_, v_, o_ + row * width_, width_, true);
     }
   }
 
-  // o = o / sum and the log-sum-exp.
-  void finish(float* o, int64_t o_stride, float* lse) const {
+  // o = o / sum and the log-sum-exp. maximum_ and sum_ have room for whole vectors.
+  void finish(float* o, int64_t o_stride, float* lse) {
+    for (int64_t i = 0; i < rows_; i += kLanes) {
+      const V sum = hn::Load(d, sum_ + i);
+      hn::Store(hn::MulAdd(hn::Set(d, kLn2), hn::Load(d, maximum_ + i), Log(sum)), d, maximum_ + i);
+      hn::Store(hn::Div(hn::Set(d, dropout_.scale), sum), d, sum_ + i);
+    }
     for (int64_t i = 0; i < rows_; ++i) {
-      float* out = o + (first_row_ + i) * o_stride;
       const bool blind = !sees_any_key(i);
-      lse[first_row_ + i] = blind ? kMinusInfinity : kLn2 * maximum_[i] + std::log(sum_[i]);
-      const float factor = blind ? 0.0f : dropout_.scale / sum_[i];
-      for (int64_t k = 0; k < args_.head_size; ++k) out[k] = factor * o_[i * width_ + k];
+      lse[first_row_ + i] = blind ? kMinusInfinity : maximum_[i];
+      WriteScaled(o_ + i * width_, blind ? 0.0f : sum_[i], args_.head_size, false, o + (first_row_ + i) * o_stride);
     }
   }
 
@@ -93,7 +97,7 @@ class ForwardHead {
   }
 
   // s[0, limit) becomes 2^(s - maximum), dropped where dropout says; the row's state is brought up to date.
-  HWY_INLINE void softmax_row(float* s, int64_t limit, int64_t row, int64_t head, int64_t sample) {
+  HWY_INLINE void softmax_row(float* s, int64_t limit, int64_t row, const uint16_t* random) {
     V m = hn::Set(d, maximum_[row]);
     int64_t j = 0;
     for (; j + kLanes <= limit; j += kLanes) m = hn::Max(m, hn::Load(d, s + j));
@@ -103,11 +107,10 @@ class ForwardHead {
     // Scores of minus infinity alone leave the maximum there: subtracting 0 instead avoids inf - inf.
     const float shift = maximum == kMinusInfinity ? 0.0f : maximum;
     const V base = hn::Set(d, shift);
-    if (dropout_.active) dropout_.draw(first_key_, limit, first_row_ + row, head, sample, random_);
     V total = hn::Zero(d);
     const auto store = [&](V e, int64_t at) HWY_ATTR {
       total = hn::Add(total, e);
-      hn::Store(dropout_.active ? dropout_.keep(e, random_ + at) : e, d, s + at);
+      hn::Store(random ? dropout_.keep(e, random + at) : e, d, s + at);
     };
     for (j = 0; j + kLanes <= limit; j += kLanes) store(Exp2(hn::Sub(hn::Load(d, s + j), base)), j);
     if (j < limit) store(hn::IfThenElseZero(rest, Exp2(hn::Sub(hn::Load(d, s + j), base))), j);
@@ -117,13 +120,16 @@ class ForwardHead {
       sum_[row] += sum;
       return;
     }
-    const float fade = std::exp2(maximum_[row] - shift);
-    sum_[row] = sum_[row] * fade + sum;
+    const float before = maximum_[row];
     maximum_[row] = maximum;
-    if (first_key_ > 0) {
-      float* o = o_ + row * width_;
-      for (int64_t k = 0; k < width_; k += kLanes) hn::Store(hn::Mul(hn::Load(d, o + k), hn::Set(d, fade)), d, o + k);
+    if (first_key_ == 0) {
+      sum_[row] = sum;
+      return;
     }
+    const V fade = Exp2(hn::Set(d, before - shift));
+    sum_[row] = sum_[row] * hn::GetLane(fade) + sum;
+    float* o = o_ + row * width_;
+    for (int64_t k = 0; k < width_; k += kLanes) hn::Store(hn::Mul(hn::Load(d, o + k), fade), d, o + k);
   }
 
   const AttentionArgs& args_;

@@ -37,7 +37,7 @@ struct Grid {
     column_groups =
         std::clamp<int64_t>(ceil_div(std::min<int64_t>(wanted, 16), row_groups), 1, std::max<int64_t>(1, panels / 4));
   }
-  int64_t row(int64_t t) const { return t * m / tiles; }
+  int64_t row(int64_t t) const { return t * (m / tiles) + std::min(t, m % tiles); }
   int64_t tile_begin(int64_t group) const { return group * tiles / row_groups; }
 
   int64_t m, tiles, row_groups, column_groups;
