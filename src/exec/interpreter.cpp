@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "device/buffer.h"
 #include "ir/op.h"
 
 namespace linnet {

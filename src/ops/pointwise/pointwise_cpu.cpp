@@ -8,8 +8,6 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kMaxOperands = 16, kMaxInstructions = 64;  // the fuse pass keeps expressions within these
-
 int64_t operand_index(Broadcast kind, int64_t i, int64_t n, int64_t size) {
   switch (kind) {
     case Broadcast::kFull: return i;
@@ -21,27 +19,17 @@ int64_t operand_index(Broadcast kind, int64_t i, int64_t n, int64_t size) {
 }
 
 void run_reference(const KernelArgs& args) {
-  const auto& code = args.node.attrs.as<PointwiseAttrs>().expression.code;
+  const Expression& expression = args.node.attrs.as<PointwiseAttrs>().expression;
   const TensorView& out = args.out[0];
   const int64_t n = out.elements();
   std::array<Broadcast, kMaxOperands> kinds{};
   for (size_t k = 0; k < args.in.size(); ++k) kinds[k] = *find_broadcast(args.in[k].shape(), out.shape());
   for_float(out.type.dtype, [&]<class T>() {
-    std::array<T, kMaxInstructions> value;
+    std::array<T, kMaxOperands> inputs;
     for (int64_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j < code.size(); ++j) {
-        const Instruction& instruction = code[j];
-        const auto operand = [&](int16_t index) { return index < 0 ? T(0) : value[static_cast<size_t>(index)]; };
-        if (instruction.function == Scalar::kInput) {
-          const size_t k = static_cast<size_t>(instruction.a);
-          value[j] = args.in[k].as<const T>()[operand_index(kinds[k], i, n, args.in[k].elements())];
-        } else if (instruction.function == Scalar::kConstant) {
-          value[j] = static_cast<T>(instruction.constant);
-        } else {
-          value[j] = evaluate_scalar<T>(instruction.function, operand(instruction.a), operand(instruction.b), operand(instruction.c));
-        }
-      }
-      out.as<T>()[i] = value[code.size() - 1];
+      for (size_t k = 0; k < args.in.size(); ++k)
+        inputs[k] = args.in[k].as<const T>()[operand_index(kinds[k], i, n, args.in[k].elements())];
+      out.as<T>()[i] = evaluate_scalar(expression, inputs.data());
     }
   });
 }

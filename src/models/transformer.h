@@ -1,0 +1,113 @@
+// The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017), with the variants that train
+// better today: normalization before each sub-layer (Xiong et al. 2020), GELU, shared embeddings (Press & Wolf 2017).
+//
+// Parameter names and layouts follow PyTorch's nn.Transformer, except that a cross-attention's query projection is a
+// weight of its own (cross_attn.q_proj, cross_attn.kv_proj).
+#pragma once
+#include <optional>
+
+#include "models/attention_block.h"
+
+namespace linnet {
+
+enum class Activation { kRelu, kGelu };
+
+struct TransformerConfig {
+  int64_t source_vocab = 256, target_vocab = 256;
+  int64_t d_model = 256, num_heads = 8, d_ff = 1024;
+  int64_t num_encoder_layers = 2, num_decoder_layers = 2;
+  int64_t max_seq_len = 256;  // of either side, special tokens included
+  double dropout = 0.1;
+  bool norm_first = false;  // pre-LN
+  bool final_norm = false;  // a norm after the last layer of each stack; pre-LN needs one
+  Activation activation = Activation::kRelu;
+  bool share_embeddings = false;  // one table for both sides: needs one vocabulary
+  bool tie_head = false;          // the output projection is the target embedding
+};
+
+struct FeedForward : Module {
+  FeedForward(Module* parent, const TransformerConfig& config);
+  Tensor operator()(Tensor x);
+
+  Activation activation;
+  Linear linear1, linear2;
+  Dropout dropout;
+};
+
+struct EncoderLayer : Module {
+  EncoderLayer(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, Tensor lengths);
+
+  bool norm_first;
+  SelfAttention self_attn;
+  FeedForward feed_forward;
+  LayerNorm norm1, norm2;
+  Dropout dropout1, dropout2;
+};
+
+struct DecoderLayer : Module {
+  DecoderLayer(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths);
+  Tensor step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths);
+
+  bool norm_first;
+  SelfAttention self_attn;
+  CrossAttention cross_attn;
+  FeedForward feed_forward;
+  LayerNorm norm1, norm2, norm3;
+  Dropout dropout1, dropout2, dropout3;
+};
+
+struct Encoder : Module {
+  Encoder(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, Tensor lengths);
+
+  ModuleList<EncoderLayer> layers;
+  std::optional<LayerNorm> norm;
+};
+
+struct Decoder : Module {
+  Decoder(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths);
+
+  ModuleList<DecoderLayer> layers;
+  std::optional<LayerNorm> norm;
+};
+
+struct Head : Module {
+  Head(Module* parent, std::string name, const TransformerConfig& config);
+  Tensor operator()(Tensor x, const Embedding& target_embedding);  // [..., D] -> [..., V]
+
+  std::optional<Parameter> weight;  // absent when tied
+  Parameter bias;
+};
+
+struct Transformer : Module {
+  explicit Transformer(const TransformerConfig& config);
+
+  // source i32 [B, S], lengths i32 [B] -> [B, S, D]
+  Tensor encode(Tensor source, Tensor source_lengths);
+  // target_in i32 [B, T]: begin, then the target without its last token -> logits [B, T, V]
+  Tensor operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
+
+  // Generation, one graph each. prefill: encodes and leaves each decoder layer's keys and values in the states
+  // "memory.<i>" [B, S, 2 D].
+  void prefill(Tensor source, Tensor source_lengths);
+  // step: tokens i32 [R], R = B * beams -> logits [R, V]. `memory_length` is S of the prefill.
+  Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths);
+
+  const TransformerConfig config;
+  std::optional<Embedding> shared_embedding, source_embedding, target_embedding;
+  Constant positions;  // [max_seq_len, D]
+  Dropout embedding_dropout;
+  Encoder encoder;
+  Decoder decoder;
+  Head head;
+
+ private:
+  Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
+  Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
+  Tensor embed(Embedding& table, Tensor ids);
+};
+
+}  // namespace linnet

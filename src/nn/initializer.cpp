@@ -1,0 +1,54 @@
+#include "nn/initializer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/philox.h"
+
+namespace linnet {
+
+Initializer constant_init(double value) {
+  return [value](std::span<float> values, const Shape&, const auto&) { std::ranges::fill(values, static_cast<float>(value)); };
+}
+
+Initializer glorot_uniform(int64_t parts) {
+  return [parts](std::span<float> values, const Shape& shape, const auto& uniform) {
+    const double bound = std::sqrt(6.0 / (static_cast<double>(shape[1]) + static_cast<double>(shape[0]) / static_cast<double>(parts)));
+    for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
+  };
+}
+
+Initializer normal_init(double deviation) {
+  return [deviation](std::span<float> values, const Shape&, const auto& uniform) {
+    for (float& value : values) {  // Box & Muller 1958
+      const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+      value = static_cast<float>(deviation * radius * std::cos(2 * std::numbers::pi * uniform()));
+    }
+  };
+}
+
+Initializer sinusoidal_positions() {
+  return [](std::span<float> values, const Shape& shape, const auto&) {
+    const int64_t width = shape[1];
+    for (int64_t position = 0; position < shape[0]; ++position)
+      for (int64_t i = 0; i < width; ++i) {
+        const double angle = static_cast<double>(position) / std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
+        values[static_cast<size_t>(position * width + i)] = static_cast<float>(i % 2 ? std::cos(angle) : std::sin(angle));
+      }
+  };
+}
+
+void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape, std::span<float> values) {
+  uint64_t key = 0xcbf29ce484222325u ^ seed * 0x9e3779b97f4a7c15u;
+  for (char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  uint64_t counter = 0;
+  const auto uniform = [&] {
+    const auto words = philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
+    ++counter;
+    return static_cast<double>((static_cast<uint64_t>(words[0]) << 32 | words[1]) >> 11) * 0x1p-53;
+  };
+  initializer(values, shape, uniform);
+}
+
+}  // namespace linnet

@@ -1,0 +1,52 @@
+#include "nn/layers.h"
+
+#include <cmath>
+
+#include "nn/trace.h"
+#include "ops/dropout/dropout.h"
+#include "ops/embedding/embedding.h"
+
+namespace linnet {
+
+Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, int64_t parts)
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {out, in}, glorot_uniform(parts)},
+      bias{this, "bias", {out}, constant_init(0)} {}
+
+Tensor Linear::operator()(At x) {
+  ModuleScope scope(*this);
+  return At(matmul(x, weight, false, true), x.where) + bias;
+}
+
+LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon)
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {width}, constant_init(1)},
+      bias{this, "bias", {width}, constant_init(0)},
+      epsilon(epsilon) {}
+
+Tensor LayerNorm::operator()(At x) {
+  ModuleScope scope(*this);
+  return layer_norm(x, weight, bias, epsilon);
+}
+
+Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {vocab_size, width}, normal_init(1 / std::sqrt(static_cast<double>(width)))},
+      scale(std::sqrt(static_cast<double>(width))) {}
+
+Tensor Embedding::operator()(At ids) {
+  ModuleScope scope(*this);
+  return At(embedding(At(weight, ids.where), ids.value), ids.where) * scale;
+}
+
+Dropout::Dropout(Module* parent, std::string name, float probability)
+    : Module(parent, std::move(name)), probability(probability) {}
+
+Tensor Dropout::operator()(At x) {
+  Trace& trace = Trace::current();
+  if (!trace.options().training || probability == 0) return x.value;
+  ModuleScope scope(*this);
+  return dropout(x, trace.random(), probability, dropout_site(path(), "dropout"));
+}
+
+}  // namespace linnet

@@ -1,0 +1,44 @@
+// Layers every model shares.
+#pragma once
+#include "nn/module.h"
+#include "ops/layer_norm/layer_norm.h"
+#include "ops/matmul/matmul.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+
+// y = x weight^T + bias; x [..., in] -> [..., out]. `parts`: how many matrices the weight stacks (for its initial scale).
+struct Linear : Module {
+  Linear(Module* parent, std::string name, int64_t in, int64_t out, int64_t parts = 1);
+  Tensor operator()(At x);
+
+  Parameter weight, bias;  // [out, in], [out]
+};
+
+struct LayerNorm : Module {
+  LayerNorm(Module* parent, std::string name, int64_t width, double epsilon = 1e-5);
+  Tensor operator()(At x);
+
+  Parameter weight, bias;  // [width]
+  double epsilon;
+};
+
+// ids i32 [...] -> [..., width], scaled by sqrt(width) as the Transformer does; initial deviation 1 / sqrt(width).
+struct Embedding : Module {
+  Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width);
+  Tensor operator()(At ids);
+
+  Parameter weight;  // [vocab_size, width]
+  double scale;
+};
+
+// Zeroes elements with the given probability while training, and scales the others up. The mask depends on the module's
+// path, never on the order of tracing.
+struct Dropout : Module {
+  Dropout(Module* parent, std::string name, float probability);
+  Tensor operator()(At x);
+
+  float probability;
+};
+
+}  // namespace linnet

@@ -1,0 +1,50 @@
+#include "nn/module.h"
+
+#include "nn/trace.h"
+
+namespace linnet {
+
+Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
+  parent->members_.push_back({this, nullptr});
+}
+
+std::string Module::path() const {
+  if (!parent_) return name_;
+  const std::string above = parent_->path();
+  if (above.empty() || name_.empty()) return above + name_;
+  return above + "." + name_;
+}
+
+std::vector<ParameterSpec> Module::parameters() const {
+  std::vector<ParameterSpec> out;
+  collect(out);
+  return out;
+}
+
+void Module::collect(std::vector<ParameterSpec>& out) const {
+  for (const Member& member : members_) {
+    if (member.module) member.module->collect(out);
+    else out.push_back(member.parameter->spec());
+  }
+}
+
+int64_t Module::parameter_count() const {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : parameters()) count += spec.trainable ? spec.shape.elements() : 0;
+  return count;
+}
+
+Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer)
+    : spec_{module->path().empty() ? name : module->path() + "." + name, shape, std::move(initializer), shape.rank() >= 2} {
+  module->members_.push_back({nullptr, this});
+}
+
+Parameter::operator Tensor() const {
+  Trace& trace = Trace::current();
+  return trace.graph().input(spec_.name, {trace.options().dtype, spec_.shape});
+}
+
+ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}
+ModuleScope::~ModuleScope() { Trace::current().graph().leave_scope(outer_); }
+
+}  // namespace linnet
