@@ -1,0 +1,116 @@
+// Everything a training run depends on, as one plain struct, and its form as TOML.
+//
+// config_keys.cpp holds the one table of all keys: names, ranges, choices and documentation come from there. A file may
+// give keys flat or inside [model], [data] and [train]. Every problem is a user error of one line, with the file and
+// line where there is one:
+//   config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linnet {
+
+struct ModelConfig {
+  int64_t d_model = 256;
+  int64_t num_heads = 8;
+  int64_t num_encoder_layers = 3;  // the key num_layers sets both
+  int64_t num_decoder_layers = 3;
+  int64_t d_ff = 1024;
+  int64_t max_seq_len = 256;
+  double dropout = 0.1;
+  std::string norm = "post";
+  bool final_norm = false;
+  std::string activation = "relu";
+  bool share_embeddings = false;
+  bool tie_head = false;
+  bool operator==(const ModelConfig&) const = default;
+};
+
+struct DataConfig {
+  std::string task = "text";
+  std::string data_dir;
+  std::string train_source, train_target, valid_source, valid_target, test_source, test_target;
+  std::string train_tsv, valid_tsv, test_tsv;
+  int64_t held_out_pairs = 500;
+  int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
+  std::string tokenizer = "sentencepiece";
+  std::string tokenizer_model = "bpe";
+  double character_coverage = 1.0;
+  int64_t vocab_size = 8000;
+  bool joint_vocab = true;
+  int64_t batch_size = 0;
+  int64_t batch_tokens = 4096;
+  int64_t num_buckets = 8;
+  bool operator==(const DataConfig&) const = default;
+};
+
+struct TrainConfig {
+  std::string optimizer = "adam";
+  double learning_rate = 1e-3;
+  std::string schedule = "constant";
+  int64_t warmup_steps = 0;
+  double final_learning_rate = 0.0;
+  int64_t max_steps = 10'000;
+  int64_t max_epochs = 0;
+  double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
+  double momentum = 0.9;
+  double weight_decay = 0.0;
+  double clip_norm = 1.0;
+  double label_smoothing = 0.0;
+  double ema_decay = 0.0;
+  int64_t accumulate_steps = 1;
+  int64_t seed = 1;
+  int64_t eval_every = 500;
+  int64_t eval_pairs = 0;
+  int64_t eval_beam = 1;
+  int64_t patience = 0;
+  std::string metric = "bleu";
+  int64_t beam = 4;
+  double length_penalty = 1.0;
+  int64_t save_every = 500;
+  int64_t log_every = 20;
+  int64_t threads = 0;
+  std::string isa = "auto";
+  bool operator==(const TrainConfig&) const = default;
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  bool operator==(const Config&) const = default;
+};
+
+// A preset's name, or the path of a TOML file; keys that the file leaves out have their defaults. Each value is checked
+// against its own range; what must hold between keys is left to validate(), because set_value() may still change one.
+Config load_config(const std::string& path_or_preset);
+// The same from TOML text; `name` stands for the path in messages.
+Config parse_config(std::string_view toml, const std::string& name);
+
+// One "key=value" as after --set. The key may have its section in front: "model.d_model=64".
+void set_value(Config& config, const std::string& key_and_value);
+
+// What must hold before anything is built: every range once more, and the rules between keys.
+void validate(const Config& config);
+
+// Every key, by section, so that parse_config() gives back an equal Config. With comments: what each means, its choices
+// or range, above it.
+std::string to_toml(const Config& config, bool comments);
+
+struct Preset {
+  std::string name;
+  std::string description;  // one line
+};
+std::vector<Preset> presets();
+
+// The keys in which two configurations differ, in the order of the table.
+std::vector<std::string> changed_keys(const Config& a, const Config& b);
+// Whether --resume may change this key: it decides how long, where and how loudly to train, not what is learned.
+bool may_change_on_resume(const std::string& key);
+
+// `path` below data_dir, unless it is absolute or either is empty. Relative paths start at the current directory.
+std::string data_path(const DataConfig& data, const std::string& path);
+
+}  // namespace linnet

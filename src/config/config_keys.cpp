@@ -1,0 +1,305 @@
+#include "config/config_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "config/hints.h"
+
+namespace linnet {
+namespace {
+
+// The address of one member of one section, as the table stores it.
+template <auto Section, auto Member>
+FieldPointer field(Config& config) {
+  return &(config.*Section.*Member);
+}
+#define MODEL(member) "model", #member, field<&Config::model, &ModelConfig::member>
+#define DATA(member) "data", #member, field<&Config::data, &DataConfig::member>
+#define TRAIN(member) "train", #member, field<&Config::train, &TrainConfig::member>
+
+ConfigKey any(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning) {
+  return {section, name, field, meaning};
+}
+
+ConfigKey one_of(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning,
+                 std::vector<std::string> choices) {
+  ConfigKey key = any(section, name, field, meaning);
+  key.choices = std::move(choices);
+  return key;
+}
+
+ConfigKey between(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning,
+                  double least, double most) {
+  ConfigKey key = any(section, name, field, meaning);
+  key.least = least;
+  key.most = most;
+  return key;
+}
+
+// From `least` on, but less than `limit`.
+ConfigKey below(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning,
+                double least, double limit) {
+  ConfigKey key = between(section, name, field, meaning, least, limit);
+  key.below_most = true;
+  return key;
+}
+
+ConfigKey resumable(ConfigKey key) {
+  key.may_change_on_resume = true;
+  return key;
+}
+
+constexpr double kMaxSize = 1 << 30;             // of one axis of a tensor
+constexpr double kMaxLayers = 1000;              // of either stack
+constexpr double kMaxCount = 1e15;               // of steps, samples: exact in a double
+constexpr double kMaxSeed = 9007199254740992.0;  // 2^53
+constexpr double kMaxReal = 1e30;                // far from overflow in float
+
+const std::vector<ConfigKey>& table() {
+  static const std::vector<ConfigKey> keys = {
+      between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
+              kMaxSize),
+      between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize),
+      between(MODEL(num_encoder_layers), "Encoder layers. The key num_layers sets both stacks.", 1, kMaxLayers),
+      between(MODEL(num_decoder_layers), "Decoder layers.", 1, kMaxLayers),
+      between(MODEL(d_ff), "Width of the feed-forward layers.", 1, kMaxSize),
+      between(MODEL(max_seq_len),
+              "Most tokens of a sentence, its begin and end included. Longer pairs are left out of training.", 4,
+              kMaxSize),
+      below(MODEL(dropout), "Share of activations dropped in training.", 0, 1),
+      one_of(MODEL(norm), "Layer norm after each sub-layer, as in the paper, or before it, which trains more easily.",
+             {"post", "pre"}),
+      any(MODEL(final_norm), "One more layer norm at the end of each stack; advisable when norm is \"pre\"."),
+      one_of(MODEL(activation), "Of the feed-forward layers.", {"relu", "gelu"}),
+      any(MODEL(share_embeddings), "One embedding table for source and target. Needs joint_vocab."),
+      any(MODEL(tie_head), "The output layer uses the target embedding's weights."),
+
+      one_of(DATA(task),
+             "\"text\" reads files; \"dates\" generates dates to translate, \"random\" noise to measure with.",
+             {"text", "dates", "random"}),
+      any(DATA(data_dir), "Folder in front of the relative paths below."),
+      any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ..."),
+      any(DATA(train_target), "... and its translation, line by line."),
+      any(DATA(valid_source), "Validation text, for choosing the best checkpoint."),
+      any(DATA(valid_target), "Its translation."),
+      any(DATA(test_source), "Test text, for `linnet eval` only."),
+      any(DATA(test_target), "Its translation."),
+      any(DATA(train_tsv), "Instead of two files: one, with source, tab, target on each line."),
+      any(DATA(valid_tsv), "The same for validation."),
+      any(DATA(test_tsv), "The same for the test."),
+      between(DATA(held_out_pairs), "Training pairs set aside for validation when no validation files are given.", 1,
+              kMaxCount),
+      between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount),
+      between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount),
+      between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount),
+      one_of(DATA(tokenizer), "What a token is: a learned piece of a word, a character, or a word.",
+             {"sentencepiece", "char", "word"}),
+      one_of(DATA(tokenizer_model), "How SentencePiece finds its pieces.", {"bpe", "unigram"}),
+      between(DATA(character_coverage), "Share of characters SentencePiece keeps; 0.9995 for Chinese or Japanese.", 0.9,
+              1),
+      between(DATA(vocab_size),
+              "Tokens, 4 special ones included: exactly so many for SentencePiece, at most for others.", 5, 10'000'000),
+      any(DATA(joint_vocab), "One vocabulary for source and target."),
+      between(DATA(batch_size), "Most pairs in a batch; 0: as many as batch_tokens allows.", 0, kMaxSize),
+      between(DATA(batch_tokens), "Most tokens in a batch, padding included, on its longer side; 0: no such limit.", 0,
+              kMaxSize),
+      between(DATA(num_buckets), "Sizes that batches are padded to. More waste less padding but take longer to plan.",
+              1, 256),
+
+      one_of(TRAIN(optimizer), "How gradients become updates.", {"adam", "adamw", "sgd"}),
+      between(TRAIN(learning_rate), "The highest, reached at the end of the warmup.", 0, kMaxReal),
+      one_of(TRAIN(schedule), "How the learning rate falls after the warmup, by max_steps where it ends.",
+             {"constant", "linear", "cosine", "inverse_sqrt"}),
+      between(TRAIN(warmup_steps), "Steps in which the learning rate rises from 0.", 0, kMaxCount),
+      between(TRAIN(final_learning_rate), "Where linear and cosine end.", 0, kMaxReal),
+      resumable(between(TRAIN(max_steps), "Updates of the weights.", 1, kMaxCount)),
+      resumable(
+          between(TRAIN(max_epochs), "Passes over the training data; 0: as many as max_steps takes.", 0, kMaxCount)),
+      below(TRAIN(beta1), "Adam: decay of the mean of gradients.", 0, 1),
+      below(TRAIN(beta2), "Adam: decay of the mean of squared gradients.", 0, 1),
+      between(TRAIN(epsilon), "Adam: added to the root of the mean of squares.", 0, kMaxReal),
+      below(TRAIN(momentum), "SGD: decay of the velocity; 0: none.", 0, 1),
+      between(TRAIN(weight_decay),
+              "Of matrices, not of biases and norms. AdamW: decoupled; others: added to the gradient.", 0, kMaxReal),
+      between(TRAIN(clip_norm), "Largest norm of all gradients together; 0: no clipping.", 0, kMaxReal),
+      below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary.", 0, 1),
+      below(TRAIN(ema_decay), "Of the moving average of the weights that evaluation uses; 0: none.", 0, 1),
+      between(TRAIN(accumulate_steps), "Batches whose gradients make one update.", 1, 1e6),
+      between(TRAIN(seed), "Of weights, dropout, shuffling and generated data.", 0, kMaxSeed),
+      resumable(between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount)),
+      between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount),
+      between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024),
+      between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
+      one_of(TRAIN(metric), "What makes a checkpoint the best.", {"bleu", "exact_match", "loss"}),
+      resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024)),
+      resumable(
+          between(TRAIN(length_penalty), "Beam search ranks by log probability / length ^ length_penalty.", 0, 10)),
+      resumable(between(TRAIN(save_every), "Steps between checkpoints.", 1, kMaxCount)),
+      resumable(between(TRAIN(log_every), "Steps between lines of metrics.jsonl.", 1, kMaxCount)),
+      resumable(between(TRAIN(threads), "0: what the machine and its cgroup allow.", 0, 4096)),
+      any(TRAIN(isa), "Instruction set of the kernels; `linnet info` lists them. Another one rounds differently."),
+  };
+  return keys;
+}
+#undef MODEL
+#undef DATA
+#undef TRAIN
+
+constexpr std::array kSections = {"model", "data", "train"};
+
+struct ShortForm {
+  const char* section;
+  const char* name;
+  std::array<const char*, 2> keys;  // the second may be null
+};
+constexpr ShortForm kShortForms[] = {{"model", "num_layers", {"num_encoder_layers", "num_decoder_layers"}},
+                                     {"data", "dir", {"data_dir", nullptr}}};
+
+// Names of the same thing elsewhere, too far from ours in letters to be found by counting edits.
+constexpr std::array<const char*, 2> kElsewhere[] = {
+    {"lr", "learning_rate"},      {"bs", "batch_size"},       {"nhead", "num_heads"},     {"n_heads", "num_heads"},
+    {"hidden_size", "d_model"},   {"dim", "d_model"},         {"epochs", "max_epochs"},   {"steps", "max_steps"},
+    {"num_epochs", "max_epochs"}, {"num_steps", "max_steps"}, {"beam_size", "beam"},      {"max_length", "max_seq_len"},
+    {"wd", "weight_decay"},       {"grad_clip", "clip_norm"}, {"num_threads", "threads"}, {"warmup", "warmup_steps"}};
+
+const ConfigKey* find_key(std::string_view name) {
+  for (const ConfigKey& key : table())
+    if (name == key.name) return &key;
+  return nullptr;
+}
+
+std::string hint_for(std::string_view section, std::string_view name) {
+  for (const auto& [other, ours] : kElsewhere)
+    if (name == other) return ours;
+  std::vector<std::string> candidates;
+  for (const ConfigKey& key : table())
+    if (section.empty() || section == key.section) candidates.push_back(key.name);
+  for (const ShortForm& form : kShortForms)
+    if (section == form.section || (section.empty() && std::string_view(form.name) == "num_layers"))
+      candidates.push_back(form.name);
+  return nearest(name, candidates);
+}
+
+const char* type_text(const FieldValue& value) {
+  constexpr const char* kNames[] = {"a whole number", "a number", "true or false", "a text in quotes"};
+  return kNames[value.index()];
+}
+
+std::string number_text(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+// A bound of a whole number must not read 1e+15.
+std::string bound_text(const ConfigKey& key, double bound) {
+  Config scratch;
+  if (!std::holds_alternative<int64_t*>(key.field(scratch))) return number_text(bound);
+  return std::to_string(static_cast<int64_t>(bound));
+}
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() {
+  return table();
+}
+
+FieldValue field_value(const ConfigKey& key, const Config& config) {
+  // The table gives addresses to write to; through a const Config they are only read.
+  return std::visit([](auto* pointer) -> FieldValue { return *pointer; }, key.field(const_cast<Config&>(config)));
+}
+
+std::string assign_field(const ConfigKey& key, Config& config, FieldValue value) {
+  const FieldPointer target = key.field(config);
+  if (std::holds_alternative<double*>(target) && std::holds_alternative<int64_t>(value))
+    value = static_cast<double>(std::get<int64_t>(value));
+  const std::string name = std::string("\"") + key.name + "\"";
+  if (target.index() != value.index())
+    return name + " must be " + type_text(field_value(key, config)) + ", got " + value_text(value);
+  double number = key.least;
+  if (std::holds_alternative<int64_t>(value)) number = static_cast<double>(std::get<int64_t>(value));
+  if (std::holds_alternative<double>(value)) number = std::get<double>(value);
+  bool accepted = number >= key.least && (key.below_most ? number < key.most : number <= key.most);
+  if (const std::string* text = std::get_if<std::string>(&value); text && !key.choices.empty())
+    accepted = std::ranges::find(key.choices, *text) != key.choices.end();
+  if (!accepted) {
+    std::string problem = name + " must be " + range_text(key) + ", got " + value_text(value);
+    if (!key.choices.empty())
+      problem += " (did you mean \"" + nearest(std::get<std::string>(value), key.choices) + "\"?)";
+    return problem;
+  }
+  std::visit([&](auto* pointer) { *pointer = std::get<std::remove_pointer_t<decltype(pointer)>>(value); }, target);
+  return "";
+}
+
+bool is_section(std::string_view name) {
+  return std::ranges::find(kSections, name) != kSections.end();
+}
+
+bool is_short_form(std::string_view section, std::string_view name) {
+  for (const ShortForm& form : kShortForms)
+    if (name == form.name && (section.empty() || section == form.section)) return true;
+  return false;
+}
+
+std::vector<const ConfigKey*> find_keys(std::string_view section, std::string_view name, std::string& problem) {
+  for (const ShortForm& form : kShortForms) {
+    // Without its section, "dir" could be any folder.
+    if (name != form.name || (section.empty() ? form.keys[1] == nullptr : section != form.section)) continue;
+    std::vector<const ConfigKey*> keys;
+    for (const char* key : form.keys)
+      if (key) keys.push_back(find_key(key));
+    return keys;
+  }
+  const ConfigKey* key = find_key(name);
+  if (key && (section.empty() || section == key->section)) return {key};
+  const std::string full = section.empty() ? std::string(name) : std::string(section) + "." + std::string(name);
+  problem = "unknown key " + value_text(full);
+  if (key) {
+    problem += " (\"" + std::string(name) + "\" belongs in [" + key->section + "])";
+  } else {
+    problem += " (did you mean \"" + hint_for(section, name) + "\"?)";
+  }
+  return {};
+}
+
+std::string value_text(const FieldValue& value) {
+  if (const auto* whole = std::get_if<int64_t>(&value)) return std::to_string(*whole);
+  if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
+  if (const auto* real = std::get_if<double>(&value)) {
+    std::string text = number_text(*real);
+    if (text.find_first_of(".en") == text.npos) text += ".0";  // TOML tells 1.0 from 1; "inf" and "nan" have an n
+    return text;
+  }
+  std::string text = "\"";
+  for (const char c : std::get<std::string>(value)) {
+    constexpr const char* kHex = "0123456789ABCDEF";
+    if (c == '"' || c == '\\') {
+      text += '\\';
+      text += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      text += "\\u00";
+      text += kHex[c >> 4];
+      text += kHex[c & 15];
+    } else {
+      text += c;
+    }
+  }
+  return text + "\"";
+}
+
+std::string range_text(const ConfigKey& key) {
+  if (!key.choices.empty()) {
+    std::string text = "one of ";
+    for (const std::string& choice : key.choices) text += (&choice == &key.choices[0] ? "\"" : ", \"") + choice + "\"";
+    return text;
+  }
+  if (std::isinf(key.least)) return "";
+  const std::string least = "at least " + bound_text(key, key.least);
+  return least + (key.below_most ? " and below " : " and at most ") + bound_text(key, key.most);
+}
+
+}  // namespace linnet

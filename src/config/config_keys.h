@@ -1,0 +1,47 @@
+// The table of all configuration keys: the one place that knows their names, types, ranges and meaning.
+#pragma once
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/config.h"
+
+namespace linnet {
+
+using FieldPointer = std::variant<int64_t*, double*, bool*, std::string*>;
+using FieldValue = std::variant<int64_t, double, bool, std::string>;
+
+struct ConfigKey {
+  const char* section;
+  const char* name;
+  FieldPointer (*field)(Config&);
+  const char* meaning;
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool below_most = false;                // `most` itself is too large
+  std::vector<std::string> choices = {};  // of a text; empty: any text
+  bool may_change_on_resume = false;
+};
+
+std::span<const ConfigKey> config_keys();
+
+FieldValue field_value(const ConfigKey& key, const Config& config);
+// Checks type, range and choices; a message without place, or "" when the value is accepted and stored. A whole number
+// is accepted for a real key.
+std::string assign_field(const ConfigKey& key, Config& config, FieldValue value);
+
+// The keys that a name of the user stands for: one, or several for a short form such as num_layers. `section` is empty
+// for a name given without one. An unknown name sets `problem`, which holds the nearest right one.
+std::vector<const ConfigKey*> find_keys(std::string_view section, std::string_view name, std::string& problem);
+bool is_section(std::string_view name);
+bool is_short_form(std::string_view section, std::string_view name);
+
+// As TOML and messages write it: 1e-09, "text", true.
+std::string value_text(const FieldValue& value);
+// "at least 1", "one of "bleu", "loss"", or empty when any value of the type will do.
+std::string range_text(const ConfigKey& key);
+
+}  // namespace linnet

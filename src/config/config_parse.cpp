@@ -1,0 +1,172 @@
+// From TOML and from --set to a Config.
+#include <cerrno>
+#include <charconv>
+#include <map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "config/config.h"
+#include "config/config_keys.h"
+#include "config/hints.h"
+#include "config/presets.h"
+#include "text/utf8.h"
+
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/impl/forward_declarations.h>
+// toml++ 3.3 declares the letters U+00A1 to U+0499 outside of strings unreachable (is_non_ascii_horizontal_whitespace),
+// so that an umlaut in a key would be undefined behaviour. In this one header they are "no white space" instead.
+#undef TOML_UNREACHABLE
+#define TOML_UNREACHABLE return false
+#include <toml++/impl/unicode.h>
+#undef TOML_UNREACHABLE
+#define TOML_UNREACHABLE __builtin_unreachable()
+#include <toml++/toml.h>
+
+namespace linnet {
+namespace {
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  return text;
+}
+
+class TomlReader {
+ public:
+  TomlReader(const std::string& name, Config& config) : name_(name), config_(config) {}
+
+  // Short forms first: num_layers = 6 beside num_decoder_layers = 2 sets the latter, wherever the lines stand.
+  void read(const toml::table& table) {
+    for (const bool short_forms : {true, false}) {
+      for (const auto& [key, node] : table) {
+        if (const toml::table* section = node.as_table(); section && is_section(key.str())) {
+          for (const auto& [inner, value] : *section) read_key(std::string(key.str()), inner, value, short_forms);
+        } else {
+          read_key("", key, node, short_forms);
+        }
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(toml::source_index line, const std::string& problem) const {
+    fail_user(name_ + ":" + std::to_string(line) + ": " + one_line(problem));
+  }
+
+  void read_key(const std::string& section, const toml::key& key, const toml::node& node, bool short_forms) {
+    const toml::source_index line = key.source().begin.line;
+    if (short_forms != is_short_form(section, key.str())) return;
+    if (section.empty() && node.is_table()) fail_section(line, std::string(key.str()));
+    std::string problem;
+    const std::vector<const ConfigKey*> targets = find_keys(section, key.str(), problem);
+    if (!problem.empty()) fail(line, problem);
+    for (const ConfigKey* target : targets) {
+      if (!short_forms) {
+        const auto [earlier, first] = lines_.emplace(target->name, line);
+        if (!first)
+          fail(std::max(line, earlier->second), std::string("\"") + target->name + "\" is already set in line " +
+                                                    std::to_string(std::min(line, earlier->second)));
+      }
+      problem = assign_field(*target, config_, value_of(*target, node, line));
+      if (!problem.empty()) fail(line, problem);
+    }
+  }
+
+  FieldValue value_of(const ConfigKey& key, const toml::node& node, toml::source_index line) const {
+    if (const auto* whole = node.as_integer()) return FieldValue(std::in_place_type<int64_t>, whole->get());
+    if (const auto* real = node.as_floating_point()) return FieldValue(std::in_place_type<double>, real->get());
+    if (const auto* truth = node.as_boolean()) return FieldValue(std::in_place_type<bool>, truth->get());
+    if (const auto* text = node.as_string()) return FieldValue(text->get());
+    const char* what = node.is_array() ? "a list" : node.is_table() ? "a section" : "a date or time";
+    fail(line, std::string("\"") + key.name + "\" must be a single value, not " + what);
+  }
+
+  [[noreturn]] void fail_section(toml::source_index line, const std::string& section) const {
+    const std::string sections[] = {"model", "data", "train"};
+    fail(line, "unknown section [" + section + "] (did you mean [" + nearest(section, sections) + "]?)");
+  }
+
+  const std::string& name_;
+  Config& config_;
+  std::map<std::string, toml::source_index> lines_;
+};
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos) return "";
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+template <typename Number>
+bool parse_number(const std::string& text, Number& number) {
+  const char* begin = text.c_str() + (text.starts_with('+') ? 1 : 0);
+  const char* end = text.c_str() + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, number);
+  return error == std::errc() && rest == end && begin != end;
+}
+
+// What stands after the '=', read as the key's type wants it. Text that does not fit stays text, and assign_field()
+// says what was expected.
+FieldValue typed(const ConfigKey& key, const Config& config, const std::string& text) {
+  const FieldValue current = field_value(key, config);
+  if (std::holds_alternative<bool>(current) && (text == "true" || text == "false")) return text == "true";
+  int64_t whole = 0;
+  double real = 0;
+  if (!std::holds_alternative<bool>(current) && !std::holds_alternative<std::string>(current)) {
+    if (parse_number(text, whole)) return whole;
+    if (parse_number(text, real)) return real;
+  }
+  const bool quoted = text.size() >= 2 && (text[0] == '"' || text[0] == '\'') && text.back() == text[0];
+  return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+bool looks_like_a_name(const std::string& text) {
+  return text.find_first_of("/.") == text.npos;  // "dates" may be a preset; "./dates" and "dates.toml" are files
+}
+
+}  // namespace
+
+Config parse_config(std::string_view toml, const std::string& name) {
+  Config config;
+  try {
+    TomlReader(name, config).read(toml::parse(toml));
+  } catch (const toml::parse_error& error) {
+    fail_user(name + ":" + std::to_string(error.source().begin.line) + ": " +
+              one_line(std::string(error.description())));
+  }
+  return config;
+}
+
+Config load_config(const std::string& path_or_preset) {
+  if (const PresetText* preset = find_preset(path_or_preset)) return parse_config(preset->toml, preset->name);
+  if (looks_like_a_name(path_or_preset) && !file_exists(path_or_preset)) {
+    std::vector<std::string> names;
+    for (const Preset& preset : presets()) names.push_back(preset.name);
+    fail_user("no preset and no file is called \"" + path_or_preset + "\" (did you mean the preset \"" +
+              nearest(path_or_preset, names) + "\"?)");
+  }
+  return parse_config(read_file(path_or_preset), path_or_preset);
+}
+
+void set_value(Config& config, const std::string& key_and_value) {
+  const std::string where = "--set " + one_line(key_and_value) + ": ";
+  if (const size_t bad = invalid_utf8_at(key_and_value); bad != std::string::npos)
+    fail_user("--set: byte " + std::to_string(bad + 1) + " of its argument is not valid UTF-8");
+  const size_t equals = key_and_value.find('=');
+  if (equals == key_and_value.npos) fail_user(where + "expected key=value");
+  std::string name = trimmed(key_and_value.substr(0, equals));
+  const std::string value = trimmed(key_and_value.substr(equals + 1));
+  std::string section;
+  if (const size_t dot = name.find('.'); dot != name.npos && is_section(name.substr(0, dot))) {
+    section = name.substr(0, dot);
+    name = name.substr(dot + 1);
+  }
+  std::string problem;
+  for (const ConfigKey* key : find_keys(section, name, problem)) {
+    problem = assign_field(*key, config, typed(*key, config, value));
+    if (!problem.empty()) break;
+  }
+  if (!problem.empty()) fail_user(where + one_line(problem));
+}
+
+}  // namespace linnet

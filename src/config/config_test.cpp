@@ -1,0 +1,246 @@
+#include "config/config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <random>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "config/config_keys.h"
+#include "config/hints.h"
+
+namespace linnet {
+namespace {
+
+template <typename Action>
+std::string user_error(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
+    const std::string text = error.what();
+    EXPECT_EQ(text.find('\n'), text.npos) << text;
+    return text;
+  }
+  return "no error";
+}
+
+std::string parse_error(const std::string& toml) {
+  return user_error([&] { parse_config(toml, "config.toml"); });
+}
+std::string set_error(const std::string& text, Config config = {}) {
+  return user_error([&] { set_value(config, text); });
+}
+// The error of validating the defaults after some --set.
+std::string invalid(std::initializer_list<const char*> settings) {
+  Config config;
+  for (const char* setting : settings) set_value(config, setting);
+  return user_error([&] { validate(config); });
+}
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+#define EXPECT_CONTAINS(text, part) EXPECT_PRED2(contains, text, part)
+
+TEST(Config, KeysFlatOrInSections) {
+  const Config flat = parse_config("d_model = 64\nlearning_rate = 1\nbatch_size = 3\ntie_head = true\n", "flat");
+  EXPECT_EQ(flat.model.d_model, 64);
+  EXPECT_EQ(flat.train.learning_rate, 1.0);
+  EXPECT_EQ(flat.data.batch_size, 3);
+  EXPECT_TRUE(flat.model.tie_head);
+  EXPECT_EQ(parse_config("[model]\nd_model = 64\ntie_head = true\n[train]\nlearning_rate = 1.0\n[data]\nbatch_size = 3",
+                         "sections"),
+            flat);
+  EXPECT_EQ(parse_config("model.d_model = 64\nmodel.tie_head = true\ntrain.learning_rate = 1e0\ndata.batch_size = 3",
+                         "dotted"),
+            flat);
+  EXPECT_EQ(parse_config("\xEF\xBB\xBF# from Windows\r\nd_model = 64\r\nlearning_rate = 1\r\n[data]\r\nbatch_size = 3"
+                         "\r\n[model]\r\ntie_head = true\r\n",
+                         "windows"),
+            flat);
+  EXPECT_EQ(parse_config("", "empty"), Config{});
+}
+
+TEST(Config, ShortFormsYieldToTheKeysTheyStandFor) {
+  const Config config = parse_config("num_decoder_layers = 2\nnum_layers = 6\n[data]\ndir = \"d\"", "c");
+  EXPECT_EQ(config.model.num_encoder_layers, 6);
+  EXPECT_EQ(config.model.num_decoder_layers, 2);
+  EXPECT_EQ(config.data.data_dir, "d");
+}
+
+TEST(Config, MisspeltKeysNameLineAndNearest) {
+  EXPECT_EQ(parse_error("d_model = 64\n\nlearning_rat = 1.0\n"),
+            "config.toml:3: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
+  EXPECT_EQ(parse_error("[train]\nmax_step = 1"),
+            "config.toml:2: unknown key \"train.max_step\" (did you mean \"max_steps\"?)");
+  EXPECT_EQ(parse_error("[modle]\nd_model = 1"), "config.toml:1: unknown section [modle] (did you mean [model]?)");
+  EXPECT_EQ(parse_error("[train]\nd_model = 64"),
+            "config.toml:2: unknown key \"train.d_model\" (\"d_model\" belongs in [model])");
+  EXPECT_CONTAINS(parse_error("num_layer = 1"), "did you mean \"num_layers\"?");
+  EXPECT_CONTAINS(parse_error("lr = 1"), "did you mean \"learning_rate\"?");
+  EXPECT_CONTAINS(parse_error("Batch-Size = 1"), "did you mean \"batch_size\"?");
+  EXPECT_CONTAINS(parse_error("smoothing = 1"), "did you mean \"label_smoothing\"?");
+}
+
+TEST(Config, WrongTypesAndValuesNameTheExpected) {
+  EXPECT_EQ(parse_error("d_model = \"64\""), "config.toml:1: \"d_model\" must be a whole number, got \"64\"");
+  EXPECT_EQ(parse_error("d_model = 64.5"), "config.toml:1: \"d_model\" must be a whole number, got 64.5");
+  EXPECT_EQ(parse_error("dropout = true"), "config.toml:1: \"dropout\" must be a number, got true");
+  EXPECT_EQ(parse_error("tie_head = 1"), "config.toml:1: \"tie_head\" must be true or false, got 1");
+  EXPECT_EQ(parse_error("task = 1"), "config.toml:1: \"task\" must be a text in quotes, got 1");
+  EXPECT_CONTAINS(parse_error("d_model = [64]"), "must be a single value, not a list");
+  EXPECT_CONTAINS(parse_error("d_model = {a = 1}"), "unknown section [d_model]");
+  EXPECT_CONTAINS(parse_error("[model]\nd_model = {a = 1}"), "must be a single value, not a section");
+  EXPECT_CONTAINS(parse_error("d_model = 2020-01-01"), "must be a single value, not a date or time");
+  EXPECT_EQ(parse_error("\nd_model = -64"),
+            "config.toml:2: \"d_model\" must be at least 2 and at most 1073741824, got -64");
+  EXPECT_CONTAINS(parse_error("d_model = 0"), "must be at least 2");
+  EXPECT_EQ(parse_error("dropout = 1.0"), "config.toml:1: \"dropout\" must be at least 0 and below 1, got 1.0");
+  EXPECT_CONTAINS(parse_error("dropout = nan"), "got nan");
+  EXPECT_CONTAINS(parse_error("learning_rate = inf"), "got inf");
+  EXPECT_EQ(parse_error("norm = \"prae\""),
+            "config.toml:1: \"norm\" must be one of \"post\", \"pre\", got \"prae\" (did you mean \"pre\"?)");
+}
+
+TEST(Config, DuplicatesAndBrokenSyntaxNameTheLine) {
+  EXPECT_CONTAINS(parse_error("d_model = 64\nd_model = 32"), "config.toml:2: ");
+  EXPECT_EQ(parse_error("d_model = 64\n[model]\nd_model = 32"), "config.toml:3: \"d_model\" is already set in line 1");
+  EXPECT_CONTAINS(parse_error("d_model = 64\nd_ff = \n"), "config.toml:2: ");
+  EXPECT_CONTAINS(parse_error("d_model = 64\n\n[model\n"), "config.toml:3: ");
+  EXPECT_CONTAINS(parse_error("task = \"\xff\""), "config.toml:1: ");
+  EXPECT_CONTAINS(parse_error("d_model = 64\n\xC3\xA4 = 1"), "config.toml:2: ");
+  EXPECT_CONTAINS(parse_error("d_model = 64 \xC3\xA4"), "config.toml:1: ");
+  EXPECT_CONTAINS(parse_error("d_model = 99999999999999999999"), "config.toml:1: ");
+}
+
+TEST(Config, SetTakesPlainAndPrefixedKeys) {
+  Config config;
+  for (const char* text : {"d_model=64", "train.learning_rate = 2e-3", "num_layers=5", "data.dir=/data", "dropout=0",
+                           "tie_head=true", "train_source=a=b.txt", "task=\"dates\"", "isa="})
+    set_value(config, text);
+  EXPECT_EQ(config.model.d_model, 64);
+  EXPECT_EQ(config.train.learning_rate, 2e-3);
+  EXPECT_EQ(config.model.num_encoder_layers, 5);
+  EXPECT_EQ(config.model.num_decoder_layers, 5);
+  EXPECT_EQ(config.data.data_dir, "/data");
+  EXPECT_EQ(config.model.dropout, 0.0);
+  EXPECT_TRUE(config.model.tie_head);
+  EXPECT_EQ(config.data.train_source, "a=b.txt");
+  EXPECT_EQ(config.data.task, "dates");
+  EXPECT_EQ(config.train.isa, "");
+}
+
+TEST(Config, SetNamesItsArgument) {
+  EXPECT_EQ(set_error("learning_rat=1"),
+            "--set learning_rat=1: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
+  EXPECT_EQ(set_error("d_model"), "--set d_model: expected key=value");
+  EXPECT_EQ(set_error("d_model=big"), "--set d_model=big: \"d_model\" must be a whole number, got \"big\"");
+  EXPECT_EQ(set_error("d_model="), "--set d_model=: \"d_model\" must be a whole number, got \"\"");
+  EXPECT_EQ(set_error("d_model=6x"), "--set d_model=6x: \"d_model\" must be a whole number, got \"6x\"");
+  EXPECT_EQ(set_error("tie_head=yes"), "--set tie_head=yes: \"tie_head\" must be true or false, got \"yes\"");
+  EXPECT_CONTAINS(set_error("model.learning_rate=1"), "belongs in [train]");
+  EXPECT_CONTAINS(set_error("dropout=nan"), "must be at least 0 and below 1, got nan");
+  EXPECT_CONTAINS(set_error("d_model=99999999999999999999"), "must be a whole number");
+  EXPECT_CONTAINS(set_error("data_dir=\xff"), "not valid UTF-8");
+  EXPECT_CONTAINS(set_error("dir=x"), "unknown key");
+}
+
+TEST(Config, ImpossibleCombinationsGiveTheFigures) {
+  EXPECT_EQ(invalid({}), "no error");
+  EXPECT_EQ(invalid({"num_heads=7"}), "config: d_model = 256 is not divisible by num_heads = 7");
+  EXPECT_CONTAINS(invalid({"d_model=63", "num_heads=1"}), "d_model = 63 is odd");
+  EXPECT_CONTAINS(invalid({"share_embeddings=true", "joint_vocab=false"}), "share_embeddings needs joint_vocab");
+  EXPECT_EQ(invalid({"d_model=1073741824", "d_ff=1073741824", "num_layers=1000"}),
+            "config: the parameters would take 7.38e+22 bytes, beyond any memory");
+  EXPECT_CONTAINS(invalid({"batch_size=1073741824", "batch_tokens=0", "max_seq_len=1073741824"}), "a batch would take");
+  EXPECT_CONTAINS(invalid({"batch_size=0", "batch_tokens=0"}), "both 0");
+  EXPECT_CONTAINS(invalid({"batch_tokens=100"}), "batch_tokens = 100 does not hold one sentence of max_seq_len = 256");
+  EXPECT_CONTAINS(invalid({"learning_rate=0"}), "learning_rate must be above 0");
+  EXPECT_CONTAINS(invalid({"train_source=a"}), "train_source is given without train_target");
+  EXPECT_CONTAINS(invalid({"train_source=a", "train_target=b", "train_tsv=c"}), "both given");
+  EXPECT_CONTAINS(invalid({"task=dates", "train_tsv=c"}), "makes its own data");
+  Config broken;
+  broken.model.dropout = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_CONTAINS(user_error([&] { validate(broken); }), "\"dropout\" must be");
+}
+
+TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
+  ASSERT_EQ(presets().size(), 4u);
+  for (const Preset& preset : presets()) {
+    SCOPED_TRACE(preset.name);
+    const Config config = load_config(preset.name);
+    EXPECT_EQ(user_error([&] { validate(config); }), "no error");
+    for (const bool comments : {false, true}) EXPECT_EQ(parse_config(to_toml(config, comments), "text"), config);
+  }
+  EXPECT_EQ(user_error([] { load_config("date"); }),
+            "no preset and no file is called \"date\" (did you mean the preset \"dates\"?)");
+  EXPECT_CONTAINS(user_error([] { load_config("missing.toml"); }), "cannot read 'missing.toml'");
+  EXPECT_CONTAINS(user_error([] { load_config("src/config"); }), "Is a directory");
+}
+
+TEST(Config, TheExampleIsThePreset) {
+  EXPECT_EQ(changed_keys(load_config("examples/multi30k.toml"), load_config("multi30k")), std::vector<std::string>{});
+}
+
+TEST(Config, AnyValueSurvivesItsText) {
+  Config config;
+  config.data.data_dir = "a \"quoted\" \\ back\nline\t\x7f \xC3\xA4";
+  config.train.learning_rate = 0.1 + 0.2;
+  config.train.epsilon = 5e-324;
+  config.train.clip_norm = 1e30;
+  config.train.seed = (int64_t{1} << 53) - 1;
+  EXPECT_EQ(parse_config(to_toml(config, true), "text"), config);
+}
+
+TEST(Config, ChangedKeysAndWhatResumeAllows) {
+  Config changed;
+  set_value(changed, "max_steps=5");
+  set_value(changed, "d_ff=8");
+  EXPECT_EQ(changed_keys(Config{}, changed), (std::vector<std::string>{"d_ff", "max_steps"}));
+  EXPECT_TRUE(may_change_on_resume("max_steps"));
+  EXPECT_TRUE(may_change_on_resume("threads"));
+  EXPECT_TRUE(may_change_on_resume("log_every"));
+  EXPECT_FALSE(may_change_on_resume("d_ff"));
+  EXPECT_FALSE(may_change_on_resume("seed"));
+}
+
+TEST(Config, EveryKeyIsDocumentedAndItsDefaultIsValid) {
+  Config config;
+  for (const ConfigKey& key : config_keys()) {
+    EXPECT_NE(std::string(key.meaning), "") << key.name;
+    EXPECT_EQ(assign_field(key, config, field_value(key, Config{})), "") << key.name;
+  }
+}
+
+TEST(Config, DataPathsJoinTheFolder) {
+  DataConfig data;
+  EXPECT_EQ(data_path(data, "a.txt"), "a.txt");
+  data.data_dir = "/data/x";
+  EXPECT_EQ(data_path(data, "a.txt"), "/data/x/a.txt");
+  EXPECT_EQ(data_path(data, "/b.txt"), "/b.txt");
+  EXPECT_EQ(data_path(data, ""), "");
+}
+
+// Damaged files are read or refused with one line, never more.
+TEST(Config, DamagedTextNeverCrashes) {
+  const std::string text = to_toml(load_config("multi30k"), false);
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 3000; ++round) {
+    std::string damaged = text.substr(0, random() % (text.size() + 1));
+    for (int flips = 0; flips < 3 && !damaged.empty(); ++flips)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    parse_error(damaged);
+  }
+}
+
+TEST(Hints, CountEditsAndSwaps) {
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("abc", "abc"), 0);
+  EXPECT_EQ(edit_distance("d_modle", "d_model"), 1);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+}
+
+}  // namespace
+}  // namespace linnet

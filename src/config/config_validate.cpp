@@ -1,0 +1,105 @@
+// The rules between keys. Each message names the keys and their values.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "config/config_keys.h"
+
+namespace linnet {
+namespace {
+
+void require(bool holds, const std::string& problem) {
+  if (!holds) fail_user("config: " + problem);
+}
+
+std::string named(const char* name, int64_t value) {
+  return std::string(name) + " = " + std::to_string(value);
+}
+
+// In doubles: the point is to find sizes whose products overflow whole numbers.
+double parameter_count(const Config& config) {
+  const ModelConfig& model = config.model;
+  const double d = static_cast<double>(model.d_model), ff = static_cast<double>(model.d_ff);
+  const double vocab = static_cast<double>(config.data.vocab_size);
+  const double attention = 4 * d * d, feed_forward = 2 * d * ff;
+  const double tables = 1 + (model.share_embeddings ? 0 : 1) + (model.tie_head ? 0 : 1);
+  return static_cast<double>(model.num_encoder_layers) * (attention + feed_forward) +
+         static_cast<double>(model.num_decoder_layers) * (2 * attention + feed_forward) + tables * vocab * d;
+}
+
+// Of the largest tensor a batch needs: tokens x the widest row.
+double batch_elements(const Config& config) {
+  const ModelConfig& model = config.model;
+  const DataConfig& data = config.data;
+  const double length = static_cast<double>(model.max_seq_len);
+  double tokens = data.batch_size > 0 ? static_cast<double>(data.batch_size) * length : INFINITY;
+  if (data.batch_tokens > 0) tokens = std::fmin(tokens, static_cast<double>(data.batch_tokens));
+  const double width =
+      std::fmax(static_cast<double>(data.vocab_size), static_cast<double>(std::max(model.d_ff, 3 * model.d_model)));
+  return std::fmax(tokens, length) * width;
+}
+
+void check_size(const char* what, double elements) {
+  const double bytes = 4 * elements;  // float
+  if (bytes < 0x1p62) return;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2e", bytes);
+  fail_user(std::string("config: ") + what + " would take " + text + " bytes, beyond any memory");
+}
+
+void check_model(const Config& config) {
+  const ModelConfig& model = config.model;
+  require(model.d_model % model.num_heads == 0,
+          named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
+  require(model.d_model % 2 == 0,
+          named("d_model", model.d_model) + " is odd, but positions take pairs of a sine and a cosine");
+  require(!model.share_embeddings || config.data.joint_vocab, "share_embeddings needs joint_vocab = true");
+}
+
+void check_files(const char* split, const std::string& source, const std::string& target, const std::string& tsv) {
+  const std::string name = split;
+  require(source.empty() == target.empty(), source.empty() ? name + "_target is given without " + name + "_source"
+                                                           : name + "_source is given without " + name + "_target");
+  require(tsv.empty() || source.empty(), name + "_tsv and " + name + "_source are both given");
+}
+
+void check_data(const Config& config) {
+  const DataConfig& data = config.data;
+  if (data.task == "text") {
+    check_files("train", data.train_source, data.train_target, data.train_tsv);
+    check_files("valid", data.valid_source, data.valid_target, data.valid_tsv);
+    check_files("test", data.test_source, data.test_target, data.test_tsv);
+  } else {
+    require(data.train_source.empty() && data.train_tsv.empty(),
+            "task = \"" + data.task + "\" makes its own data, but a training file is given");
+  }
+  require(data.batch_size > 0 || data.batch_tokens > 0, "batch_size and batch_tokens are both 0");
+  require(data.batch_tokens == 0 || data.batch_tokens >= config.model.max_seq_len,
+          named("batch_tokens", data.batch_tokens) + " does not hold one sentence of " +
+              named("max_seq_len", config.model.max_seq_len));
+}
+
+void check_training(const TrainConfig& train) {
+  require(train.learning_rate > 0, "learning_rate must be above 0");
+  require(train.epsilon > 0, "epsilon must be above 0");
+  require(train.final_learning_rate <= train.learning_rate, "final_learning_rate is above learning_rate");
+}
+
+}  // namespace
+
+void validate(const Config& config) {
+  Config scratch;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string problem = assign_field(key, scratch, field_value(key, config));
+    require(problem.empty(), problem);
+  }
+  check_model(config);
+  check_data(config);
+  check_training(config.train);
+  check_size("the parameters", parameter_count(config));
+  check_size("a batch", batch_elements(config));
+}
+
+}  // namespace linnet

@@ -1,0 +1,160 @@
+#include "config/presets.h"
+
+#include "config/config.h"
+
+namespace linnet {
+namespace {
+
+constexpr PresetText kPresets[] = {
+    {"dates", "Learns in about a minute to rewrite dates of four languages as 2019-03-07; makes its own data.", R"(
+[model]
+d_model = 64
+num_heads = 4
+num_layers = 2
+d_ff = 256
+max_seq_len = 48
+dropout = 0.0
+norm = "pre"
+final_norm = true
+
+[data]
+task = "dates"
+train_samples = 100000
+tokenizer = "char"
+vocab_size = 256
+joint_vocab = false
+batch_size = 64
+batch_tokens = 0
+num_buckets = 3
+
+[train]
+learning_rate = 3e-3
+schedule = "linear"
+warmup_steps = 200
+max_steps = 6000
+eval_every = 1000
+save_every = 1000
+metric = "exact_match"
+beam = 1
+)"},
+    {"multi30k", "English to German image captions (Multi30k); expects its files in data_dir.", R"(
+[model]
+d_model = 256
+num_heads = 4
+num_layers = 3
+d_ff = 512
+max_seq_len = 128
+dropout = 0.2
+norm = "pre"
+final_norm = true
+share_embeddings = true
+tie_head = true
+
+[data]
+data_dir = "data/multi30k"
+train_source = "train.en.gz"
+train_target = "train.de.gz"
+valid_source = "val.en.gz"
+valid_target = "val.de.gz"
+test_source = "test_2016_flickr.en.gz"
+test_target = "test_2016_flickr.de.gz"
+tokenizer = "sentencepiece"
+tokenizer_model = "bpe"
+vocab_size = 6000
+joint_vocab = true
+batch_tokens = 2048
+
+[train]
+learning_rate = 2e-3
+schedule = "inverse_sqrt"
+warmup_steps = 400
+max_steps = 4700
+label_smoothing = 0.1
+ema_decay = 0.995
+eval_every = 500
+save_every = 500
+metric = "bleu"
+beam = 5
+)"},
+    {"reference", "The reference shape for measurements: post-LN, d 256, 2 + 2 layers, batch 16, random data.", R"(
+[model]
+d_model = 256
+num_heads = 8
+num_layers = 2
+d_ff = 1024
+max_seq_len = 256
+dropout = 0.1
+norm = "post"
+
+[data]
+task = "random"
+train_samples = 1024
+valid_samples = 16
+test_samples = 16
+vocab_size = 256
+joint_vocab = false
+batch_size = 16
+batch_tokens = 0
+num_buckets = 1
+
+[train]
+learning_rate = 1e-4
+beta2 = 0.999
+epsilon = 1e-8
+clip_norm = 0.0
+max_steps = 64
+metric = "loss"
+)"},
+    {"translate", "A start for your own parallel text, given with --source and --target.", R"(
+[model]
+d_model = 256
+num_heads = 4
+num_layers = 3
+d_ff = 1024
+max_seq_len = 256
+dropout = 0.1
+norm = "pre"
+final_norm = true
+share_embeddings = true
+tie_head = true
+
+[data]
+tokenizer = "sentencepiece"
+vocab_size = 8000
+joint_vocab = true
+batch_tokens = 4096
+
+[train]
+learning_rate = 1e-3
+schedule = "inverse_sqrt"
+warmup_steps = 1000
+max_steps = 20000
+label_smoothing = 0.1
+ema_decay = 0.999
+eval_every = 1000
+eval_pairs = 500
+save_every = 1000
+patience = 10
+metric = "bleu"
+)"},
+};
+
+}  // namespace
+
+std::span<const PresetText> preset_texts() {
+  return kPresets;
+}
+
+const PresetText* find_preset(std::string_view name) {
+  for (const PresetText& preset : kPresets)
+    if (name == preset.name) return &preset;
+  return nullptr;
+}
+
+std::vector<Preset> presets() {
+  std::vector<Preset> result;
+  for (const PresetText& preset : kPresets) result.push_back({preset.name, preset.description});
+  return result;
+}
+
+}  // namespace linnet
