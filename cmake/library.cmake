@@ -38,8 +38,9 @@ function(linnet_test name)
 endfunction()
 
 # Files written with Google Highway, compiled once per instruction set and chosen at run time. They are optimised in
-# every build type (at -O0 they are some 35 times slower), and g++ 12's 128-bit fallback is switched on.
+# every build type (at -O0 they are some 35 times slower), and g++ 12's 128-bit fallback is switched on. Tracking
+# variables for the debugger takes minutes on them.
 function(linnet_simd_sources)
   set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "-O2;-DHWY_BROKEN_EMU128=0;-fno-math-errno;-fno-trapping-math;-Wno-psabi")
+    COMPILE_OPTIONS "-O2;-fno-var-tracking;-DHWY_BROKEN_EMU128=0;-fno-math-errno;-fno-trapping-math;-Wno-psabi")
 endfunction()

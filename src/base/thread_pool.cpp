@@ -58,23 +58,35 @@ void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
   body_ = &body;
   tasks_ = tasks;
   next_.store(0, std::memory_order_relaxed);
-  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  door_.store(kOpen, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   drain(0);
-  for (int left = running_.load(std::memory_order_acquire); left != 0; left = running_.load(std::memory_order_acquire))
-    wait_while_equal(running_, left);
+  for (uint32_t inside = door_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; inside != 0; inside = door_.load(std::memory_order_acquire))
+    wait_while_equal(door_, inside);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+bool ThreadPool::enter() {
+  uint32_t door = door_.load(std::memory_order_acquire);
+  while (door & kOpen)
+    if (door_.compare_exchange_weak(door, door + 1, std::memory_order_acq_rel)) return true;
+  return false;
+}
+
+void ThreadPool::leave() {
+  if (door_.fetch_sub(1, std::memory_order_acq_rel) == 1) door_.notify_one();  // closed, and the last one out
 }
 
 void ThreadPool::work(int worker) {
   uint32_t seen = 0;
   while (true) {
     wait_while_equal(generation_, seen);
-    ++seen;  // run() waits for every worker, so no generation is ever skipped
+    seen = generation_.load(std::memory_order_acquire);
     if (stop_) return;
+    if (!enter()) continue;
     drain(worker);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    leave();
   }
 }
 

@@ -32,14 +32,20 @@ class ThreadPool {
 
  private:
   void work(int worker);
+  bool enter();
+  void leave();
   void drain(int worker);
 
   std::vector<std::thread> workers_;
   const FunctionRef<void(int64_t, int)>* body_ = nullptr;
   int64_t tasks_ = 0;
   alignas(64) std::atomic<int64_t> next_{0};
+  // Wakes the workers: counts calls of run().
   alignas(64) std::atomic<uint32_t> generation_{0};
-  alignas(64) std::atomic<int> running_{0};
+  // Who is in: the low half counts workers at work, kOpen says whether more may join. A worker that the system wakes
+  // late finds the door closed, so a busy machine never makes the caller wait for a thread that has done nothing.
+  static constexpr uint32_t kOpen = 1u << 31;
+  alignas(64) std::atomic<uint32_t> door_{0};
   std::atomic<bool> stop_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;

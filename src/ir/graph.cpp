@@ -19,7 +19,19 @@ std::string in_scope(const std::string& path) { return path.empty() ? "" : " (in
 
 }  // namespace
 
-const TensorType& Tensor::type() const {
+Graph Graph::clone() const {
+  Graph copy;
+  copy.nodes_ = nodes_;
+  copy.values_ = values_;
+  copy.inputs_ = inputs_;
+  copy.outputs_ = outputs_;
+  copy.updates_ = updates_;
+  copy.scopes_ = scopes_;
+  copy.scope_ = scope_;
+  return copy;
+}
+
+TensorType Tensor::type() const {
   if (!graph) fail_internal("an undefined tensor was used");
   return graph->value(id).type;
 }

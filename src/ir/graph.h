@@ -68,8 +68,9 @@ struct Tensor {
   ValueId id = kNone;
 
   bool defined() const { return graph != nullptr; }
-  const TensorType& type() const;
-  const Shape& shape() const { return type().shape; }
+  // By value: the graph's own storage moves as it grows.
+  TensorType type() const;
+  Shape shape() const { return type().shape; }
   int64_t dim(int axis) const { return shape()[axis]; }  // negative counts from the end
   explicit operator bool() const = delete;
 };
@@ -88,6 +89,7 @@ class Graph {
   Graph(const Graph&) = delete;  // tensors point here
   Graph& operator=(const Graph&) = delete;
   Graph(Graph&&) = default;
+  Graph clone() const;  // ids stay the same
   Graph& operator=(Graph&&) = default;
 
   // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".

@@ -39,10 +39,7 @@ Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initi
   module->members_.push_back({nullptr, this});
 }
 
-Parameter::operator Tensor() const {
-  Trace& trace = Trace::current();
-  return trace.graph().input(spec_.name, {trace.options().dtype, spec_.shape});
-}
+Parameter::operator Tensor() const { return Trace::current().parameter(spec_); }
 
 ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}
 ModuleScope::~ModuleScope() { Trace::current().graph().leave_scope(outer_); }

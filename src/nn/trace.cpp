@@ -1,18 +1,42 @@
 #include "nn/trace.h"
 
 #include "base/error.h"
+#include "nn/parameter_layout.h"
+#include "ops/movement/movement.h"
 
 namespace linnet {
 namespace {
+
 thread_local Trace* t_current = nullptr;
+
+// One split node cuts the whole flat input; the views pass makes each part a place in it.
+void cut(Graph& graph, DType dtype, const std::string& name, const std::vector<ParameterPlace>& places, std::map<std::string, Tensor>& parts) {
+  if (places.empty()) return;
+  std::vector<int64_t> sizes;
+  for (const ParameterPlace& place : places) sizes.push_back(place.spec.shape.elements());
+  const int64_t total = places.back().offset + sizes.back();
+  const std::vector<Tensor> flat = split(graph.input(name, {dtype, {total}}), 0, sizes);
+  for (size_t i = 0; i < places.size(); ++i) parts[places[i].spec.name] = reshape(flat[i], places[i].spec.shape);
 }
 
-Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current) { t_current = this; }
+}  // namespace
+
+Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current) {
+  t_current = this;
+  if (!options.layout) return;
+  cut(graph_, options.dtype, options.flat_name, options.layout->trainable(), parts_);
+  cut(graph_, options.dtype, "constants", options.layout->constants(), parts_);
+}
 Trace::~Trace() { t_current = outer_; }
 
 Trace& Trace::current() {
   if (!t_current) fail_internal("a module is used outside a Trace");
   return *t_current;
+}
+
+Tensor Trace::parameter(const ParameterSpec& spec) {
+  if (!options_.layout) return graph_.input(spec.name, {options_.dtype, spec.shape});
+  return parts_.at(spec.name);
 }
 
 Tensor Trace::random() { return graph_.input("random", {DType::kI32, {4}}); }

@@ -1,14 +1,21 @@
 // The recording of one graph: while a Trace is alive on a thread, modules on that thread add their nodes to it.
 #pragma once
+#include <map>
 #include <string>
 
 #include "ir/graph.h"
 
 namespace linnet {
 
+class ParameterLayout;
+struct ParameterSpec;
+
 struct TraceOptions {
   DType dtype = DType::kF32;  // of parameters and activations; f64 for the interpreter
   bool training = false;      // dropout is active; the graph gets an input "random" i32 [4]
+  // Parameters are parts of the flat inputs `flat_name` and "constants". Without a layout each is an input of its own.
+  const ParameterLayout* layout = nullptr;
+  std::string flat_name = "parameters";
 };
 
 class Trace {
@@ -22,12 +29,15 @@ class Trace {
 
   Graph& graph() { return graph_; }
   const TraceOptions& options() const { return options_; }
+  // A parameter as a tensor of this graph.
+  Tensor parameter(const ParameterSpec& spec);
   Tensor random();  // see ops/dropout: {seed low, seed high, step, micro-step}
   Graph finish() { return std::move(graph_); }
 
  private:
   Graph graph_;
   TraceOptions options_;
+  std::map<std::string, Tensor> parts_;  // parameters cut from the flat inputs, by name
   Trace* outer_;
 };
 

@@ -8,7 +8,6 @@
 #include "ir/op.h"
 #include "ops/movement/movement.h"
 #include "passes/passes.h"
-#include "passes/rewriter.h"
 
 namespace linnet {
 namespace {
@@ -127,14 +126,8 @@ class Views {
   std::vector<ValueId> kept_whole_;
 };
 
-Graph copy_of(const Graph& graph) {
-  Rewriter rewriter(graph);
-  for (const Node& node : graph.nodes()) rewriter.copy(node);
-  return rewriter.finish();
-}
-
 }  // namespace
 
-Graph make_views(const Graph& graph) { return Views(copy_of(graph)).run(); }
+Graph make_views(const Graph& graph) { return Views(graph.clone()).run(); }
 
 }  // namespace linnet

@@ -1,0 +1,17 @@
+#include "models/translation_loss.h"
+
+#include "ops/cross_entropy/cross_entropy.h"
+
+namespace linnet {
+
+TranslationLoss translation_loss(Transformer& model, Trace& trace, const BatchShape& shape, double label_smoothing) {
+  const auto [batch, source_length, target_length] = shape;
+  const auto ids = [&](const char* name, Shape sizes) { return trace.graph().input(name, {DType::kI32, sizes}); };
+  const Tensor source = ids("source", {batch, source_length}), source_lengths = ids("source_lengths", {batch});
+  const Tensor target_in = ids("target_in", {batch, target_length}), target_lengths = ids("target_lengths", {batch});
+  const Tensor targets = mask_targets(ids("target_out", {batch, target_length}), target_lengths);
+  const Tensor logits = model(source, source_lengths, target_in, target_lengths);
+  return {cross_entropy_sum(logits, targets, label_smoothing), count_targets(targets, logits.type().dtype)};
+}
+
+}  // namespace linnet

@@ -1,0 +1,17 @@
+// The loss of a translation batch: token cross-entropy of the decoder's predictions.
+//
+// Inputs of the graph, all i32: "source" [B, S], "source_lengths" [B], "target_in" [B, T] (begin, then the target),
+// "target_out" [B, T] (the target, then end), "target_lengths" [B]. Tokens at and past a length count for nothing.
+#pragma once
+#include "data/batch.h"
+#include "models/transformer.h"
+#include "nn/trace.h"
+
+namespace linnet {
+
+struct TranslationLoss {
+  Tensor sum, count;
+};
+TranslationLoss translation_loss(Transformer& model, Trace& trace, const BatchShape& shape, double label_smoothing);
+
+}  // namespace linnet

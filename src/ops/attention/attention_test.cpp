@@ -1,0 +1,76 @@
+#include "ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include "op_harness.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+using testing::check_op;
+using testing::OpCase;
+
+OpCase attention_case(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t kv_heads, int64_t size, bool causal,
+                      bool lengths, float dropout) {
+  OpCase op{.inputs = {{{batch, queries, heads * size}}, {{batch, keys, kv_heads * size}}, {{batch, keys, kv_heads * size}}}};
+  op.inputs.push_back({.shape = {batch}, .integer = true, .low = 1, .high = static_cast<int32_t>(keys) + 1});
+  op.inputs.push_back({.shape = {4}, .integer = true, .low = 0, .high = 1000});
+  op.build = [=](Graph&, const auto& x) {
+    AttentionOptions options{.heads = heads, .kv_heads = kv_heads, .causal = causal, .dropout = dropout, .dropout_site = 99};
+    if (lengths) options.lengths = x[3];
+    options.random = x[4];
+    return std::vector{attention(x[0], x[1], x[2], options)};
+  };
+  return op;
+}
+
+TEST(Attention, SelfCausalCrossAndPadded) {
+  for (bool causal : {false, true})
+    for (bool lengths : {false, true})
+      for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{7, 7}, {1, 5}, {3, 20}})
+        check_op(attention_case(2, queries, keys, 2, 2, 8, causal, lengths, 0));
+}
+
+TEST(Attention, HeadsOfManySizesAndSharedKeys) {
+  for (int64_t size : {1, 3, 16, 40}) check_op(attention_case(2, 6, 6, 2, 2, size, true, true, 0));
+  check_op(attention_case(2, 5, 9, 4, 2, 8, false, true, 0));
+  check_op(attention_case(1, 5, 5, 3, 1, 8, true, false, 0));
+}
+
+TEST(Attention, DropoutOfProbabilitiesIsTheSameInEveryForm) { check_op(attention_case(3, 19, 23, 2, 2, 8, false, true, 0.3f)); }
+
+// A fused projection: the parts are read, and their gradients written, in place.
+TEST(Attention, PartsOfOneProjection) {
+  check_op({.inputs = {{{2, 9, 3 * 16}}, {.shape = {2}, .integer = true, .low = 1, .high = 10}},
+            .build = [](Graph&, const auto& x) {
+              const auto qkv = split_evenly(x[0] * 1.5, -1, 3);
+              return std::vector{attention(qkv[0], qkv[1], qkv[2], {.heads = 2, .causal = true, .lengths = x[1]})};
+            }});
+}
+
+// Values that are all one make the output the sum of the probabilities.
+TEST(Attention, RowsOfProbabilitiesSumToOneUnderEveryMask) {
+  for (bool causal : {false, true})
+    for (bool with_lengths : {false, true}) {
+      Graph graph;
+      const Tensor q = graph.input("q", {DType::kF32, {2, 6, 8}}), k = graph.input("k", {DType::kF32, {2, 6, 8}});
+      AttentionOptions options{.heads = 2, .causal = causal};
+      if (with_lengths) options.lengths = graph.input("n", {DType::kI32, {2}});
+      graph.output("o", attention(q, k, fill(graph, {DType::kF32, {2, 6, 8}}, 1), options));
+      NamedTensors inputs;
+      for (const char* name : {"q", "k"}) {
+        inputs[name] = HostTensor({DType::kF32, {2, 6, 8}});
+        int i = 0;
+        for (float& v : inputs[name].as<float>()) v = static_cast<float>((i++ * 37 + name[0]) % 23) - 11;
+      }
+      const std::vector<int32_t> lengths{1, 4};
+      inputs["n"] = HostTensor({DType::kI32, {2}}, std::span<const int32_t>(lengths));
+      for (KernelSet kernels : {KernelSet::kFast, KernelSet::kReference})
+        for (double value : interpret(graph, inputs, {.kernels = kernels}).outputs.at("o").values()) EXPECT_NEAR(value, 1, 1e-6);
+    }
+}
+
+}  // namespace
+}  // namespace linnet

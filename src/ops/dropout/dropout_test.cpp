@@ -1,0 +1,56 @@
+#include "ops/dropout/dropout.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "op_harness.h"
+
+namespace linnet {
+namespace {
+
+NamedTensors inputs_at(int32_t step, int64_t rows) {
+  NamedTensors inputs;
+  inputs["x"] = HostTensor({DType::kF32, {rows, 1000}});
+  for (float& v : inputs["x"].as<float>()) v = 1;
+  const std::vector<int32_t> random{7, 0, step, 0};
+  inputs["r"] = HostTensor({DType::kI32, {4}}, std::span<const int32_t>(random));
+  return inputs;
+}
+
+Graph dropout_graph(float p, uint64_t site, int64_t rows = 20) {
+  Graph graph;
+  graph.output("y", dropout(graph.input("x", {DType::kF32, {rows, 1000}}), graph.input("r", {DType::kI32, {4}}), p, site));
+  return graph;
+}
+
+TEST(Dropout, ValuesAndGradientsShareOneMask) {
+  for (float p : {0.1f, 0.5f})
+    testing::check_op({.inputs = {{{3, 5, 11}}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
+                       .build = [=](Graph&, const auto& x) { return std::vector{dropout(x[0], x[1], p, 5)}; }});
+}
+
+TEST(Dropout, KeepsTheMeanAndDropsTheAskedShare) {
+  const auto y = interpret(dropout_graph(0.3f, 5), inputs_at(1, 20), {.kernels = KernelSet::kFast}).outputs.at("y").values();
+  double sum = 0, zeros = 0;
+  for (double v : y) sum += v, zeros += v == 0;
+  EXPECT_NEAR(zeros / 20000, 0.3, 0.012);  // four standard deviations
+  EXPECT_NEAR(sum / 20000, 1, 0.02);
+}
+
+TEST(Dropout, MasksDifferByStepAndSiteAndRepeatOtherwise) {
+  const auto mask = [](int32_t step, uint64_t site) {
+    return interpret(dropout_graph(0.5f, site), inputs_at(step, 20), {.kernels = KernelSet::kFast}).outputs.at("y").values();
+  };
+  EXPECT_EQ(mask(1, 5), mask(1, 5));
+  EXPECT_NE(mask(1, 5), mask(2, 5));
+  EXPECT_NE(mask(1, 5), mask(1, 6));
+  EXPECT_NE(dropout_site("encoder.layers.0", "dropout"), dropout_site("encoder.layers.1", "dropout"));
+}
+
+TEST(Dropout, AnImpossibleProbabilityIsAnError) {
+  EXPECT_THROW(dropout_graph(1.0f, 5), Error);
+  EXPECT_THROW(dropout_graph(-0.1f, 5), Error);
+}
+
+}  // namespace
+}  // namespace linnet

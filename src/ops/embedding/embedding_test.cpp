@@ -1,0 +1,37 @@
+#include "ops/embedding/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "op_harness.h"
+#include "ops/matmul/matmul.h"
+
+namespace linnet {
+namespace {
+
+using testing::check_op;
+
+TEST(Embedding, RowsAreTakenAndTheirGradientsAddUp) {
+  check_op({.inputs = {{{11, 6}}, {.shape = {3, 5}, .integer = true, .low = 0, .high = 11}},
+            .build = [](Graph&, const auto& x) { return std::vector{embedding(x[0], x[1])}; }});
+}
+
+TEST(Embedding, ATableTiedToAProductGetsBothGradients) {
+  check_op({.inputs = {{{13, 8}}, {.shape = {2, 4}, .integer = true, .low = 0, .high = 13}},
+            .build = [](Graph&, const auto& x) { return std::vector{matmul(embedding(x[0], x[1]), x[0], false, true)}; }});
+}
+
+TEST(Embedding, AnIdOutsideTheTableIsAnError) {
+  Graph graph;
+  graph.output("y", embedding(graph.input("t", {DType::kF32, {4, 2}}), graph.input("i", {DType::kI32, {1}})));
+  NamedTensors inputs;
+  inputs["t"] = HostTensor({DType::kF32, {4, 2}});
+  for (int32_t id : {-1, 4}) {
+    inputs["i"] = HostTensor({DType::kI32, {1}}, std::span<const int32_t>(&id, 1));
+    for (KernelSet kernels : {KernelSet::kFast, KernelSet::kReference})
+      EXPECT_THROW(interpret(graph, inputs, {.kernels = kernels}), Error);
+  }
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,23 @@
+#include "ops/layer_norm/layer_norm.h"
+
+#include <gtest/gtest.h>
+
+#include "op_harness.h"
+
+namespace linnet {
+namespace {
+
+TEST(LayerNorm, ValuesAndGradientsAtManyWidths) {
+  for (int64_t width : {1, 2, 7, 16, 33, 128})
+    testing::check_op({.inputs = {{{3, 5, width}}, {{width}}, {{width}}},
+                       .build = [](Graph&, const auto& x) { return std::vector{layer_norm(x[0], x[1], x[2], 1e-3)}; },
+                       .tolerance = 1e-4});
+}
+
+TEST(LayerNorm, ManyRowsAddUpInAFixedOrder) {
+  testing::check_op({.inputs = {{{1000, 24}}, {{24}}, {{24}}},
+                     .build = [](Graph&, const auto& x) { return std::vector{layer_norm(x[0], x[1], x[2])}; }});
+}
+
+}  // namespace
+}  // namespace linnet

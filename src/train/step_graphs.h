@@ -1,0 +1,37 @@
+// The graphs of a training step, built from a loss.
+//
+//   accumulate   forward and backward of one micro-batch; adds to the states "gradient", "loss_sum" and "token_count"
+//   apply        divides by the tokens, clips, updates the parameters and their moments; clears those states
+//   single       both in one, when a step is one micro-batch: the gradient is never added up in memory
+//   evaluate     forward only
+//
+// States: "parameters", "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [P]; "loss_sum", "token_count" [].
+// Other inputs: "control" [2] = {learning rate, step from 1}, "random" i32 [4], and what the loss declares.
+// Outputs: single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient);
+// evaluate: "loss_sum", "token_count".
+#pragma once
+#include <functional>
+
+#include "nn/parameter_layout.h"
+#include "nn/trace.h"
+#include "ops/optimizer/optimizer.h"
+
+namespace linnet {
+
+struct Loss {
+  Tensor sum, count;  // scalars: over the tokens of the batch
+};
+using LossFunction = std::function<Loss(Trace&)>;
+
+struct StepOptions {
+  DType dtype = DType::kF32;
+  OptimizerAttrs optimizer;
+};
+
+Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
+Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
+Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
+// `flat_name`: "parameters", or "ema" to evaluate the moving average.
+Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name, DType dtype = DType::kF32);
+
+}  // namespace linnet

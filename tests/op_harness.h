@@ -1,0 +1,37 @@
+// One description of an op tests it in every way (after ggml's test-backend-ops):
+//
+//   - the float64 reference against finite differences, for every float operand;
+//   - a fused op's decomposition against it, values and gradients, in float64;
+//   - the fast float32 kernels against the float64 reference, values and gradients;
+//   - the planned executor, after all passes, against the interpreter on the same kernels: bit for bit;
+//   - 1, 2 and 3 threads: bit for bit.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "exec/interpreter.h"
+#include "ir/graph.h"
+
+namespace linnet::testing {
+
+struct OpInput {
+  Shape shape;
+  bool integer = false;
+  int32_t low = 0, high = 0;    // integers in [low, high)
+  double center = 0, spread = 1;  // floats: uniform in center +- spread
+};
+
+struct OpCase {
+  std::vector<OpInput> inputs;
+  std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;  // the outputs to check
+  double tolerance = 2e-5;              // float32 against float64, relative to the norm
+  bool differentiate = true;
+};
+
+void check_op(const OpCase& op);
+
+// The relative distance of two tensors: ||a - b|| / (||b|| + tiny).
+double distance(const HostTensor& a, const HostTensor& b);
+
+}  // namespace linnet::testing
