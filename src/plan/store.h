@@ -28,6 +28,7 @@ class Store {
   // `name` is at `location` and may take up to `capacity` bytes: a batch input has another shape in each bucket.
   void bind(const std::string& name, Location location, size_t capacity);
 
+  bool has(const std::string& name) const { return bindings_.contains(name); }
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
   void allocate();                                                    // every region, once
   std::byte* data(RegionId region) const;
