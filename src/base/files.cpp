@@ -85,6 +85,10 @@ MappedFile::MappedFile(const std::string& path) {
   data_ = static_cast<const std::byte*>(mapped);
 }
 
+void MappedFile::drop_pages() const {
+  if (data_) madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }

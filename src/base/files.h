@@ -65,6 +65,8 @@ class MappedFile {
 
   const std::byte* data() const { return data_; }  // aligned to a page; null when the file is empty
   size_t size() const { return size_; }
+  // Gives read pages back to the system, which counts them as ours; reading again brings them back.
+  void drop_pages() const;
 
  private:
   const std::byte* data_ = nullptr;

@@ -40,6 +40,8 @@ class SafetensorsFile {
 
   // Reads all data and compares it with the checksum that save_safetensors() stored; without one, accepts it.
   void check_data() const;
+  // See MappedFile: after a large tensor was copied out, its pages need not count as this process's memory.
+  void drop_pages() const { mapped_.drop_pages(); }
 
  private:
   void parse(std::span<const std::byte> bytes);

@@ -186,7 +186,10 @@ void SafetensorsFile::check_data() const {
   const auto expected = metadata_.find(kSafetensorsChecksumKey);
   if (expected == metadata_.end()) return;
   uint64_t state = 0;
-  for (const SafetensorsEntry& entry : entries_) state = data_checksum(state, entry.data, entry.type.bytes());
+  for (const SafetensorsEntry& entry : entries_) {
+    state = data_checksum(state, entry.data, entry.type.bytes());
+    drop_pages();
+  }
   if (checksum_text(state) != expected->second)
     fail_user("'" + path_ + "' is damaged: its data does not have the checksum it was saved with");
 }

@@ -1,0 +1,147 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "exec/interpreter.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kLine = 64;  // each small input on a cache line of its own
+
+size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
+}  // namespace
+
+Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options)
+    : layout_(layout), store_(store), shared_(shared), options_(options), step_options_{DType::kF32, options.optimizer}, pool_(options.threads) {
+  declare_states();
+  if (options_.training && accumulates())
+    apply_ = make_plan(optimize(apply_graph(layout, step_options_), options.passes), store, shared, {.threads = options.threads});
+}
+
+void Trainer::declare_states() {
+  const size_t flat = float_bytes(layout_.parameter_count());
+  const auto flat_state = [&](const std::string& name, MemoryKind kind) {
+    store_.bind(name, {store_.add_region(name, kind, flat), 0}, flat);
+  };
+  states_ = {"parameters"};
+  flat_state("parameters", MemoryKind::kParameters);
+  if (options_.training) {
+    states_.emplace_back("moment1");
+    if (options_.optimizer.kind == OptimizerAttrs::Kind::kAdam) states_.emplace_back("moment2");
+    if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
+    for (size_t i = 1; i < states_.size(); ++i) flat_state(states_[i], MemoryKind::kOptimizer);
+    if (accumulates()) flat_state("gradient", MemoryKind::kGradients);
+  }
+  evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
+  const size_t constants = float_bytes(layout_.constant_count());
+  store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
+  const RegionId small = store_.add_region("step inputs", MemoryKind::kBatch, 4 * kLine);
+  size_t offset = 0;
+  for (const char* name : {"control", "random", "loss_sum", "token_count"}) store_.bind(name, {small, std::exchange(offset, offset + kLine)}, kLine);
+}
+
+int Trainer::add_shape(LossFunction loss) {
+  const int shape = add_evaluation_shape(std::move(loss));
+  ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
+  Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_) : single_graph(layout_, plans.loss, step_options_);
+  plans.train = make_plan(optimize(std::move(graph), options_.passes), store_, shared_, {.threads = options_.threads});
+  return shape;
+}
+
+int Trainer::add_evaluation_shape(LossFunction loss) {
+  auto plans = std::make_unique<ShapePlans>();
+  plans->loss = std::move(loss);
+  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), options_.passes), store_, shared_, {.threads = options_.threads});
+  shapes_.push_back(std::move(plans));
+  return static_cast<int>(shapes_.size()) - 1;
+}
+
+void Trainer::bind() {
+  for (auto& plans : shapes_) {
+    plans->run_evaluate = std::make_unique<Executor>(plans->evaluate, store_, shared_);
+    if (!plans->train.kernels.empty()) plans->run_train = std::make_unique<Executor>(plans->train, store_, shared_);
+  }
+  if (!apply_.kernels.empty()) run_apply_ = std::make_unique<Executor>(apply_, store_, shared_);
+}
+
+void Trainer::initialize() {
+  layout_.initialize_parameters(options_.seed, state("parameters"));
+  layout_.initialize_constants(store_.as<float>("constants"));
+  reset_ema();
+}
+
+void Trainer::reset_ema() {
+  if (evaluated_ == "ema") std::copy_n(state("parameters"), layout_.parameter_count(), state("ema"));
+}
+
+void Trainer::set_control(double learning_rate, int64_t step) {
+  float* control = store_.as<float>("control");
+  control[0] = static_cast<float>(learning_rate);
+  control[1] = static_cast<float>(step);
+}
+
+void Trainer::set_random(int64_t step, int64_t micro) {
+  int32_t* random = store_.as<int32_t>("random");
+  random[0] = static_cast<int32_t>(options_.seed & 0xffffffff);
+  random[1] = static_cast<int32_t>(options_.seed >> 32);
+  random[2] = static_cast<int32_t>(step);
+  random[3] = static_cast<int32_t>(micro);
+}
+
+StepReport Trainer::report(const Executor& executor) const {
+  const double sum = executor.output("loss_sum").as<float>()[0], count = executor.output("token_count").as<float>()[0];
+  const double norm = std::sqrt(static_cast<double>(executor.output("sum_of_squares").as<float>()[0])) / count;
+  return {sum / count, norm, static_cast<int64_t>(count), std::isfinite(sum / count) && std::isfinite(norm)};
+}
+
+StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
+  set_control(learning_rate, step);
+  set_random(step, 0);
+  const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;
+  executor.run(pool_);
+  return report(executor);
+}
+
+void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
+  set_random(step, micro);
+  shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
+}
+
+StepReport Trainer::apply(double learning_rate, int64_t step) {
+  set_control(learning_rate, step);
+  run_apply_->run(pool_);
+  return report(*run_apply_);
+}
+
+LossTotal Trainer::evaluate(int shape) {
+  const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_evaluate;
+  executor.run(pool_);
+  return {executor.output("loss_sum").as<float>()[0], static_cast<int64_t>(executor.output("token_count").as<float>()[0])};
+}
+
+std::string Trainer::find_non_finite(int shape, int64_t step, int64_t micro) const {
+  const_cast<Trainer*>(this)->set_random(step, micro);
+  const Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
+  NamedTensors inputs;
+  for (const GraphInput& input : graph.inputs()) {
+    HostTensor tensor(graph.value(input.value).type);
+    std::memcpy(tensor.data(), store_.data(input.name), tensor.type().bytes());
+    inputs[input.name] = std::move(tensor);
+  }
+  return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
+}
+
+std::pair<size_t, size_t> Trainer::arena_use() const {
+  std::pair<size_t, size_t> use{apply_.arena_bytes, apply_.arena_lower_bound};
+  for (const auto& plans : shapes_)
+    for (const Plan* plan : {&plans->train, &plans->evaluate})
+      if (plan->arena_bytes > use.first) use = {plan->arena_bytes, plan->arena_lower_bound};
+  return use;
+}
+
+}  // namespace linnet

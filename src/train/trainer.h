@@ -1,0 +1,101 @@
+// Training steps over planned memory. A trainer declares its regions in a store, plans one step for each batch shape,
+// and then only runs plans: between bind() and the end it allocates nothing.
+//
+//   Trainer trainer(layout, store, shared, options);
+//   int shape = trainer.add_shape(loss);      // once per bucket
+//   store.allocate();  trainer.bind();  trainer.initialize();
+//   ... copy a batch to the graph's inputs in the store ...
+//   StepReport report = trainer.step(shape, learning_rate, step);
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "exec/executor.h"
+#include "passes/passes.h"
+#include "train/step_graphs.h"
+
+namespace linnet {
+
+struct TrainerOptions {
+  OptimizerAttrs optimizer;
+  int64_t accumulate_steps = 1;
+  int threads = 1;
+  uint64_t seed = 1;  // of initial weights and dropout
+  PassOptions passes = {};
+  bool training = true;  // false: only evaluation; no gradients and no moments
+};
+
+struct StepReport {
+  double loss;       // mean over the tokens
+  double grad_norm;  // of the mean loss, before clipping
+  int64_t tokens;
+  bool finite;  // false: the parameters were left as they were
+};
+
+struct LossTotal {
+  double sum;
+  int64_t tokens;
+};
+
+class Trainer {
+ public:
+  Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options);
+
+  // Plans training and evaluation of one batch shape. Its inputs must be bound in the store.
+  int add_shape(LossFunction loss);
+  int add_evaluation_shape(LossFunction loss);  // evaluation only
+
+  void bind();        // after store.allocate()
+  void initialize();  // parameters and constants from the seed
+
+  // One step of one micro-batch. `step` counts from 1.
+  StepReport step(int shape, double learning_rate, int64_t step);
+  // Or several: accumulate() each (micro from 0), then apply().
+  void accumulate(int shape, int64_t step, int64_t micro);
+  StepReport apply(double learning_rate, int64_t step);
+
+  // The loss of a batch without dropout, on the weights evaluation uses.
+  LossTotal evaluate(int shape);
+
+  // Runs the step that was not finite again, node by node: "file:line: op (in module)" of the first that produced a NaN
+  // or an infinity.
+  std::string find_non_finite(int shape, int64_t step, int64_t micro) const;
+
+  const ParameterLayout& layout() const { return layout_; }
+  const TrainerOptions& options() const { return options_; }
+  ThreadPool& pool() { return pool_; }
+  bool accumulates() const { return options_.accumulate_steps > 1; }
+  // Flat states by name: "parameters", "moment1", "moment2", "ema"; [parameter_count] floats each.
+  const std::vector<std::string>& states() const { return states_; }
+  float* state(const std::string& name) const { return store_.as<float>(name); }
+  // The state that evaluation and saved models take: "ema" when there is one, or "parameters".
+  const std::string& evaluated_state() const { return evaluated_; }
+  void reset_ema();  // to the parameters
+  // The arena's size of the largest plan, and what no placement could have gone below.
+  std::pair<size_t, size_t> arena_use() const;
+
+ private:
+  struct ShapePlans {
+    LossFunction loss;
+    Plan train, evaluate;
+    std::unique_ptr<Executor> run_train, run_evaluate;
+  };
+  void declare_states();
+  void set_control(double learning_rate, int64_t step);
+  void set_random(int64_t step, int64_t micro);
+  StepReport report(const Executor& executor) const;
+
+  const ParameterLayout& layout_;
+  Store& store_;
+  const SharedRegions shared_;
+  const TrainerOptions options_;
+  StepOptions step_options_;
+  std::vector<std::string> states_;
+  std::string evaluated_;
+  std::vector<std::unique_ptr<ShapePlans>> shapes_;
+  Plan apply_;
+  std::unique_ptr<Executor> run_apply_;
+  ThreadPool pool_;
+};
+
+}  // namespace linnet
