@@ -1,4 +1,4 @@
-// Softmax over rows.
+// Softmax over rows, and its logarithm's denominator.
 #pragma once
 #include <cstdint>
 
@@ -12,5 +12,8 @@ void softmax_forward(int64_t rows, int64_t width, const float* x, float* y, Thre
 
 // dx = y * (dy - sum over the row of dy * y); dx may be dy or y.
 void softmax_backward(int64_t rows, int64_t width, const float* dy, const float* y, float* dx, ThreadPool& pool);
+
+// y[i] = log sum_j exp(x[i, j]) for x [rows, width]. A row that is -inf everywhere gives -inf.
+void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool);
 
 }  // namespace linnet

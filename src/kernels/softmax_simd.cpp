@@ -42,6 +42,16 @@ void SoftmaxGradientRows(int64_t begin, int64_t end, int64_t width, const float*
   }
 }
 
+void LogSumExpRows(int64_t begin, int64_t end, int64_t width, const float* x, float* y) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (int64_t row = begin; row < end; ++row) {
+    const float* r = x + row * width;
+    const float largest = MaxRow(width, r);
+    const float shift = largest == -infinity ? 0.0f : largest;  // -inf - -inf would be NaN
+    y[row] = largest == infinity ? infinity : shift + std::log(SumExp(width, r, shift));
+  }
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -51,6 +61,7 @@ namespace linnet {
 
 HWY_EXPORT(SoftmaxRows);
 HWY_EXPORT(SoftmaxGradientRows);
+HWY_EXPORT(LogSumExpRows);
 
 void softmax_forward(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool) {
   for_ranges(pool, rows, 2 * width, [&](int64_t begin, int64_t end) {
@@ -61,6 +72,12 @@ void softmax_forward(int64_t rows, int64_t width, const float* x, float* y, Thre
 void softmax_backward(int64_t rows, int64_t width, const float* dy, const float* y, float* dx, ThreadPool& pool) {
   for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(SoftmaxGradientRows)(begin, end, width, dy, y, dx);
+  });
+}
+
+void log_sum_exp_rows(int64_t rows, int64_t width, const float* x, float* y, ThreadPool& pool) {
+  for_ranges(pool, rows, 2 * width, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(LogSumExpRows)(begin, end, width, x, y);
   });
 }
 

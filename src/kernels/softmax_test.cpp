@@ -72,5 +72,40 @@ TEST(Softmax, MaskedRowsAreZeroAndNanShows) {
       });
 }
 
+TEST(Softmax, LogSumExpOfRowsMatchesTheFormula) {
+  for (const auto& [rows, width] : kShapes) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+    const auto x = random_floats(rows * width, 3, -30, 30);
+    std::vector<double> want;
+    for (int64_t i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (int64_t j = 0; j < width; ++j) sum += std::exp(static_cast<double>(x[i * width + j]));
+      want.push_back(std::log(sum));
+    }
+    for_every_isa(
+        [&, rows = rows, width = width](ThreadPool& pool) {
+          std::vector<float> y(static_cast<size_t>(rows));
+          log_sum_exp_rows(rows, width, x.data(), y.data(), pool);
+          return y;
+        },
+        [&](const std::vector<float>& y) { expect_close(y, want, 1e-6); });
+  }
+}
+
+TEST(Softmax, LogSumExpOfMaskedAndBrokenRows) {
+  const int64_t width = 19;
+  std::vector<float> x(4 * width, -kInf);
+  x[width + 18] = kNan;
+  x[2 * width + 3] = kInf;
+  x[3 * width + 5] = 90;  // exp(90) is beyond float
+  for_every_isa(
+      [&](ThreadPool& pool) {
+        std::vector<float> y(4);
+        log_sum_exp_rows(4, width, x.data(), y.data(), pool);
+        return y;
+      },
+      [&](const std::vector<float>& y) { expect_close(y, std::vector<float>{-kInf, kNan, kInf, 90}, 0); });
+}
+
 }  // namespace
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/reduce.h"
+#include "kernels/softmax.h"
 #include "ops/broadcast.h"
 #include "ops/reduce/reduce.h"
 
@@ -48,7 +49,21 @@ void run_row_sum(const KernelArgs& args) {
            args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"row_sum", is_row_sum, row_sum_workspace, run_row_sum}, {"reference", nullptr, nullptr, run_reference}};
+bool is_log_sum_exp_of_rows(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<ReduceAttrs>();
+  if (!all_f32(query) || attrs.kind != Reduction::kLogSumExp) return false;
+  const auto kind = find_broadcast(attrs.shape, query.in[0].shape);
+  return kind == Broadcast::kPrefix || kind == Broadcast::kScalar;
+}
+
+void run_log_sum_exp(const KernelArgs& args) {
+  const int64_t rows = args.out[0].elements();
+  log_sum_exp_rows(rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"row_sum", is_row_sum, row_sum_workspace, run_row_sum},
+                               {"log_sum_exp_rows", is_log_sum_exp_of_rows, nullptr, run_log_sum_exp},
+                               {"reference", nullptr, nullptr, run_reference}};
 
 }  // namespace
 
