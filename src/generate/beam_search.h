@@ -45,8 +45,8 @@ class BeamSearch {
  private:
   struct Ended {
     double score, log_probability;
-    int64_t length;   // generated tokens, end included
-    int64_t row;      // of the last token before the end, at step length - 2; -1 when there is none
+    int64_t length;  // generated tokens, end included
+    int64_t row;     // of the last token before the end, or of the last token of all when not finished; -1 when there is none
     bool finished;
   };
   struct Sentence {

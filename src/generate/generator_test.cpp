@@ -1,0 +1,323 @@
+#include "generate/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "exec/interpreter.h"
+#include "nn/trace.h"
+#include "text/tokenizer.h"
+
+namespace linnet {
+namespace {
+
+using Ids = std::vector<int32_t>;
+constexpr SpecialTokens kSpecial;
+
+TransformerConfig small(int64_t vocab, bool tied = false) {
+  TransformerConfig config;
+  config.source_vocab = config.target_vocab = vocab;
+  config.d_model = 16, config.num_heads = 2, config.d_ff = 32;
+  config.max_seq_len = 32;
+  config.norm_first = config.final_norm = true;
+  config.share_embeddings = config.tie_head = tied;
+  return config;
+}
+
+// A model with random weights and everything it takes to generate; and, apart from all of that, the model's plain
+// forward pass in float64.
+struct Fixture {
+  Fixture(const TransformerConfig& config, GenerateOptions options, float end_bias = 0, uint64_t seed = 1) : model(config), layout(model) {
+    const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * 4; };
+    options.threads = 3;
+    const RegionId weights = store.add_region("weights", MemoryKind::kParameters, bytes(layout.parameter_count()));
+    const RegionId constants = store.add_region("constants", MemoryKind::kConstants, bytes(layout.constant_count()));
+    store.bind("parameters", {weights, 0}, bytes(layout.parameter_count()));
+    store.bind("constants", {constants, 0}, bytes(layout.constant_count()));
+    shared = {store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+    generator = std::make_unique<Generator>(model, layout, store, shared, options);
+    store.allocate();
+    generator->bind();
+    float* parameters = store.as<float>("parameters");
+    layout.initialize_parameters(seed, parameters);
+    layout.initialize_constants(store.as<float>("constants"));
+    for (int64_t i = 0; i < layout.parameter_count(); ++i) parameters[i] *= 1.7f;  // less even probabilities
+    for (const ParameterPlace& place : layout.trainable())
+      if (place.spec.name == "head.bias") parameters[place.offset + kSpecial.end] += end_bias;
+  }
+
+  // Logits [T, V] after begin and each of `ids`, without cache, padding or batch.
+  std::vector<std::vector<double>> forward(const Ids& source, const Ids& ids) {
+    Ids target{kSpecial.begin};
+    target.insert(target.end(), ids.begin(), ids.end());
+    const auto length = [](const Ids& x) { return static_cast<int64_t>(x.size()); };
+    Trace trace({.dtype = DType::kF64, .layout = &layout});
+    Graph& graph = trace.graph();
+    const auto ints = [&](const char* name, Shape shape) { return graph.input(name, {DType::kI32, shape}); };
+    graph.output("logits", model(ints("s", {1, length(source)}), ints("sl", {1}), ints("t", {1, length(target)}), ints("tl", {1})));
+    NamedTensors inputs;
+    const auto put = [&](const char* name, Shape shape, const Ids& values) {
+      inputs[name] = HostTensor({DType::kI32, shape}, std::span<const int32_t>(values));
+    };
+    put("s", {1, length(source)}, source);
+    put("sl", {1}, {static_cast<int32_t>(source.size())});
+    put("t", {1, length(target)}, target);
+    put("tl", {1}, {static_cast<int32_t>(target.size())});
+    const auto put_floats = [&](const char* name, int64_t count) {
+      const std::vector<double> values(store.as<float>(name), store.as<float>(name) + count);
+      inputs[name] = HostTensor({DType::kF64, {count}}, std::span<const double>(values));
+    };
+    put_floats("parameters", layout.parameter_count());
+    put_floats("constants", layout.constant_count());
+    const std::vector<double> flat = interpret(trace.finish(), inputs).outputs.at("logits").values();
+    std::vector<std::vector<double>> logits;
+    const auto vocab = static_cast<std::ptrdiff_t>(model.config.target_vocab);
+    for (auto row = flat.begin(); row != flat.end(); row += vocab) logits.emplace_back(row, row + vocab);
+    return logits;
+  }
+
+  double log_probability(const Ids& source, Ids ids, bool finished) {
+    const auto logits = forward(source, ids);
+    if (finished) ids.push_back(kSpecial.end);
+    double total = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      double sum = 0;
+      for (double x : logits[i]) sum += std::exp(x);
+      total += logits[i][static_cast<size_t>(ids[i])] - std::log(sum);
+    }
+    return total;
+  }
+
+  std::vector<std::vector<Hypothesis>> generate(const std::vector<Ids>& sources, int n_best = 1, int threads = 2) {
+    ThreadPool pool(threads);
+    return generator->generate(sources, n_best, pool);
+  }
+
+  Transformer model;
+  ParameterLayout layout;
+  Store store;
+  SharedRegions shared;
+  std::unique_ptr<Generator> generator;
+};
+
+std::vector<Ids> random_sources(int count, int32_t vocab, int longest, uint32_t seed = 7) {
+  std::mt19937 random(seed);
+  std::vector<Ids> sources;
+  for (int i = 0; i < count; ++i) {
+    Ids ids(1 + random() % static_cast<uint32_t>(longest - 1));
+    for (int32_t& id : ids) id = kSpecialTokenCount + static_cast<int32_t>(random() % static_cast<uint32_t>(vocab - kSpecialTokenCount));
+    ids.push_back(kSpecial.end);
+    sources.push_back(ids);
+  }
+  return sources;
+}
+
+void expect_same(const std::vector<std::vector<Hypothesis>>& a, const std::vector<std::vector<Hypothesis>>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].size(), b[i].size());
+    for (size_t j = 0; j < a[i].size(); ++j) {
+      EXPECT_EQ(a[i][j].ids, b[i][j].ids) << "sentence " << i << ", hypothesis " << j;
+      EXPECT_LE(std::abs(a[i][j].score - b[i][j].score), tolerance);
+      EXPECT_EQ(a[i][j].finished, b[i][j].finished);
+    }
+  }
+}
+
+TEST(Generator, CachedStepsGiveTheLogitsOfTheWholeForwardPass) {
+  const int64_t beams = 3, sentences = 2, rows = sentences * beams, vocab = 11;
+  Fixture f(small(vocab), {.sentences = sentences, .beams = beams, .max_length = 9, .source_lengths = {6}});
+  const std::vector<Ids> sources{{5, 6, 7, 3}, {9, 8, 7, 6, 5, 3}};
+  std::fill_n(f.store.as<int32_t>("generate.source"), 12, 0);
+  for (size_t i = 0; i < 2; ++i) {
+    std::copy(sources[i].begin(), sources[i].end(), f.store.as<int32_t>("generate.source") + 6 * i);
+    f.store.as<int32_t>("generate.source_lengths")[i] = static_cast<int32_t>(sources[i].size());
+  }
+  const Executor prefill(*f.generator->plans()[0], f.store, f.shared), decode(*f.generator->plans()[1], f.store, f.shared);
+  ThreadPool pool(2);
+  prefill.run(pool);
+  // Any parents and tokens will do: cycles, twins, rows that stay.
+  std::mt19937 random(3);
+  std::vector<Ids> history(rows);
+  for (int32_t position = 0; position < 9; ++position) {
+    std::vector<Ids> next;
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto parent = static_cast<int32_t>(r / beams * beams + random() % beams);
+      const int32_t token = position == 0 ? kSpecial.begin : static_cast<int32_t>(random() % vocab);
+      f.store.as<int32_t>("generate.parents")[r] = parent;
+      f.store.as<int32_t>("generate.tokens")[r] = token;
+      f.store.as<int32_t>("generate.lengths")[r] = position + 1;
+      next.push_back(history[static_cast<size_t>(parent)]);
+      if (position > 0) next.back().push_back(token);
+    }
+    history = next;
+    *f.store.as<int32_t>("generate.position") = position;
+    decode.run(pool);
+    const float* logits = decode.output("logits").as<float>();
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::vector<double> want = f.forward(sources[static_cast<size_t>(r / beams)], history[static_cast<size_t>(r)]).back();
+      double error = 0, size = 0, sum = 0;
+      for (int64_t v = 0; v < vocab; ++v) {
+        error += std::pow(logits[r * vocab + v] - want[static_cast<size_t>(v)], 2);
+        size += std::pow(want[static_cast<size_t>(v)], 2);
+        sum += std::exp(want[static_cast<size_t>(v)]);
+      }
+      EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(size)) << "row " << r << ", position " << position;
+      EXPECT_NEAR(decode.output("log_sum_exp").as<float>()[r], std::log(sum), 1e-5);
+    }
+  }
+}
+
+TEST(Generator, OneBeamIsGreedySearch) {
+  for (const bool tied : {false, true}) {
+    Fixture f(small(11, tied), {.sentences = 4, .max_length = 8, .source_lengths = {5, 10}}, 2.5f);
+    const std::vector<Ids> sources = random_sources(9, 11, 10);
+    const auto results = f.generate(sources);
+    int finished = 0;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      Ids ids;
+      bool ended = false;
+      while (ids.size() < 8 && !ended) {
+        std::vector<double> logits = f.forward(sources[i], ids).back();
+        logits[static_cast<size_t>(kSpecial.pad)] = logits[static_cast<size_t>(kSpecial.begin)] = -1e30;
+        const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+        ended = best == kSpecial.end;
+        if (!ended) ids.push_back(best);
+      }
+      ASSERT_EQ(results[i].size(), 1u);
+      EXPECT_EQ(results[i][0].ids, ids) << "sentence " << i;
+      EXPECT_EQ(results[i][0].finished, ended);
+      finished += ended;
+    }
+    EXPECT_GT(finished, 0) << "the test should see some sentences end";
+  }
+}
+
+// All sequences of up to three tokens: 21 that end in time, 64 that do not.
+TEST(Generator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
+  for (const double penalty : {0.0, 1.0, 2.0}) {
+    Fixture f(small(7), {.sentences = 2, .beams = 90, .max_length = 3, .source_lengths = {5}, .length_penalty = penalty});
+    const Ids source{4, 6, 5, 3};
+    std::vector<Hypothesis> all;
+    const std::function<void(Ids)> visit = [&](Ids ids) {
+      const double log_probability = f.log_probability(source, ids, true);
+      all.push_back({ids, log_probability / std::pow(ids.size() + 1.0, penalty), log_probability, true});
+      for (const int32_t next : {1, 4, 5, 6})
+        if (ids.size() < 2) {
+          Ids longer = ids;
+          longer.push_back(next);
+          visit(longer);
+        }
+    };
+    visit({});
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.score > b.score; });
+    const auto results = f.generate({source}, 90);
+    ASSERT_EQ(results[0].size(), 21u + 64u);
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(results[0][i].ids, all[i].ids) << "rank " << i;
+      EXPECT_NEAR(results[0][i].score, all[i].score, 1e-4);
+      EXPECT_TRUE(results[0][i].finished);
+    }
+    for (size_t i = all.size(); i < results[0].size(); ++i) EXPECT_FALSE(results[0][i].finished);
+  }
+}
+
+TEST(Generator, ABatchGivesWhatSentencesGiveAloneInTheirOrder) {
+  for (const int64_t beams : {1, 4}) {
+    Fixture f(small(13), {.sentences = 4, .beams = beams, .max_length = 12, .source_lengths = {4, 7, 12}}, 1.0f);
+    const std::vector<Ids> sources = random_sources(11, 13, 12);
+    const auto together = f.generate(sources, static_cast<int>(beams));
+    std::vector<std::vector<Hypothesis>> alone;
+    for (const Ids& source : sources) alone.push_back(f.generate({source}, static_cast<int>(beams))[0]);
+    expect_same(together, alone, 1e-5);
+  }
+}
+
+TEST(Generator, TheNumberOfThreadsChangesNoBit) {
+  Fixture f(small(50), {.sentences = 5, .beams = 3, .max_length = 20, .source_lengths = {12}}, 0.5f);
+  const std::vector<Ids> sources = random_sources(12, 50, 12);
+  const auto one = f.generate(sources, 3, 1);
+  expect_same(one, f.generate(sources, 3, 2), 0);
+  expect_same(one, f.generate(sources, 3, 3), 0);
+}
+
+TEST(Generator, NBestIsSortedDistinctAndScoredByTheModel) {
+  Fixture f(small(13), {.sentences = 4, .beams = 5, .max_length = 12, .source_lengths = {12}, .length_penalty = 0.7}, 1.5f);
+  const std::vector<Ids> sources = random_sources(6, 13, 12);
+  const auto results = f.generate(sources, 5);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    ASSERT_EQ(results[i].size(), 5u);
+    for (size_t j = 0; j < 5; ++j) {
+      const Hypothesis& h = results[i][j];
+      EXPECT_NEAR(h.log_probability, f.log_probability(sources[i], h.ids, h.finished), 1e-4);
+      EXPECT_NEAR(h.score, h.log_probability / std::pow(h.ids.size() + (h.finished ? 1.0 : 0.0), 0.7), 1e-9);
+      for (int32_t id : h.ids) EXPECT_TRUE(id != kSpecial.pad && id != kSpecial.begin && id != kSpecial.end);
+      if (j == 0) continue;
+      EXPECT_TRUE(results[i][j - 1].score >= h.score || (results[i][j - 1].finished && !h.finished));
+      for (size_t k = 0; k < j; ++k) EXPECT_FALSE(results[i][k].ids == h.ids && results[i][k].finished == h.finished);
+    }
+  }
+}
+
+TEST(Generator, LimitsLengthReportsProgressAndRefusesWhatDoesNotFit) {
+  Fixture f(small(13), {.sentences = 2, .max_length = 100, .length_ratio = 1, .length_margin = 3, .source_lengths = {6}}, -100.0f);
+  ThreadPool pool(1);
+  EXPECT_TRUE(f.generator->generate({}, 1, pool).empty());
+  std::vector<int64_t> done;
+  const std::vector<Ids> sources{{5, 3}, {5, 6, 7, 8, 3}, {3}};
+  const auto results = f.generator->generate(sources, 1, pool, [&](int64_t n) { done.push_back(n); });
+  EXPECT_EQ(done, (std::vector<int64_t>{2, 3}));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(results[i][0].ids.size(), sources[i].size() + 3);
+  EXPECT_FALSE(results[0][0].finished);
+  EXPECT_THROW(f.generate({{5, 5, 5, 5, 5, 5, 3}}), Error);
+  EXPECT_THROW(f.generate(sources, 2), Error);
+}
+
+TEST(Generator, ASecondGeneratorSharesTheMemoryOfTheFirst) {
+  Transformer model(small(13));
+  ParameterLayout layout(model);
+  Store store;
+  const auto bytes = static_cast<size_t>(layout.parameter_count() + layout.constant_count()) * 4 + 64;
+  const RegionId weights = store.add_region("weights", MemoryKind::kParameters, 2 * bytes);
+  store.bind("ema", {weights, 0}, bytes);
+  store.bind("constants", {weights, bytes}, bytes);
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  GenerateOptions options{.sentences = 4, .beams = 3, .max_length = 10, .source_lengths = {4, 8}, .flat_name = "ema"};
+  Generator wide(model, layout, store, shared, options);
+  const size_t regions = store.regions().size();
+  options.beams = 1;
+  Generator narrow(model, layout, store, shared, options);
+  EXPECT_EQ(store.regions().size(), regions);
+  store.allocate();
+  wide.bind();
+  narrow.bind();
+  layout.initialize_parameters(1, store.as<float>("ema"));
+  layout.initialize_constants(store.as<float>("constants"));
+  ThreadPool pool(2);
+  const std::vector<Ids> sources = random_sources(5, 13, 8);
+  const auto before = narrow.generate(sources, 1, pool);
+  wide.generate(sources, 3, pool);
+  expect_same(narrow.generate(sources, 1, pool), before, 0);
+}
+
+TEST(BeamSearch, TiesGoToTheLowerTokenAndABrokenModelStillEnds) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float logit : {0.0f, nan}) {
+    BeamSearch search(1, 2, 4, 1.0);
+    search.start(std::vector<int64_t>{4});
+    const std::vector<int32_t> tokens{4, 5, 6, 7, 4, 5, 6, 7};
+    const std::vector<float> logits(8, logit), log_sum_exp(2, std::log(4.0f));
+    int steps = 0;
+    for (; !search.done() && steps < 10; ++steps) search.advance(4, tokens.data(), logits.data(), log_sum_exp.data());
+    EXPECT_EQ(steps, 4);
+    const auto result = search.result(0, 2);
+    ASSERT_EQ(result.size(), 2u);
+    EXPECT_EQ(result[0].ids, (Ids{4, 4, 4, 4}));
+    EXPECT_FALSE(result[0].finished);
+  }
+}
+
+}  // namespace
+}  // namespace linnet
