@@ -22,7 +22,7 @@ struct BatchStream::State {
   State(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth)
       : dataset(dataset), buckets(buckets), seed(seed), order(dataset, buckets) {
     if (prefetch_depth < 1) fail_internal("batch stream: prefetch_depth must be at least 1");
-    for (int i = 0; i <= prefetch_depth; ++i) buffers.emplace_back(this->buckets);
+    for (int i = 0; i <= prefetch_depth; ++i) buffers.emplace_back(buckets);
     worker = std::thread([this] { run(); });
   }
   ~State() {
@@ -41,7 +41,7 @@ struct BatchStream::State {
   int64_t in_use() const { return filled - taken + (taken > 0 ? 1 : 0); }  // the batch taken last is still held
 
   const PairDataset& dataset;
-  const Buckets& buckets;
+  const Buckets buckets;
   const uint64_t seed;
   BatchOrder order;
   int64_t ordered_epoch = -1;

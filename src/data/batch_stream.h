@@ -15,7 +15,7 @@ namespace linnet {
 
 class BatchStream {
  public:
-  // Dataset and buckets must outlive the stream. prefetch_depth >= 1 batches are kept ready besides the one in use.
+  // The dataset must outlive the stream. prefetch_depth >= 1 batches are kept ready besides the one in use.
   // Starts at epoch 0, batch 0. A pair that no bucket fits is an internal error.
   BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth = 2);
   ~BatchStream();

@@ -9,7 +9,8 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kLengthMultiple = 4;
+// On Multi30k 16 shapes pad 11% of a batch at multiples of 4 and 9% at 2; 32 shapes 9.5% and 6%. 1 gains no more.
+constexpr int64_t kLengthMultiple = 2;
 constexpr size_t kMostCells = 512;  // merging takes time in the square of this
 
 // Some pairs that are padded to one shape.

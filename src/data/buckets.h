@@ -23,7 +23,7 @@ class Buckets {
   explicit Buckets(std::vector<BatchShape> shapes);
 
   // Shapes for these (source, target) lengths, each at least 1 and at most max_seq_len; every pair fits one. Depends on
-  // the arguments only. Lengths are multiples of 4, or max_seq_len. Fewer than num_buckets shapes where another would
+  // the arguments only. Lengths are multiples of 2, or max_seq_len. Fewer than num_buckets shapes where another would
   // not pay for the part-filled batch it adds. Rows: batch_size, or what batch_tokens allows (at least 1), never more
   // than there are pairs; under batch_tokens they are lowered until the batches of a bucket are equally full.
   static Buckets choose(std::span<const std::pair<int, int>> lengths, const BucketOptions& options);

@@ -10,7 +10,7 @@ namespace linnet {
 
 class EvaluationBatches {
  public:
-  // Dataset and buckets must outlive this. A pair that no bucket fits is an internal error.
+  // The dataset must outlive this. A pair that no bucket fits is an internal error.
   EvaluationBatches(const PairDataset& dataset, const Buckets& buckets);
   int64_t size() const { return order_.batch_count(); }
   // Fills the one buffer; valid until the following at(). Batch::pairs tells which pairs the rows are.
@@ -19,7 +19,7 @@ class EvaluationBatches {
 
  private:
   const PairDataset& dataset_;
-  const Buckets& buckets_;
+  const Buckets buckets_;
   BatchOrder order_;
   BatchBuffer buffer_;
 };
