@@ -1,5 +1,5 @@
-// A batch of sentence pairs as the model's graph takes it: rows of token ids, padded to one of a closed set of shapes, with
-// explicit lengths.
+// A batch of sentence pairs as the model's graph takes it: rows of token ids, padded to one of a closed set of shapes,
+// with explicit lengths.
 #pragma once
 #include <compare>
 #include <cstdint>
