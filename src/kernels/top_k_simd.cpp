@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -47,6 +48,7 @@ namespace linnet::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlock = 4 * kFloatLanes;
+static_assert(kFloatLanes <= 16);
 
 // Four vectors, with -inf for NaN, which comparisons would lose.
 struct Block {
@@ -79,6 +81,15 @@ float LowerBound(int64_t width, int64_t k, const float* x) {
   return maxima[k - 1];
 }
 
+HWY_INLINE void OfferLanes(Floats v, Floats bound, const float* x, int64_t first, TopList& top) {
+  uint8_t bytes[8] = {};  // Highway writes at least eight
+  hn::StoreMaskBits(FloatTag(), hn::Ge(v, bound), bytes);
+  for (uint32_t bits = bytes[0] | static_cast<uint32_t>(bytes[1]) << 8; bits != 0; bits &= bits - 1) {
+    const int64_t i = first + std::countr_zero(bits);
+    top.offer(x[i], i);
+  }
+}
+
 void TopRow(int64_t width, const float* x, TopList& top) {
   const Floats bound = SetAll(LowerBound(width, top.k, x));
   int64_t i = 0;
@@ -86,7 +97,10 @@ void TopRow(int64_t width, const float* x, TopList& top) {
     const Block b = LoadBlock(x + i);
     const Floats largest = hn::Max(hn::Max(b.v0, b.v1), hn::Max(b.v2, b.v3));
     if (hn::AllFalse(FloatTag(), hn::Ge(largest, bound))) continue;
-    for (int64_t j = i; j < i + kBlock; ++j) top.offer(x[j], j);
+    OfferLanes(b.v0, bound, x, i, top);
+    OfferLanes(b.v1, bound, x, i + kFloatLanes, top);
+    OfferLanes(b.v2, bound, x, i + 2 * kFloatLanes, top);
+    OfferLanes(b.v3, bound, x, i + 3 * kFloatLanes, top);
   }
   for (; i < width; ++i) top.offer(x[i], i);
 }

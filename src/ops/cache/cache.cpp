@@ -51,30 +51,38 @@ void run_write(const KernelArgs& args) {
 
 size_t reorder_workspace(const KernelQuery& query) {
   const Shape& shape = query.in[0].shape;
-  return static_cast<size_t>(query.node.attrs.as<ReorderAttrs>().group * shape[1] * shape[2]) * dtype_size(query.in[0].dtype);
+  return static_cast<size_t>(query.threads * query.node.attrs.as<ReorderAttrs>().group * shape[1] * shape[2]) * dtype_size(query.in[0].dtype);
 }
 
-// In place: a group is set aside, then dealt out again.
+// One group of rows in place, `used` elements of each. A search keeps most beams in their rows and moves the others onto
+// rows nobody continues; then rows are copied directly. Any other parents: the group is set aside and dealt out again.
+template <class T>
+void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_t> parents, int64_t start, T* aside) {
+  const auto group = static_cast<int64_t>(parents.size());
+  const auto parent = [&](int64_t r) { return parents[static_cast<size_t>(r)] - start; };
+  bool direct = true;
+  for (int64_t r = 0; r < group; ++r) {
+    if (parent(r) < 0 || parent(r) >= group) fail_internal("a beam's parent is outside its group");
+    direct = direct && parent(parent(r)) == parent(r);
+  }
+  if (!direct)
+    for (int64_t r = 0; r < group; ++r) std::copy_n(rows + r * stride, used, aside + r * used);
+  for (int64_t r = 0; r < group; ++r)
+    if (parent(r) != r) std::copy_n(direct ? rows + parent(r) * stride : aside + parent(r) * used, used, rows + r * stride);
+}
+
 void run_reorder(const KernelArgs& args) {
   copy_cache(args);
   const int64_t group = args.node.attrs.as<ReorderAttrs>().group;
   const Shape& shape = args.out[0].shape();
-  const int32_t* parents = args.in[1].as<int32_t>();
+  const std::span<const int32_t> parents(args.in[1].as<int32_t>(), static_cast<size_t>(shape[0]));
   const int64_t used = std::min<int64_t>(args.in[2].as<int32_t>()[0], shape[1]) * shape[2], stride = shape[1] * shape[2];
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    T* aside = reinterpret_cast<T*>(args.workspace);
-    for (int64_t start = 0; start < shape[0]; start += group) {
-      T* rows = args.out[0].as<T>() + start * stride;
-      bool same = true;
-      for (int64_t r = 0; r < group; ++r) same = same && parents[start + r] == start + r;
-      if (same) continue;
-      for (int64_t r = 0; r < group; ++r) std::copy_n(rows + r * stride, used, aside + r * used);
-      for (int64_t r = 0; r < group; ++r) {
-        const int64_t parent = parents[start + r] - start;
-        if (parent < 0 || parent >= group) fail_internal("a beam's parent is outside its group");
-        std::copy_n(aside + parent * used, used, rows + r * stride);
-      }
-    }
+    args.pool.run(shape[0] / group, [&](int64_t task, int worker) {
+      const int64_t start = task * group;
+      reorder_group(args.out[0].as<T>() + start * stride, stride, used, parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)),
+                    start, reinterpret_cast<T*>(args.workspace) + worker * group * stride);
+    });
   });
 }
 
