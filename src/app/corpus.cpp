@@ -1,0 +1,122 @@
+#include "app/corpus.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/dates.h"
+#include "text/tokenizer.h"
+
+namespace linnet {
+namespace {
+
+constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // a long run of letters without a meaning here
+
+ParallelText generate_dates(const Config& config, DateSplit split, int64_t count, std::vector<int>* formats = nullptr) {
+  ParallelText text;
+  for (int64_t i = 0; i < count; ++i) {
+    DateExample example = make_date(static_cast<uint64_t>(config.train.seed), split, static_cast<uint64_t>(i));
+    text.source.push_back(std::move(example.written));
+    text.target.push_back(std::move(example.iso));
+    if (formats) formats->push_back(example.format);
+  }
+  return text;
+}
+
+// The UTF-8 bytes of symbol `index`: three each, from U+4E00 on, past the surrogates.
+void append_symbol(std::string& line, uint64_t index) {
+  uint64_t point = kFirstRandomSymbol + index;
+  if (point >= 0xD800) point += 0x800;
+  line += static_cast<char>(0xE0 | point >> 12);
+  line += static_cast<char>(0x80 | (point >> 6 & 0x3F));
+  line += static_cast<char>(0x80 | (point & 0x3F));
+}
+
+uint64_t next_random(uint64_t& state) {  // SplitMix64
+  uint64_t x = state += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Lines of symbols without meaning, of lengths uniform between half and the whole of max_seq_len: for measuring.
+std::vector<std::string> random_lines(const Config& config, uint64_t stream, int64_t count) {
+  const auto symbols = static_cast<uint64_t>(std::max<int64_t>(1, config.data.vocab_size - kSpecialTokenCount));
+  const auto longest = static_cast<uint64_t>(config.model.max_seq_len - 1);
+  uint64_t state = static_cast<uint64_t>(config.train.seed) * 1000003 + stream;
+  std::vector<std::string> lines;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t length = i == 0 ? longest : longest / 2 + next_random(state) % (longest - longest / 2 + 1);
+    std::string line;
+    for (uint64_t j = 0; j < length; ++j) append_symbol(line, (i == 0 ? j : next_random(state)) % symbols);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+ParallelText generate_random(const Config& config, uint64_t split, int64_t count) {
+  return {random_lines(config, 2 * split, count), random_lines(config, 2 * split + 1, count)};
+}
+
+ParallelText read_split(const Config& config, const char* name, const std::string& tsv, const std::string& source, const std::string& target) {
+  const DataConfig& data = config.data;
+  if (!tsv.empty()) return read_tsv(data_path(data, tsv));
+  if (source.empty() || target.empty())
+    fail_user(std::string("no ") + name + " text: give " + name + "_source and " + name + "_target, or " + name + "_tsv" +
+              (std::string(name) == "train" ? " (on the command line: --source FILE --target FILE)" : ""));
+  return read_pair(data_path(data, source), data_path(data, target));
+}
+
+bool has_valid_files(const DataConfig& data) { return !data.valid_tsv.empty() || !data.valid_source.empty() || !data.valid_target.empty(); }
+
+// Every k-th pair is set aside, so that a sorted file is held out evenly.
+void hold_out(Corpus& corpus, int64_t count) {
+  const auto total = static_cast<int64_t>(corpus.train.source.size());
+  if (total <= count)
+    fail_user("no validation text, and the training text has only " + std::to_string(total) + " pairs: held_out_pairs = " +
+              std::to_string(count) + " leaves none to train on");
+  ParallelText kept;
+  for (int64_t i = 0, held = 0; i < total; ++i) {
+    const bool out = (i + 1) * count / total > held;
+    held += out;
+    ParallelText& to = out ? corpus.valid : kept;
+    to.source.push_back(std::move(corpus.train.source[static_cast<size_t>(i)]));
+    to.target.push_back(std::move(corpus.train.target[static_cast<size_t>(i)]));
+  }
+  corpus.train = std::move(kept);
+}
+
+}  // namespace
+
+Corpus load_training_corpus(const Config& config) {
+  const DataConfig& data = config.data;
+  Corpus corpus;
+  if (data.task == "dates") {
+    corpus.train = generate_dates(config, DateSplit::kTrain, data.train_samples);
+    corpus.valid = generate_dates(config, DateSplit::kValid, data.valid_samples);
+  } else if (data.task == "random") {
+    corpus.train = generate_random(config, 0, data.train_samples);
+    corpus.valid = generate_random(config, 1, data.valid_samples);
+  } else {
+    corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
+    if (has_valid_files(data)) corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+    else hold_out(corpus, data.held_out_pairs);
+  }
+  return corpus;
+}
+
+Corpus load_test_corpus(const Config& config) {
+  const DataConfig& data = config.data;
+  Corpus corpus;
+  if (data.task == "dates") corpus.test = generate_dates(config, DateSplit::kTest, data.test_samples, &corpus.test_formats);
+  else if (data.task == "random") corpus.test = generate_random(config, 2, data.test_samples);
+  else corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
+  return corpus;
+}
+
+ParallelText load_valid_split(const Config& config) {
+  const DataConfig& data = config.data;
+  if (data.task == "text" && has_valid_files(data)) return read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+  return load_training_corpus(config).valid;
+}
+
+}  // namespace linnet

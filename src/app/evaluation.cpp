@@ -1,0 +1,46 @@
+#include "app/evaluation.h"
+
+#include "metrics/exact_match.h"
+
+namespace linnet {
+
+EvaluationSet::EvaluationSet(ParallelText pairs, const TokenizerPair& tokenizers, int64_t max_seq_len)
+    : text(std::move(pairs)), dataset(text, *tokenizers.source, *tokenizers.target, {.max_seq_len = max_seq_len, .drop_long = false}) {}
+
+double mean_loss(Session& session, const EvaluationSet& set, const Buckets& buckets) {
+  EvaluationBatches batches(set.dataset, buckets);
+  double sum = 0, tokens = 0;
+  for (int64_t i = 0; i < batches.size(); ++i) {
+    const Batch& batch = batches.at(i);
+    session.load_batch(batch);
+    const LossTotal total = session.trainer->evaluate(batch.bucket);
+    sum += total.sum;
+    tokens += static_cast<double>(total.tokens);
+  }
+  return sum / tokens;
+}
+
+std::vector<std::string> translate(Session& session, Generator& generator, const EvaluationSet& set, int64_t pairs) {
+  std::vector<std::vector<int32_t>> sources;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const auto ids = set.dataset.source(i);
+    sources.emplace_back(ids.begin(), ids.end());
+  }
+  std::vector<std::string> translations;
+  for (const auto& hypotheses : generator.generate(sources, 1, session.trainer->pool()))
+    translations.push_back(hypotheses.empty() ? "" : session.tokenizers.target->decode(hypotheses[0].ids));
+  return translations;
+}
+
+EvaluationResult score(const EvaluationSet& set, std::vector<std::string> translations, double loss) {
+  const auto begin = set.text.target.begin();
+  const std::vector<std::string> references(begin, begin + static_cast<std::ptrdiff_t>(translations.size()));
+  EvaluationResult result;
+  result.loss = loss;
+  result.bleu = corpus_bleu(translations, references);
+  result.exact_match = exact_match(translations, references);
+  result.translations = std::move(translations);
+  return result;
+}
+
+}  // namespace linnet

@@ -1,0 +1,86 @@
+#include "app/inference.h"
+
+#include <algorithm>
+
+#include "app/memory_report.h"
+#include "app/run_folder.h"
+#include "base/error.h"
+#include "base/process_memory.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kSentences = 32;  // decoded at once
+
+std::unique_ptr<Session> load_session(const std::string& folder, const Config& config, TokenizerPair tokenizers, std::vector<BatchShape> shapes) {
+  SessionOptions options;
+  options.training = false;
+  options.shapes = std::move(shapes);
+  options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
+  auto session = std::make_unique<Session>(config, std::move(tokenizers), std::move(options));
+  const uint64_t need = forecast_memory(resident_bytes(), session->store, 0).peak();
+  if (const uint64_t available = available_memory(); need > available)
+    fail_user("this needs " + std::to_string(need / 1000000) + " MB and the machine has " + std::to_string(available / 1000000) + " MB available");
+  session->allocate();
+  session->trainer->initialize();  // the constants; the parameters are read next
+  load_model(RunFolder(folder).model_path(), session->layout, session->trainer->state("parameters"));
+  return session;
+}
+
+}  // namespace
+
+Config inference_config(const std::string& folder, const InferenceOptions& options) {
+  Config config = RunFolder(folder).load_config();
+  if (options.beams > 0) config.train.beam = options.beams;
+  if (options.threads > 0) config.train.threads = options.threads;
+  return config;
+}
+
+LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text, const InferenceOptions&) {
+  TokenizerPair tokenizers = load_tokenizers(config, folder);
+  set = std::make_unique<EvaluationSet>(std::move(text), tokenizers, config.model.max_seq_len);
+  const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
+  buckets = std::make_unique<Buckets>(Buckets::choose(set->dataset.lengths(), options));
+  session = load_session(folder, config, std::move(tokenizers), buckets->shapes());
+}
+
+EvaluationResult LoadedEvaluation::run() {
+  const double loss = mean_loss(*session, *set, *buckets);
+  return score(*set, linnet::translate(*session, *session->generators[0], *set, set->dataset.size()), loss);
+}
+
+Translator::Translator(const std::string& folder, const Config& config, const InferenceOptions&) {
+  // Doubling lengths: at most half of a row is padding, and few plans are made.
+  std::vector<BatchShape> shapes;
+  for (int64_t length = std::min<int64_t>(16, config.model.max_seq_len);; length = std::min(2 * length, config.model.max_seq_len)) {
+    shapes.push_back({1, length, 1});
+    if (length == config.model.max_seq_len) break;
+  }
+  session_ = load_session(folder, config, load_tokenizers(config, folder), shapes);
+}
+
+std::vector<std::vector<Translation>> Translator::translate(const std::vector<std::string>& lines, int n_best) {
+  const TokenizerPair& tokenizers = session_->tokenizers;
+  const auto longest = static_cast<size_t>(session_->config.model.max_seq_len);
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<size_t> line_of;  // empty lines are not translated
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t> ids;
+    tokenizers.source->encode(lines[i], ids);
+    if (ids.empty()) continue;
+    if (ids.size() + 1 > longest) ids.resize(longest - 1), ++cut_lines_;
+    ids.push_back(tokenizers.source->special().end);
+    sources.push_back(std::move(ids));
+    line_of.push_back(i);
+  }
+  std::vector<std::vector<Translation>> result(lines.size(), {{"", 0}});
+  const auto generated = session_->generators[0]->generate(sources, n_best, session_->trainer->pool());
+  for (size_t i = 0; i < generated.size(); ++i) {
+    result[line_of[i]].clear();
+    for (const Hypothesis& hypothesis : generated[i]) result[line_of[i]].push_back({tokenizers.target->decode(hypothesis.ids), hypothesis.score});
+  }
+  return result;
+}
+
+}  // namespace linnet

@@ -1,0 +1,69 @@
+#include "app/memory_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+
+#include "base/process_memory.h"
+#include "device/buffer.h"
+
+namespace linnet {
+namespace {
+
+// Thread stacks, the allocator's own pages, file buffers and the text of an evaluation.
+constexpr uint64_t kUnplanned = 4 << 20;
+
+std::string megabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%10.1f MB", static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
+}  // namespace
+
+uint64_t MemoryForecast::peak() const {
+  uint64_t sum = 0;
+  for (const MemoryItem& item : items) sum += item.bytes;
+  return sum;
+}
+
+std::string MemoryForecast::text() const {
+  std::string text;
+  const auto line = [&](const std::string& name, uint64_t bytes) { text += "  " + name + std::string(26 - std::min<size_t>(25, name.size()), ' ') + megabytes(bytes) + "\n"; };
+  for (const MemoryItem& item : items) line(item.name, item.bytes);
+  line("peak", peak());
+  return text;
+}
+
+MemoryForecast forecast_memory(uint64_t resident, const Store& store, uint64_t prefetch) {
+  MemoryForecast forecast;
+  forecast.items.push_back({"program and data", resident});
+  std::map<MemoryKind, uint64_t> by_kind;
+  for (const Store::Region& region : store.regions()) by_kind[region.kind] += Buffer::mapped_bytes(region.bytes);
+  for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
+  forecast.items.push_back({"prefetch", prefetch});
+  forecast.items.push_back({"allocator and stacks", kUnplanned});
+  return forecast;
+}
+
+uint64_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  uint64_t value = 0, available = UINT64_MAX;
+  while (meminfo >> key >> value >> unit)
+    if (key == "MemAvailable:") available = value * 1024;
+  const auto cgroup = [](const char* path) {
+    std::ifstream file(path);
+    uint64_t bytes = 0;
+    return file >> bytes ? bytes : UINT64_MAX;
+  };
+  const uint64_t limit = cgroup("/sys/fs/cgroup/memory.max");
+  if (limit != UINT64_MAX) {
+    const uint64_t used = cgroup("/sys/fs/cgroup/memory.current");
+    available = std::min(available, limit > used ? limit - used : 0);
+  }
+  return available == UINT64_MAX ? available : available + resident_bytes();
+}
+
+}  // namespace linnet

@@ -1,0 +1,27 @@
+// The memory a run will take, known before its first step.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/store.h"
+
+namespace linnet {
+
+struct MemoryItem {
+  std::string name;
+  uint64_t bytes;
+};
+
+struct MemoryForecast {
+  std::vector<MemoryItem> items;  // what the process held before planning, then each kind of planned memory
+  uint64_t peak() const;
+  std::string text() const;  // a table, one item a line, in MB
+};
+
+// `resident`: of the process when planning began; `prefetch`: buffers of the batch stream.
+MemoryForecast forecast_memory(uint64_t resident, const Store& store, uint64_t prefetch);
+
+// What the machine has left for this process: available memory, or less where a cgroup limits it.
+uint64_t available_memory();
+
+}  // namespace linnet

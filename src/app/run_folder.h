@@ -1,0 +1,40 @@
+// The files of a run.
+//
+//   config.toml                  the effective configuration
+//   tokenizer.*                  or source.* and target.*
+//   model.safetensors            the best weights so far (the moving average, when there is one)
+//   training_state.safetensors   everything --resume needs
+//   metrics.jsonl                one JSON object a line
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/files.h"
+#include "config/config.h"
+
+namespace linnet {
+
+class RunFolder {
+ public:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  std::string config_path() const { return path_ + "/config.toml"; }
+  std::string model_path() const { return path_ + "/model.safetensors"; }
+  std::string state_path() const { return path_ + "/training_state.safetensors"; }
+  std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+
+  bool has_config() const { return file_exists(config_path()); }
+  bool has_state() const { return file_exists(state_path()); }
+  Config load_config() const;  // user error when the folder is not a run
+  void lock();                 // user error when another process trains here
+
+ private:
+  std::string path_;
+  std::optional<FolderLock> lock_;
+};
+
+// Checks what --resume may not change. Throws Error(kUser) naming the keys.
+void check_resumable(const Config& saved, const Config& wanted, const std::string& folder);
+
+}  // namespace linnet

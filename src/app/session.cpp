@@ -1,0 +1,105 @@
+#include "app/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "data/batch_buffer.h"
+#include "models/translation_loss.h"
+
+namespace linnet {
+
+TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {
+  const ModelConfig& m = config.model;
+  TransformerConfig t;
+  t.source_vocab = tokenizers.source->vocab_size(), t.target_vocab = tokenizers.target->vocab_size();
+  t.d_model = m.d_model, t.num_heads = m.num_heads, t.d_ff = m.d_ff;
+  t.num_encoder_layers = m.num_encoder_layers, t.num_decoder_layers = m.num_decoder_layers;
+  t.max_seq_len = m.max_seq_len;
+  t.dropout = m.dropout;
+  t.norm_first = m.norm == "pre", t.final_norm = m.final_norm;
+  t.activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu;
+  t.share_embeddings = m.share_embeddings, t.tie_head = m.tie_head;
+  return t;
+}
+
+TrainerOptions trainer_options(const Config& config, int threads, bool training) {
+  const TrainConfig& c = config.train;
+  TrainerOptions options;
+  OptimizerAttrs& o = options.optimizer;
+  o.kind = c.optimizer == "sgd" ? OptimizerAttrs::Kind::kSgd : OptimizerAttrs::Kind::kAdam;
+  o.decoupled = c.optimizer == "adamw";
+  o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon, o.momentum = c.momentum;
+  o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
+  options.accumulate_steps = c.accumulate_steps;
+  options.threads = threads;
+  options.seed = static_cast<uint64_t>(c.seed);
+  options.training = training;
+  return options;
+}
+
+int thread_count(const Config& config) { return config.train.threads > 0 ? static_cast<int>(config.train.threads) : available_threads(); }
+
+Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOptions options)
+    : config(config), tokenizers(std::move(tokenizer_pair)), model(transformer_config(config, tokenizers)), layout(model), shapes(std::move(options.shapes)) {
+  shared = {store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const int threads = thread_count(config);
+  trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options(config, threads, options.training));
+  bind_batch_inputs();
+  const double smoothing = config.train.label_smoothing;
+  for (const BatchShape& shape : shapes) {
+    const LossFunction loss = [this, shape, smoothing](Trace& trace) {
+      const TranslationLoss loss = translation_loss(model, trace, shape, smoothing);
+      return Loss{loss.sum, loss.count};
+    };
+    if (options.training) trainer->add_shape(loss);
+    else trainer->add_evaluation_shape(loss);
+  }
+  std::set<int64_t> lengths;
+  for (const BatchShape& shape : shapes) lengths.insert(shape.source_length);
+  for (const GenerationNeeds& needs : options.generation) {
+    GenerateOptions generate;
+    generate.sentences = needs.sentences, generate.beams = needs.beams;
+    generate.max_length = config.model.max_seq_len;
+    generate.source_lengths.assign(lengths.begin(), lengths.end());
+    generate.length_penalty = config.train.length_penalty;
+    generate.flat_name = trainer->evaluated_state();
+    generate.threads = threads;
+    generators.push_back(std::make_unique<Generator>(model, layout, store, shared, generate));
+  }
+}
+
+void Session::bind_batch_inputs() {
+  int64_t rows = 0, source = 0, target = 0;
+  for (const BatchShape& shape : shapes) {
+    rows = std::max(rows, shape.batch);
+    source = std::max(source, shape.batch * shape.source_length);
+    target = std::max(target, shape.batch * shape.target_length);
+  }
+  const RegionId region = store.add_region("batch", MemoryKind::kBatch, static_cast<size_t>(source + 2 * target + 2 * rows) * 4 + 5 * 64);
+  size_t offset = 0;
+  for (const auto& [name, count] : {std::pair{"source", source}, {"source_lengths", rows}, {"target_in", target}, {"target_out", target}, {"target_lengths", rows}}) {
+    const size_t bytes = static_cast<size_t>(count) * 4;
+    store.bind(name, {region, offset}, bytes);
+    offset += (bytes + 63) / 64 * 64;
+  }
+}
+
+void Session::allocate() {
+  store.allocate();
+  trainer->bind();
+  for (auto& generator : generators) generator->bind();
+}
+
+void Session::load_batch(const Batch& batch) {
+  const auto copy = [&](const char* name, std::span<const int32_t> ids) { std::memcpy(store.data(name), ids.data(), ids.size_bytes()); };
+  copy("source", batch.source);
+  copy("source_lengths", batch.source_lengths);
+  copy("target_in", batch.target_in);
+  copy("target_out", batch.target_out);
+  copy("target_lengths", batch.target_lengths);
+}
+
+}  // namespace linnet

@@ -1,0 +1,21 @@
+// The tokenizers of a run: one for both sides, or one each.
+#pragma once
+#include <memory>
+
+#include "config/config.h"
+#include "data/parallel_text.h"
+#include "text/tokenizer.h"
+
+namespace linnet {
+
+struct TokenizerPair {
+  std::shared_ptr<const Tokenizer> source, target;  // the same object when the vocabulary is joint
+
+  void save(const std::string& folder) const;  // tokenizer.*, or source.* and target.*
+};
+
+// Before worker threads start: SentencePiece trains in a child process.
+TokenizerPair train_tokenizers(const Config& config, const ParallelText& train);
+TokenizerPair load_tokenizers(const Config& config, const std::string& folder);
+
+}  // namespace linnet

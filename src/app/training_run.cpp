@@ -1,0 +1,278 @@
+#include "app/training_run.h"
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "app/training_setup.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "base/signals.h"
+#include "kernels/isa.h"
+#include "train/schedule.h"
+
+namespace linnet {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Schedule schedule_of(const TrainConfig& config) {
+  Schedule schedule;
+  using Kind = Schedule::Kind;
+  schedule.kind = config.schedule == "linear" ? Kind::kLinear : config.schedule == "cosine" ? Kind::kCosine
+                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt : Kind::kConstant;
+  schedule.peak = config.learning_rate, schedule.final = config.final_learning_rate;
+  schedule.warmup_steps = config.warmup_steps, schedule.max_steps = config.max_steps;
+  return schedule;
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingSetup& setup)
+      : request_(request), config_(setup.config.train), folder_(folder), setup_(setup), trainer_(*setup.session->trainer), schedule_(schedule_of(config_)) {}
+
+  TrainOutcome run() {
+    start();
+    const double began = now();
+    before_ = progress_.seconds;
+    began_ = began;
+    if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
+    while (!stopped_ && progress_.step < config_.max_steps && !done_) {
+      train_step();
+      finish_step();
+    }
+    close();
+    return {stopped_, progress_, now() - began, setup_.forecast.peak()};
+  }
+
+ private:
+  // Weights: from the checkpoint, from another run, or from the seed.
+  void start() {
+    trainer_.initialize();
+    if (request_.resume && folder_.has_state()) {
+      Metadata metadata;
+      progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);
+      log_info("resuming at step " + std::to_string(progress_.step));
+      if (metadata["isa"] != current_isa())
+        log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() + ": losses will differ in the last digits");
+    } else if (!request_.init.empty()) {
+      load_model(RunFolder(request_.init).model_path(), trainer_.layout(), trainer_.state("parameters"));
+      trainer_.reset_ema();
+    }
+    setup_.stream->seek(progress_.epoch, progress_.batch);
+    log_.emplace(folder_.metrics_path(), progress_.step, progress_.evaluated);
+    last_saved_ = progress_.step;
+  }
+
+  void train_step() {
+    const int64_t step = progress_.step + 1;
+    const double rate = learning_rate(schedule_, step), began = now();
+    int bucket = 0;
+    StepReport report{};
+    for (int64_t micro = 0; micro < config_.accumulate_steps; ++micro) {
+      const Batch& batch = next_batch();
+      bucket = batch.bucket;
+      if (trainer_.accumulates()) trainer_.accumulate(bucket, step, micro);
+      else report = trainer_.step(bucket, rate, step);
+      if (batch.last_of_epoch && micro + 1 < config_.accumulate_steps) break;  // a short last group is not mixed with the next epoch
+    }
+    if (trainer_.accumulates()) report = trainer_.apply(rate, step);
+    if (!report.finite) stop_non_finite(bucket, step, report);
+    progress_.step = step;
+    progress_.target_tokens += report.tokens;
+    progress_.seconds = before_ + now() - began_;
+    progress_.evaluated = !evaluation_due();
+    log_step(report, rate, now() - began);
+  }
+
+  const Batch& next_batch() {
+    const Batch& batch = setup_.stream->next();
+    setup_.session->load_batch(batch);
+    progress_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
+    progress_.batch = batch.last_of_epoch ? 0 : batch.index + 1;
+    if (batch.last_of_epoch && config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) done_ = true;
+    return batch;
+  }
+
+  [[noreturn]] void stop_non_finite(int bucket, int64_t step, const StepReport& report) {
+    bar_.clear();
+    const std::string what = std::isfinite(report.loss) ? "gradient" : "loss";
+    const std::string where = trainer_.find_non_finite(bucket, step, 0);
+    throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(step) + "; first at " +
+                                         (where.empty() ? "an earlier micro-batch" : where) + ". The last checkpoint is as it was");
+  }
+
+  void log_step(const StepReport& report, double rate, double seconds) {
+    const double speed = static_cast<double>(report.tokens) / seconds;
+    smooth_speed_ = smooth_speed_ == 0 ? speed : 0.98 * smooth_speed_ + 0.02 * speed;
+    smooth_loss_ = smooth_loss_ == 0 ? report.loss : 0.95 * smooth_loss_ + 0.05 * report.loss;
+    if (progress_.step % 64 == 1) memory_mb_ = static_cast<double>(resident_bytes()) / 1e6;
+    if (progress_.step % config_.log_every == 0)
+      log_->write({progress_.step, "train", report.loss, rate, report.grad_norm, speed, progress_.seconds, memory_mb_});
+    const double per_step = (now() - began_) / static_cast<double>(++steps_here_);
+    bar_.update({progress_.step, config_.max_steps, smooth_loss_, rate, smooth_speed_,
+                 per_step * static_cast<double>(config_.max_steps - progress_.step), memory_mb_});
+  }
+
+  bool evaluation_due() const { return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_; }
+
+  // Evaluates and saves where they are due. A signal is answered between the two, so that a resumed run evaluates first.
+  void finish_step() {
+    if (!progress_.evaluated && !stop_requested()) evaluate();
+    if (stop_requested()) stopped_ = true;
+    if (progress_.step % config_.save_every == 0 && !stopped_) save();
+  }
+
+  void evaluate() {
+    const double began = now();
+    EvaluationResult result;
+    const double loss = mean_loss(*setup_.session, *setup_.valid, *setup_.buckets);
+    std::vector<std::string> translations;
+    if (!setup_.session->generators.empty()) {
+      const int64_t all = setup_.valid->dataset.size();
+      const int64_t pairs = config_.eval_pairs > 0 ? std::min(config_.eval_pairs, all) : all;
+      translations = translate(*setup_.session, *setup_.session->generators[0], *setup_.valid, pairs);
+    }
+    result = score(*setup_.valid, std::move(translations), loss);
+    progress_.evaluated = true;
+    progress_.seconds = before_ + now() - began_;
+    const bool better = compare(result);
+    report_evaluation(result, better, now() - began);
+    if (better) save_best();
+    if (config_.patience > 0 && progress_.worse_since_best >= config_.patience) {
+      bar_.print("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
+      done_ = true;
+    }
+  }
+
+  double metric_of(const EvaluationResult& result) const {
+    return config_.metric == "bleu" ? result.bleu.score : config_.metric == "exact_match" ? result.exact_match : -result.loss;
+  }
+
+  // Equal metrics are told apart by the loss: early BLEU is often 0.
+  bool compare(const EvaluationResult& result) {
+    const double metric = metric_of(result);
+    const bool better = progress_.best_step == 0 || metric > progress_.best_metric ||
+                        (metric == progress_.best_metric && result.loss < progress_.best_loss);
+    if (!better) {
+      ++progress_.worse_since_best;
+      return false;
+    }
+    progress_.best_step = progress_.step, progress_.best_metric = metric, progress_.best_loss = result.loss;
+    progress_.worse_since_best = 0;
+    return true;
+  }
+
+  void report_evaluation(const EvaluationResult& result, bool better, double seconds) {
+    MetricsLine line{progress_.step, "valid", result.loss, learning_rate(schedule_, progress_.step), 0,
+                     static_cast<double>(setup_.valid->dataset.report().target_tokens) / seconds, progress_.seconds, memory_mb_};
+    if (config_.metric != "loss") line.metric = config_.metric, line.metric_value = metric_of(result);
+    log_->write(line);
+    char text[160];
+    std::snprintf(text, sizeof text, "step %lld  valid loss %.4f", static_cast<long long>(progress_.step), result.loss);
+    std::string message = text;
+    if (config_.metric != "loss") {
+      std::snprintf(text, sizeof text, "  %s %.*f", config_.metric == "bleu" ? "BLEU" : "exact match", config_.metric == "bleu" ? 2 : 4, metric_of(result));
+      message += text;
+    }
+    std::snprintf(text, sizeof text, "  (%.1f s)%s", seconds, better ? "  best so far" : "");
+    bar_.print(message + text);
+    for (size_t i = 0; i < 2 && i < result.translations.size(); ++i) {
+      const size_t pick = sample(i, result.translations.size());
+      bar_.print("    " + setup_.valid->text.source[pick] + "\n -> " + result.translations[pick]);
+    }
+  }
+
+  // Two lines that change from one evaluation to the next.
+  size_t sample(size_t i, size_t count) const { return (static_cast<size_t>(progress_.step) * 7919 + i * (count / 2 + 1)) % count; }
+
+  void save_best() {
+    save_model(folder_.model_path(), trainer_.layout(), trainer_.state(trainer_.evaluated_state()), metadata());
+  }
+
+  void save() {
+    log_->sync();
+    save_training_state(folder_.state_path(), trainer_, progress_, metadata());
+    last_saved_ = progress_.step;
+  }
+
+  Metadata metadata() const {
+    return {{"format", "linnet"}, {"isa", current_isa()}, {"trained_steps", std::to_string(progress_.step)}, {"seed", std::to_string(config_.seed)}};
+  }
+
+  void close() {
+    if (last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
+    if (progress_.best_step == 0) save_best();  // stopped before the first evaluation: better than nothing to load
+    bar_.clear();
+    if (stopped_) log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
+  }
+
+  const TrainRequest& request_;
+  const TrainConfig& config_;
+  RunFolder& folder_;
+  TrainingSetup& setup_;
+  Trainer& trainer_;
+  const Schedule schedule_;
+  Progress progress_;
+  std::optional<MetricsLog> log_;
+  ProgressBar bar_;
+  bool stopped_ = false, done_ = false;
+  int64_t last_saved_ = 0, steps_here_ = 0;
+  double before_ = 0, began_ = 0, smooth_speed_ = 0, smooth_loss_ = 0, memory_mb_ = 0;
+};
+
+// A new folder, or one to resume whose configuration agrees.
+TokenizerPair open_folder(const TrainRequest& request, RunFolder& folder) {
+  if (folder.has_config() || folder.has_state()) {
+    if (!request.resume) fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
+    check_resumable(folder.load_config(), request.config, folder.path());
+    folder.lock();
+    if (folder.has_state()) return load_tokenizers(request.config, folder.path());
+    return {};
+  }
+  folder.lock();
+  return {};
+}
+
+TokenizerPair initial_tokenizers(const TrainRequest& request) {
+  const RunFolder from(request.init);
+  const Config other = from.load_config();
+  if (!(other.model == request.config.model))
+    fail_user("--init: the model of run '" + request.init + "' is another one; it differs in its [model] section");
+  return load_tokenizers(other, from.path());
+}
+
+void check_space(const RunFolder& folder, const Trainer& trainer) {
+  const uint64_t need = checkpoint_bytes(trainer) + (1 << 20), free = free_disk_bytes(folder.path());
+  if (need > free)
+    fail_user("run folder '" + folder.path() + "' needs " + std::to_string(need / 1000000) + " MB for its checkpoints, and its disk has " +
+              std::to_string(free / 1000000) + " MB free");
+}
+
+}  // namespace
+
+TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingSetup&)>& afterwards) {
+  catch_stop_signals();
+  RunFolder folder(request.folder);
+  TokenizerPair tokenizers = open_folder(request, folder);
+  if (!tokenizers.source && !request.init.empty()) tokenizers = initial_tokenizers(request);
+  TrainingSetup setup(request.config, std::move(tokenizers));
+  check_space(folder, *setup.session->trainer);
+  setup.tokenizers.save(folder.path());
+  write_file_atomically(folder.config_path(), to_toml(request.config, false));
+  log_info(std::to_string(setup.session->layout.parameter_count()) + " parameters, " + std::to_string(setup.buckets->size()) + " batch shapes, " +
+           std::to_string(thread_count(request.config)) + " threads, " + current_isa() + "; memory at its peak:\n" + setup.forecast.text());
+  setup.start(available_memory());
+  const TrainOutcome outcome = TrainingRun(request, folder, setup).run();
+  if (afterwards && !outcome.stopped) {
+    Trainer& trainer = *setup.session->trainer;
+    load_model(folder.model_path(), setup.session->layout, trainer.state(trainer.evaluated_state()));
+    afterwards(setup);
+  }
+  return outcome;
+}
+
+}  // namespace linnet

@@ -1,0 +1,31 @@
+// `linnet train`: from a configuration to a run folder with a trained model.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "app/metrics_log.h"
+#include "app/progress_bar.h"
+#include "app/run_folder.h"
+#include "app/training_setup.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+
+struct TrainRequest {
+  Config config;
+  std::string folder;
+  bool resume = false;
+  std::string init;  // a run folder whose weights to start from; empty: none
+};
+
+struct TrainOutcome {
+  bool stopped = false;  // by a signal, after saving
+  Progress progress;
+  double train_seconds = 0;  // this process: steps and evaluations
+  uint64_t predicted_peak = 0;
+};
+
+// `afterwards` is called with the trained model still in memory, its best weights in the state that evaluation uses.
+TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingSetup&)>& afterwards = {});
+
+}  // namespace linnet

@@ -1,0 +1,65 @@
+#include "app/training_setup.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "app/corpus.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+
+namespace linnet {
+namespace {
+
+// A forgotten unit or an extra zero should be told before an hour of planning.
+void check_size(const Config& config, const TokenizerPair& tokenizers) {
+  const auto d = static_cast<double>(config.model.d_model), ff = static_cast<double>(config.model.d_ff);
+  const double layers = static_cast<double>(config.model.num_encoder_layers + 2 * config.model.num_decoder_layers);
+  const double vocab = static_cast<double>(tokenizers.source->vocab_size() + 2 * tokenizers.target->vocab_size());
+  const double bytes = 4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
+  const double available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
+              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+}
+
+}  // namespace
+
+Buckets choose_buckets(const Config& config, const PairDataset& train, const PairDataset& valid) {
+  std::vector<std::pair<int, int>> lengths = train.lengths();
+  // A validation pair longer than any in training still needs a batch to be in.
+  for (const auto& pair : valid.lengths()) lengths.push_back(pair);
+  return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens, .batch_size = config.data.batch_size,
+                                   .num_buckets = config.data.num_buckets, .max_seq_len = config.model.max_seq_len});
+}
+
+TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config(config), tokenizers(std::move(given)) {
+  Corpus corpus = load_training_corpus(config);
+  if (!tokenizers.source) tokenizers = train_tokenizers(config, corpus.train);
+  train = std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target, PairLimits{.max_seq_len = config.model.max_seq_len});
+  valid = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers, config.model.max_seq_len);
+  corpus = {};
+  log_info("training text: " + train->report().text());
+  log_info("validation text: " + valid->dataset.report().text());
+  check_size(config, tokenizers);
+  buckets = std::make_unique<Buckets>(choose_buckets(config, *train, valid->dataset));
+
+  malloc_trim(0);  // what loading freed should not count
+  const uint64_t resident = resident_bytes();
+  SessionOptions options;
+  options.shapes = buckets->shapes();
+  if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
+  session = std::make_unique<Session>(config, tokenizers, std::move(options));
+  forecast = forecast_memory(resident, session->store, BatchStream::buffer_bytes(*buckets, kPrefetchDepth));
+}
+
+void TrainingSetup::start(uint64_t memory_limit) {
+  if (forecast.peak() > memory_limit)
+    fail_user("this run needs " + std::to_string(forecast.peak() / 1000000) + " MB at its peak and the machine has " +
+              std::to_string(memory_limit / 1000000) + " MB available; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
+  session->allocate();
+  stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed), kPrefetchDepth);
+}
+
+}  // namespace linnet

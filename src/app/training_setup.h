@@ -1,0 +1,32 @@
+// Everything a training run stands on, made in order: text, tokenizers, batches, planned memory.
+#pragma once
+#include "app/evaluation.h"
+#include "app/memory_report.h"
+#include "data/batch_stream.h"
+
+namespace linnet {
+
+constexpr int kPrefetchDepth = 2;
+
+class TrainingSetup {
+ public:
+  // With `tokenizers` empty they are trained. Takes no planned memory yet.
+  TrainingSetup(const Config& config, TokenizerPair tokenizers);
+
+  // Refuses (Error(kUser), with the figures) what the machine cannot hold; then takes the memory and starts the stream.
+  void start(uint64_t memory_limit);
+
+  Config config;
+  TokenizerPair tokenizers;
+  std::unique_ptr<PairDataset> train;
+  std::unique_ptr<EvaluationSet> valid;
+  std::unique_ptr<Buckets> buckets;
+  std::unique_ptr<Session> session;
+  MemoryForecast forecast;
+  std::unique_ptr<BatchStream> stream;
+};
+
+// The shapes of a configuration's batches for these pairs (training and validation alike must fit).
+Buckets choose_buckets(const Config& config, const PairDataset& train, const PairDataset& valid);
+
+}  // namespace linnet

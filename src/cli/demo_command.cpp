@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/corpus.h"
+#include "app/training_run.h"
+#include "base/process_memory.h"
+#include "cli/commands.h"
+#include "data/dates.h"
+#include "metrics/exact_match.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kShown = 10;
+
+struct Score {
+  double exact_match, worst_format;
+};
+
+// The trained model on dates it has not seen, in every format.
+Score show_test(TrainingSetup& setup) {
+  Corpus corpus = load_test_corpus(setup.config);
+  const EvaluationSet set(std::move(corpus.test), setup.tokenizers, setup.config.model.max_seq_len);
+  const auto translations = translate(*setup.session, *setup.session->generators[0], set, set.dataset.size());
+  std::map<int, std::pair<int, int>> right_and_all;
+  int right = 0;
+  for (size_t i = 0; i < translations.size(); ++i) {
+    const bool good = is_exact_match(translations[i], set.text.target[i]);
+    auto& [good_here, all] = right_and_all[corpus.test_formats[i]];
+    right += good, good_here += good, ++all;
+    if (i < kShown) std::printf("%-40s %s%s\n", set.text.source[i].c_str(), translations[i].c_str(), good ? "" : ("   should be " + set.text.target[i]).c_str());
+  }
+  double worst = 1;
+  for (const auto& [format, counts] : right_and_all) worst = std::min(worst, static_cast<double>(counts.first) / counts.second);
+  return {static_cast<double>(right) / static_cast<double>(translations.size()), worst};
+}
+
+int demo(const std::string& folder, const std::vector<std::string>& settings) {
+  ConfigArguments arguments;
+  arguments.config = "dates";
+  arguments.settings = settings;
+  const TrainRequest request{arguments.load(), folder, false, ""};
+  Score score{};
+  const TrainOutcome outcome = run_training(request, [&](TrainingSetup& setup) { score = show_test(setup); });
+  if (outcome.stopped) return 0;
+  const nlohmann::ordered_json json{{"task", "dates"},
+                                    {"exact_match", score.exact_match},
+                                    {"worst_format", score.worst_format},
+                                    {"train_seconds", outcome.train_seconds},
+                                    {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+                                    {"predicted_peak_mb", static_cast<double>(outcome.predicted_peak) / 1e6}};
+  std::printf("%s\n", json.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_demo_command(CLI::App& app, Action& action) {
+  struct Arguments {
+    std::string folder = "runs/demo";
+    std::vector<std::string> settings;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("demo", "train the dates preset and show what it learned");
+  command->add_option("--run", arguments->folder, "the run folder")->type_name("DIR");
+  command->add_option("--set", arguments->settings, "change one key of the preset")->take_all()->expected(1)->type_name("KEY=VALUE");
+  command->callback([arguments, &action] { action = [arguments] { return demo(arguments->folder, arguments->settings); }; });
+}
+
+}  // namespace linnet

@@ -1,0 +1,26 @@
+#include <cstdio>
+
+#include "app/memory_report.h"
+#include "base/thread_pool.h"
+#include "cli/commands.h"
+#include "kernels/isa.h"
+
+namespace linnet {
+
+void add_info_command(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("info", "version, CPU features, threads, memory, libraries");
+  command->callback([&action] {
+    action = [] {
+      std::string isas;
+      for (const std::string& isa : available_isas()) isas += (isas.empty() ? "" : " ") + isa;
+      std::printf("linnet            %s\n", LINNET_VERSION);
+      std::printf("instruction sets  %s (best first; --isa chooses)\n", isas.c_str());
+      std::printf("threads           %d\n", available_threads());
+      std::printf("memory            %.1f GB available\n", static_cast<double>(available_memory()) / 1e9);
+      std::printf("libraries         %s\n", LINNET_LIBRARIES);
+      return 0;
+    };
+  });
+}
+
+}  // namespace linnet

@@ -1,0 +1,77 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "app/inference.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "kernels/isa.h"
+#include "text/utf8.h"
+
+namespace linnet {
+namespace {
+
+// Lines read ahead, so that sentences of like length are decoded together; the output keeps their order.
+constexpr size_t kLinesAhead = 1024;
+
+struct Arguments : InferenceOptions {
+  std::string folder;
+  int n_best = 1;
+};
+
+bool read_line(std::string& line, int64_t number) {
+  if (!std::getline(std::cin, line)) return false;
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (const size_t at = invalid_utf8_at(line); at != std::string::npos)
+    fail_user("standard input: line " + std::to_string(number) + ", byte " + std::to_string(at + 1) + ": not valid UTF-8");
+  return true;
+}
+
+void print(const std::vector<std::vector<Translation>>& translations, int64_t first_line, int n_best) {
+  for (size_t i = 0; i < translations.size(); ++i)
+    for (const Translation& translation : translations[i]) {
+      if (n_best > 1) std::printf("%lld\t%.6f\t", static_cast<long long>(first_line + static_cast<int64_t>(i)), translation.score);
+      std::printf("%s\n", translation.text.c_str());
+    }
+  if (std::fflush(stdout) != 0) fail_system("cannot write the translations");
+}
+
+int translate_input(const Arguments& arguments) {
+  const Config config = inference_config(arguments.folder, arguments);
+  if (arguments.n_best > config.train.beam)
+    fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " + std::to_string(config.train.beam));
+  force_isa(config.train.isa);
+  Translator translator(arguments.folder, config, arguments);
+  // At a terminal each line is answered at once.
+  const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
+  std::vector<std::string> lines;
+  int64_t number = 1, first = 1;
+  for (std::string line; read_line(line, number); ++number) {
+    lines.push_back(std::move(line));
+    if (lines.size() < ahead) continue;
+    print(translator.translate(lines, arguments.n_best), first, arguments.n_best);
+    first = number + 1;
+    lines.clear();
+  }
+  print(translator.translate(lines, arguments.n_best), first, arguments.n_best);
+  if (translator.cut_lines() > 0)
+    log_warning(std::to_string(translator.cut_lines()) + " lines were longer than max_seq_len = " + std::to_string(config.model.max_seq_len) + " tokens and were cut");
+  return 0;
+}
+
+}  // namespace
+
+void add_translate_command(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("translate", "translate standard input, line by line");
+  command->add_option("run", arguments->folder, "the run folder")->required();
+  command->add_option("--beam", arguments->beams, "beam size (default: the run's); 1 is greedy")->check(CLI::Range(1, 1024));
+  command->add_option("--n-best", arguments->n_best, "the N best translations of each line: number, score, text, with tabs")->check(CLI::Range(1, 1024));
+  command->add_option("--threads", arguments->threads)->check(CLI::NonNegativeNumber);
+  command->callback([arguments, &action] { action = [arguments] { return translate_input(*arguments); }; });
+}
+
+}  // namespace linnet
