@@ -11,7 +11,7 @@
 namespace linnet::attention_blocking {
 
 constexpr int64_t kKeyBlock = 256;
-constexpr int64_t kRowBlock = 84;  // 6 register tiles of AVX-512, 14 of the others
+constexpr int64_t kRowBlock = 84;  // a whole number of register tiles: 14 rows with AVX-512, 6 or 2 otherwise
 constexpr int kStride = 272;       // between rows of packed queries and of scores: >= kKeyBlock, and no power of two
 constexpr int64_t kMaxHeadSize = 256;
 constexpr int64_t kChunkRows = 4 * kRowBlock;  // queries of a forward task

@@ -25,8 +25,10 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr D d;
 constexpr int kLanes = HWY_LANES(float);
-constexpr int kWidth = 2 * kLanes;            // columns of a tile and of a packed panel of B
-constexpr int kRows = kLanes >= 16 ? 14 : 6;  // with two vectors of B: 30 of 32 registers, or 14 of 16
+constexpr int kWidth = 2 * kLanes;  // columns of a tile and of a packed panel of B
+// Rows of a tile. With two vectors of B they take 30 of AVX-512's 32 registers, or 14 of 16; the baseline has none, and
+// a large tile would only make it slow to compile.
+constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 2 : 6;
 constexpr int kRowStride = gemm_blocking::kRowStride;
 
 // What happens to a finished tile: C = relu(C * accumulate + tile + bias).
