@@ -1,4 +1,5 @@
 #include "kernels/attention.h"
+#include "kernels/attention_few_queries.h"
 
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
@@ -54,7 +55,22 @@ bool supports(const KernelQuery& query) {
   return all_f32(query) && query.in[0].shape[2] / attrs.heads <= 256;
 }
 
-constexpr Kernel kKernels[] = {{"flash", supports, workspace, run}, {"reference", nullptr, nullptr, attention_reference}};
+bool supports_few(const KernelQuery& query) {
+  return all_f32(query) && has_few_queries(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]));
+}
+
+size_t few_workspace(const KernelQuery& query) {
+  return attention_few_queries_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
+}
+
+void run_few(const KernelArgs& args) {
+  attention_few_queries(problem(args), rows(args.in[0]), rows(args.in[1]), rows(args.in[2]), mutable_rows(args.out[0]),
+                        args.out[1].as<float>(), args.workspace, args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"few_queries", supports_few, few_workspace, run_few},
+                               {"flash", supports, workspace, run},
+                               {"reference", nullptr, nullptr, attention_reference}};
 constexpr Kernel kGradKernels[] = {{"flash", supports, grad_workspace, run_grad}, {"reference", nullptr, nullptr, attention_grad_reference}};
 
 }  // namespace
