@@ -19,10 +19,11 @@ std::unique_ptr<Session> load_session(const std::string& folder, const Config& c
   options.shapes = std::move(shapes);
   options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
   auto session = std::make_unique<Session>(config, std::move(tokenizers), std::move(options));
-  const uint64_t need = forecast_memory(resident_bytes(), session->store, 0).peak();
+  const uint64_t need = forecast_memory(resident_bytes(), session->store).peak();
   if (const uint64_t available = available_memory(); need > available)
     fail_user("this needs " + std::to_string(need / 1000000) + " MB and the machine has " + std::to_string(available / 1000000) + " MB available");
   session->allocate();
+  session->store.touch();
   session->trainer->initialize();  // the constants; the parameters are read next
   load_model(RunFolder(folder).model_path(), session->layout, session->trainer->state("parameters"));
   return session;

@@ -11,7 +11,7 @@
 namespace linnet {
 namespace {
 
-// Thread stacks, the allocator's own pages, file buffers and the text of an evaluation.
+// The program's code that is read in later, thread stacks, the text of an evaluation.
 constexpr uint64_t kUnplanned = 4 << 20;
 
 std::string megabytes(uint64_t bytes) {
@@ -36,14 +36,13 @@ std::string MemoryForecast::text() const {
   return text;
 }
 
-MemoryForecast forecast_memory(uint64_t resident, const Store& store, uint64_t prefetch) {
+MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   MemoryForecast forecast;
-  forecast.items.push_back({"program and data", resident});
+  forecast.items.push_back({"program, text, plans", resident});
   std::map<MemoryKind, uint64_t> by_kind;
   for (const Store::Region& region : store.regions()) by_kind[region.kind] += Buffer::mapped_bytes(region.bytes);
   for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
-  forecast.items.push_back({"prefetch", prefetch});
-  forecast.items.push_back({"allocator and stacks", kUnplanned});
+  forecast.items.push_back({"code, stacks, strings", kUnplanned});
   return forecast;
 }
 

@@ -18,8 +18,8 @@ struct MemoryForecast {
   std::string text() const;  // a table, one item a line, in MB
 };
 
-// `resident`: of the process when planning began; `prefetch`: buffers of the batch stream.
-MemoryForecast forecast_memory(uint64_t resident, const Store& store, uint64_t prefetch);
+// `resident`: of the process, its data, its plans and prefetch buffers, before planned memory is touched.
+MemoryForecast forecast_memory(uint64_t resident, const Store& store);
 
 // What the machine has left for this process: available memory, or less where a cgroup limits it.
 uint64_t available_memory();

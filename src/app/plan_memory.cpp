@@ -59,7 +59,7 @@ Planned plan_once(const Config& config, const Basis& basis) {
   if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
   Planned planned;
   planned.session = std::make_unique<Session>(config, basis.tokenizers, std::move(options));
-  planned.forecast = forecast_memory(basis.resident, planned.session->store, BatchStream::buffer_bytes(buckets, kPrefetchDepth));
+  planned.forecast = forecast_memory(basis.resident, planned.session->store);
   return planned;
 }
 

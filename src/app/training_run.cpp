@@ -265,7 +265,7 @@ TrainOutcome run_training(const TrainRequest& request, const std::function<void(
   write_file_atomically(folder.config_path(), to_toml(request.config, false));
   log_info(std::to_string(setup.session->layout.parameter_count()) + " parameters, " + std::to_string(setup.buckets->size()) + " batch shapes, " +
            std::to_string(thread_count(request.config)) + " threads, " + current_isa() + "; memory at its peak:\n" + setup.forecast.text());
-  setup.start(available_memory());
+  setup.take_memory();
   const TrainOutcome outcome = TrainingRun(request, folder, setup).run();
   if (afterwards && !outcome.stopped) {
     Trainer& trainer = *setup.session->trainer;

@@ -24,6 +24,13 @@ void check_size(const Config& config, const TokenizerPair& tokenizers) {
               " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
+void check_fits(const Store& store) {
+  const uint64_t need = forecast_memory(resident_bytes(), store).peak(), available = available_memory();
+  if (need > available)
+    fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and the machine has " + std::to_string(available / 1000000) +
+              " MB available; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
+}
+
 }  // namespace
 
 Buckets choose_buckets(const Config& config, const PairDataset& train, const PairDataset& valid) {
@@ -45,21 +52,15 @@ TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config
   check_size(config, tokenizers);
   buckets = std::make_unique<Buckets>(choose_buckets(config, *train, valid->dataset));
 
-  malloc_trim(0);  // what loading freed should not count
-  const uint64_t resident = resident_bytes();
   SessionOptions options;
   options.shapes = buckets->shapes();
   if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
   session = std::make_unique<Session>(config, tokenizers, std::move(options));
-  forecast = forecast_memory(resident, session->store, BatchStream::buffer_bytes(*buckets, kPrefetchDepth));
-}
-
-void TrainingSetup::start(uint64_t memory_limit) {
-  if (forecast.peak() > memory_limit)
-    fail_user("this run needs " + std::to_string(forecast.peak() / 1000000) + " MB at its peak and the machine has " +
-              std::to_string(memory_limit / 1000000) + " MB available; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
+  check_fits(session->store);
   session->allocate();
   stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed), kPrefetchDepth);
+  malloc_trim(0);  // what loading and planning freed should not count
+  forecast = forecast_memory(resident_bytes(), session->store);
 }
 
 }  // namespace linnet

@@ -10,11 +10,11 @@ constexpr int kPrefetchDepth = 2;
 
 class TrainingSetup {
  public:
-  // With `tokenizers` empty they are trained. Takes no planned memory yet.
+  // With `tokenizers` empty they are trained. Plans and binds everything; takes no planned memory yet.
+  // Throws Error(kUser), with the figures, for what the machine cannot hold.
   TrainingSetup(const Config& config, TokenizerPair tokenizers);
 
-  // Refuses (Error(kUser), with the figures) what the machine cannot hold; then takes the memory and starts the stream.
-  void start(uint64_t memory_limit);
+  void take_memory() { session->store.touch(); }
 
   Config config;
   TokenizerPair tokenizers;

@@ -1,5 +1,5 @@
-// Memory for tensors: page-aligned, backed by huge pages where the system has them, and touched once, so that what was
-// planned is what the operating system counts and no page fault falls into a training step.
+// Memory for tensors: page-aligned, backed by huge pages where the system has them. It is reserved first and touched
+// once before use, so that what was planned is what the operating system counts and no page fault falls into a step.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -9,7 +9,8 @@ namespace linnet {
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(size_t bytes);  // zeroed. Throws Error(kSystem) naming the size when memory is not to be had.
+  // Zeroed. Takes address space only. Throws Error(kSystem) naming the size when that is not to be had.
+  explicit Buffer(size_t bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), mapped_(std::exchange(other.mapped_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
@@ -19,6 +20,7 @@ class Buffer {
   }
 
   std::byte* data() const { return data_; }
+  void touch() const;  // takes the memory
   // What a buffer of this many bytes takes of the system's memory.
   static size_t mapped_bytes(size_t bytes);
 

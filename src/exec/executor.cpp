@@ -8,19 +8,24 @@ namespace linnet {
 
 Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& shared)
     : plan_(&plan), workspace_(store.data(shared.workspace)) {
-  for (ValueId id = 0; id < plan.graph.value_count(); ++id) {
+  const Graph& graph = plan.graph;
+  const auto view = [&](ValueId id) -> TensorView {
     const Location& location = plan.location[static_cast<size_t>(id)];
-    values_.push_back({store.data(location.region) + location.offset, plan.graph.value(id).type, root_of(plan.graph, id).strides});
-  }
-  for (NodeId id = 0; id < plan.graph.node_count(); ++id) {
-    const Node& node = plan.graph.node(id);
+    return {store.data(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
+  };
+  size_t operands = 0;
+  for (const Node& node : graph.nodes()) operands += node.in.size() + node.out.size();
+  operands_.reserve(operands);
+  steps_.reserve(graph.nodes().size());
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
     const size_t in = operands_.size();
-    for (ValueId value : node.in) operands_.push_back(values_[static_cast<size_t>(value)]);
-    for (ValueId value : node.out) operands_.push_back(values_[static_cast<size_t>(value)]);
+    for (ValueId value : node.in) operands_.push_back(view(value));
+    for (ValueId value : node.out) operands_.push_back(view(value));
     steps_.push_back({&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(), node.out.size()});
   }
-  for (const StateUpdate& copy : plan.copies)
-    copies_.push_back({values_[static_cast<size_t>(copy.value)], values_[static_cast<size_t>(copy.state)]});
+  for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
+  for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
 }
 
 void Executor::run(ThreadPool& pool) const {
@@ -30,7 +35,9 @@ void Executor::run(ThreadPool& pool) const {
 }
 
 const TensorView& Executor::output(const std::string& name) const {
-  return values_[static_cast<size_t>(plan_->graph.find_output(name))];
+  const auto found = outputs_.find(name);
+  if (found == outputs_.end()) fail_internal("the plan has no output " + name);
+  return found->second;
 }
 
 }  // namespace linnet

@@ -1,5 +1,7 @@
 // Runs a plan: one loop over kernels whose operands were bound to memory beforehand. Nothing is allocated.
 #pragma once
+#include <map>
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -30,7 +32,7 @@ class Executor {
   std::vector<TensorView> operands_;
   std::vector<Step> steps_;
   std::vector<Copy> copies_;
-  std::vector<TensorView> values_;
+  std::map<std::string, TensorView> outputs_;
   std::byte* workspace_;
 };
 

@@ -9,12 +9,12 @@ namespace linnet {
 const char* memory_kind_name(MemoryKind kind) {
   switch (kind) {
     case MemoryKind::kParameters: return "parameters";
-    case MemoryKind::kGradients: return "gradients";
+    case MemoryKind::kGradients: return "accumulated gradient";
     case MemoryKind::kOptimizer: return "optimizer";
     case MemoryKind::kConstants: return "constants";
     case MemoryKind::kBatch: return "batches";
     case MemoryKind::kCache: return "decoding cache";
-    case MemoryKind::kActivations: return "activations";
+    case MemoryKind::kActivations: return "activations, gradients";
     case MemoryKind::kWorkspace: return "workspace";
   }
   return "?";
@@ -48,6 +48,10 @@ const Location& Store::find(const std::string& name, size_t bytes) const {
 void Store::allocate() {
   for (Region& region : regions_) region.buffer = Buffer(region.bytes);
   allocated_ = true;
+}
+
+void Store::touch() const {
+  for (const Region& region : regions_) region.buffer.touch();
 }
 
 std::byte* Store::data(RegionId region) const { return regions_[static_cast<size_t>(region)].buffer.data(); }
