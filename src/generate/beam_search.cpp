@@ -16,7 +16,10 @@ constexpr SpecialTokens kSpecial;
 }  // namespace
 
 BeamSearch::BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty)
-    : beams_(beams), max_length_(max_length), length_penalty_(length_penalty), sentences_(static_cast<size_t>(sentences)) {
+    : beams_(beams),
+      max_length_(max_length),
+      length_penalty_(length_penalty),
+      sentences_(static_cast<size_t>(sentences)) {
   const auto rows = static_cast<size_t>(sentences * beams), slots = rows * static_cast<size_t>(max_length);
   log_probabilities_.resize(rows);
   tokens_.resize(rows);
@@ -92,13 +95,15 @@ void BeamSearch::advance_sentence(int64_t index) {
   }
   place_beams(index);
   const bool full = static_cast<int64_t>(sentence.ended.size()) == beams_;
-  if (chosen_.empty() || (full && (beams_ == 1 || score(chosen_.front().log_probability, length + 1) <= sentence.ended.back().score))) {
+  if (chosen_.empty() ||
+      (full && (beams_ == 1 || score(chosen_.front().log_probability, length + 1) <= sentence.ended.back().score))) {
     sentence.done = true;
   } else if (length == sentence.limit) {
     // What is missing is filled with beams that were cut off.
     for (int64_t row = index * beams_; row < (index + 1) * beams_; ++row) {
       const double log_probability = log_probabilities_[static_cast<size_t>(row)];
-      if (log_probability != kNoBeam) add_ended(sentence, {score(log_probability, length), log_probability, length, row, false});
+      if (log_probability != kNoBeam)
+        add_ended(sentence, {score(log_probability, length), log_probability, length, row, false});
     }
     sentence.done = true;
   }

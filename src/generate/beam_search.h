@@ -2,9 +2,9 @@
 // which token to feed each row and which row's history that row continues.
 //
 // Of the 2 * beams best continuations of a sentence, those that end it become hypotheses if they are among the first
-// `beams`, the others fill the beams. A sentence is done when it has `beams` hypotheses and its likeliest beam, ended at
-// the next step for certain, would not beat the worst of them; or at its length limit. One beam is greedy search: the
-// first end is the result. All ties go to the lower token, then to the lower row.
+// `beams`, the others fill the beams. A sentence is done when it has `beams` hypotheses and its likeliest beam, ended
+// at the next step for certain, would not beat the worst of them; or at its length limit. One beam is greedy search:
+// the first end is the result. All ties go to the lower token, then to the lower row.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -46,7 +46,8 @@ class BeamSearch {
   struct Ended {
     double score, log_probability;
     int64_t length;  // generated tokens, end included
-    int64_t row;     // of the last token before the end, or of the last token of all when not finished; -1 when there is none
+    int64_t
+        row;  // of the last token before the end, or of the last token of all when not finished; -1 when there is none
     bool finished;
   };
   struct Sentence {
@@ -60,7 +61,8 @@ class BeamSearch {
     int64_t row;
   };
 
-  void collect_candidates(int64_t sentence, int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp);
+  void collect_candidates(int64_t sentence, int64_t count, const int32_t* tokens, const float* logits,
+                          const float* log_sum_exp);
   void advance_sentence(int64_t sentence);
   void place_beams(int64_t sentence);
   void add_ended(Sentence& sentence, const Ended& ended) const;
@@ -70,9 +72,9 @@ class BeamSearch {
   double length_penalty_;
   int64_t step_ = 0, active_ = 0;
   std::vector<Sentence> sentences_;
-  std::vector<Candidate> candidates_, chosen_;          // of one sentence
-  std::vector<double> log_probabilities_;               // by row; -inf without a beam
-  std::vector<int32_t> tokens_, parents_;               // by row
+  std::vector<Candidate> candidates_, chosen_;             // of one sentence
+  std::vector<double> log_probabilities_;                  // by row; -inf without a beam
+  std::vector<int32_t> tokens_, parents_;                  // by row
   std::vector<int32_t> history_tokens_, history_parents_;  // [max_length, rows]
 };
 

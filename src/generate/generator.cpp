@@ -59,7 +59,8 @@ GenerateOptions checked(GenerateOptions options, const TransformerConfig& config
   const auto& lengths = options.source_lengths;
   if (options.sentences < 1 || options.beams < 1 || options.max_length < 1)
     fail_internal("generation needs at least one sentence, one beam and one token");
-  if (lengths.empty() || !std::is_sorted(lengths.begin(), lengths.end()) || lengths.front() < 1 || lengths.back() > config.max_seq_len)
+  if (lengths.empty() || !std::is_sorted(lengths.begin(), lengths.end()) || lengths.front() < 1 ||
+      lengths.back() > config.max_seq_len)
     fail_internal("the source lengths of generation must ascend from 1 to the model's max_seq_len");
   return options;
 }
@@ -113,7 +114,9 @@ void Generator::bind_inputs(const std::vector<Graph>& graphs) {
   std::map<std::string, TensorType> largest;
   for (const Graph& graph : graphs)
     for (const GraphInput& input : graph.inputs()) {
-      if (!input.name.starts_with("generate.") && !input.name.starts_with("memory.") && !input.name.starts_with("cache.")) continue;
+      if (!input.name.starts_with("generate.") && !input.name.starts_with("memory.") &&
+          !input.name.starts_with("cache."))
+        continue;
       const TensorType& type = graph.value(input.value).type;
       TensorType& have = largest.try_emplace(input.name, type).first->second;
       if (type.bytes() > have.bytes()) have = type;
@@ -148,10 +151,12 @@ std::vector<std::vector<Hypothesis>> Generator::generate(std::span<const std::ve
                                                          const std::function<void(int64_t done)>& progress) {
   if (!inputs_) fail_internal("generation before bind()");
   if (n_best < 1 || n_best > options_.beams)
-    fail_user("asked for the " + std::to_string(n_best) + " best translations of " + std::to_string(options_.beams) + " beams");
+    fail_user("asked for the " + std::to_string(n_best) + " best translations of " + std::to_string(options_.beams) +
+              " beams");
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sources[a].size() < sources[b].size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() < sources[b].size(); });
   std::vector<std::vector<Hypothesis>> results(sources.size());
   std::vector<const std::vector<int32_t>*> batch;
   for (size_t begin = 0; begin < order.size(); begin += batch.size()) {
@@ -159,7 +164,8 @@ std::vector<std::vector<Hypothesis>> Generator::generate(std::span<const std::ve
     for (size_t i = begin; i < order.size() && batch.size() < static_cast<size_t>(options_.sentences); ++i)
       batch.push_back(&sources[order[i]]);
     decode_batch(batch, pool);
-    for (size_t i = 0; i < batch.size(); ++i) results[order[begin + i]] = search_.result(static_cast<int64_t>(i), n_best);
+    for (size_t i = 0; i < batch.size(); ++i)
+      results[order[begin + i]] = search_.result(static_cast<int64_t>(i), n_best);
     if (progress) progress(static_cast<int64_t>(begin + batch.size()));
   }
   return results;
@@ -171,7 +177,8 @@ void Generator::decode_batch(std::span<const std::vector<int32_t>* const> source
   const auto fits = [longest](const auto& bucket) { return bucket->length >= longest; };
   const auto found = std::find_if(buckets_.begin(), buckets_.end(), fits);
   if (found == buckets_.end())
-    fail_user("a source of " + std::to_string(longest) + " tokens, the longest that can be translated has " + std::to_string(buckets_.back()->length));
+    fail_user("a source of " + std::to_string(longest) + " tokens, the longest that can be translated has " +
+              std::to_string(buckets_.back()->length));
   const Bucket& bucket = **found;
   fill_sources(sources, bucket.length);
   bucket.run_prefill->run(pool);
@@ -187,7 +194,8 @@ void Generator::decode_batch(std::span<const std::vector<int32_t>* const> source
     std::copy_n(search_.tokens().data(), rows, inputs_->tokens);
     std::copy_n(search_.parents().data(), rows, inputs_->parents);
     // A sentence that is done has nothing to attend to, which spares the reading of its cache.
-    for (int64_t row = 0; row < rows; ++row) inputs_->lengths[row] = search_.done(row / options_.beams) ? 0 : position + 1;
+    for (int64_t row = 0; row < rows; ++row)
+      inputs_->lengths[row] = search_.done(row / options_.beams) ? 0 : position + 1;
     for (int64_t i = 0; i < options_.sentences; ++i)
       if (search_.done(i)) inputs_->source_lengths[i] = 0;
     bucket.run_decode->run(pool);
@@ -206,7 +214,8 @@ void Generator::fill_sources(std::span<const std::vector<int32_t>* const> source
 }
 
 int64_t Generator::generated_limit(size_t source_length) const {
-  const double allowed = options_.length_ratio * static_cast<double>(source_length) + static_cast<double>(options_.length_margin);
+  const double allowed =
+      options_.length_ratio * static_cast<double>(source_length) + static_cast<double>(options_.length_margin);
   return std::max<int64_t>(1, std::min(options_.max_length, static_cast<int64_t>(allowed)));
 }
 

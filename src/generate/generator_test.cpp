@@ -29,14 +29,16 @@ TransformerConfig small(int64_t vocab, bool tied = false) {
 // A model with random weights and everything it takes to generate; and, apart from all of that, the model's plain
 // forward pass in float64.
 struct Fixture {
-  Fixture(const TransformerConfig& config, GenerateOptions options, float end_bias = 0, uint64_t seed = 1) : model(config), layout(model) {
+  Fixture(const TransformerConfig& config, GenerateOptions options, float end_bias = 0, uint64_t seed = 1)
+      : model(config), layout(model) {
     const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * 4; };
     options.threads = 3;
     const RegionId weights = store.add_region("weights", MemoryKind::kParameters, bytes(layout.parameter_count()));
     const RegionId constants = store.add_region("constants", MemoryKind::kConstants, bytes(layout.constant_count()));
     store.bind("parameters", {weights, 0}, bytes(layout.parameter_count()));
     store.bind("constants", {constants, 0}, bytes(layout.constant_count()));
-    shared = {store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+    shared = {store.add_region("arena", MemoryKind::kActivations, 0),
+              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
     generator = std::make_unique<Generator>(model, layout, store, shared, options);
     store.allocate();
     generator->bind();
@@ -56,7 +58,8 @@ struct Fixture {
     Trace trace({.dtype = DType::kF64, .layout = &layout});
     Graph& graph = trace.graph();
     const auto ints = [&](const char* name, Shape shape) { return graph.input(name, {DType::kI32, shape}); };
-    graph.output("logits", model(ints("s", {1, length(source)}), ints("sl", {1}), ints("t", {1, length(target)}), ints("tl", {1})));
+    graph.output("logits", model(ints("s", {1, length(source)}), ints("sl", {1}), ints("t", {1, length(target)}),
+                                 ints("tl", {1})));
     NamedTensors inputs;
     const auto put = [&](const char* name, Shape shape, const Ids& values) {
       inputs[name] = HostTensor({DType::kI32, shape}, std::span<const int32_t>(values));
@@ -107,14 +110,16 @@ std::vector<Ids> random_sources(int count, int32_t vocab, int longest, uint32_t 
   std::vector<Ids> sources;
   for (int i = 0; i < count; ++i) {
     Ids ids(1 + random() % static_cast<uint32_t>(longest - 1));
-    for (int32_t& id : ids) id = kSpecialTokenCount + static_cast<int32_t>(random() % static_cast<uint32_t>(vocab - kSpecialTokenCount));
+    for (int32_t& id : ids)
+      id = kSpecialTokenCount + static_cast<int32_t>(random() % static_cast<uint32_t>(vocab - kSpecialTokenCount));
     ids.push_back(kSpecial.end);
     sources.push_back(ids);
   }
   return sources;
 }
 
-void expect_same(const std::vector<std::vector<Hypothesis>>& a, const std::vector<std::vector<Hypothesis>>& b, double tolerance) {
+void expect_same(const std::vector<std::vector<Hypothesis>>& a, const std::vector<std::vector<Hypothesis>>& b,
+                 double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].size(), b[i].size());
@@ -135,7 +140,8 @@ TEST(Generator, CachedStepsGiveTheLogitsOfTheWholeForwardPass) {
     std::copy(sources[i].begin(), sources[i].end(), f.store.as<int32_t>("generate.source") + 6 * i);
     f.store.as<int32_t>("generate.source_lengths")[i] = static_cast<int32_t>(sources[i].size());
   }
-  const Executor prefill(*f.generator->plans()[0], f.store, f.shared), decode(*f.generator->plans()[1], f.store, f.shared);
+  const Executor prefill(*f.generator->plans()[0], f.store, f.shared),
+      decode(*f.generator->plans()[1], f.store, f.shared);
   ThreadPool pool(2);
   prefill.run(pool);
   // Any parents and tokens will do: cycles, twins, rows that stay.
@@ -157,7 +163,8 @@ TEST(Generator, CachedStepsGiveTheLogitsOfTheWholeForwardPass) {
     decode.run(pool);
     const float* logits = decode.output("logits").as<float>();
     for (int64_t r = 0; r < rows; ++r) {
-      const std::vector<double> want = f.forward(sources[static_cast<size_t>(r / beams)], history[static_cast<size_t>(r)]).back();
+      const std::vector<double> want =
+          f.forward(sources[static_cast<size_t>(r / beams)], history[static_cast<size_t>(r)]).back();
       double error = 0, size = 0, sum = 0;
       for (int64_t v = 0; v < vocab; ++v) {
         error += std::pow(logits[r * vocab + v] - want[static_cast<size_t>(v)], 2);
@@ -200,7 +207,8 @@ TEST(Generator, OneBeamIsGreedySearch) {
 // All sequences of up to three tokens: 21 that end in time, 64 that do not.
 TEST(Generator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
   for (const double penalty : {0.0, 1.0, 2.0}) {
-    Fixture f(small(7), {.sentences = 2, .beams = 90, .max_length = 3, .source_lengths = {5}, .length_penalty = penalty});
+    Fixture f(small(7),
+              {.sentences = 2, .beams = 90, .max_length = 3, .source_lengths = {5}, .length_penalty = penalty});
     const Ids source{4, 6, 5, 3};
     std::vector<Hypothesis> all;
     const std::function<void(Ids)> visit = [&](Ids ids) {
@@ -246,7 +254,8 @@ TEST(Generator, TheNumberOfThreadsChangesNoBit) {
 }
 
 TEST(Generator, NBestIsSortedDistinctAndScoredByTheModel) {
-  Fixture f(small(13), {.sentences = 4, .beams = 5, .max_length = 12, .source_lengths = {12}, .length_penalty = 0.7}, 1.5f);
+  Fixture f(small(13), {.sentences = 4, .beams = 5, .max_length = 12, .source_lengths = {12}, .length_penalty = 0.7},
+            1.5f);
   const std::vector<Ids> sources = random_sources(6, 13, 12);
   const auto results = f.generate(sources, 5);
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -264,7 +273,8 @@ TEST(Generator, NBestIsSortedDistinctAndScoredByTheModel) {
 }
 
 TEST(Generator, LimitsLengthReportsProgressAndRefusesWhatDoesNotFit) {
-  Fixture f(small(13), {.sentences = 2, .max_length = 100, .length_ratio = 1, .length_margin = 3, .source_lengths = {6}}, -100.0f);
+  Fixture f(small(13),
+            {.sentences = 2, .max_length = 100, .length_ratio = 1, .length_margin = 3, .source_lengths = {6}}, -100.0f);
   ThreadPool pool(1);
   EXPECT_TRUE(f.generator->generate({}, 1, pool).empty());
   std::vector<int64_t> done;
@@ -285,7 +295,8 @@ TEST(Generator, ASecondGeneratorSharesTheMemoryOfTheFirst) {
   const RegionId weights = store.add_region("weights", MemoryKind::kParameters, 2 * bytes);
   store.bind("ema", {weights, 0}, bytes);
   store.bind("constants", {weights, bytes}, bytes);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   GenerateOptions options{.sentences = 4, .beams = 3, .max_length = 10, .source_lengths = {4, 8}, .flat_name = "ema"};
   Generator wide(model, layout, store, shared, options);
   const size_t regions = store.regions().size();

@@ -1,10 +1,9 @@
-#include "kernels/attention_few_queries.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/thread_pool.h"
+#include "kernels/attention_few_queries.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_few_queries_simd.cpp"
@@ -35,7 +34,10 @@ HWY_INLINE void SumLanesOfFour(Floats a, Floats b, Floats c, Floats e, float* to
   const Floats ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
   const Floats ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
   const auto low = hn::BitCast(pairs, ab), high = hn::BitCast(pairs, ce);
-  StoreBlockSum(d, hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)), hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))), to);
+  StoreBlockSum(d,
+                hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
+                        hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))),
+                to);
 }
 
 // scores[j] = scale * sum over the head of q * k_j
@@ -102,7 +104,8 @@ HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const f
 void AttendSample(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
                   float* lse, int64_t sample, float* scores) {
   const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
-  const int64_t keys = args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
+  const int64_t keys =
+      args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
   for (int64_t head = 0; head < args.query_heads; ++head) {
     const float* head_k = k.data + sample * k.batch_stride + head / group * width;
     const float* head_v = v.data + sample * v.batch_stride + head / group * width;
@@ -114,7 +117,8 @@ void AttendSample(const AttentionArgs& args, AttentionRows q, AttentionRows k, A
                   k.row_stride, scores);
         log_sum = Normalize(keys, scores);
       }
-      WeighValues(width, keys, scores, head_v, v.row_stride, o.data + sample * o.batch_stride + row * o.row_stride + head * width);
+      WeighValues(width, keys, scores, head_v, v.row_stride,
+                  o.data + sample * o.batch_stride + row * o.row_stride + head * width);
     }
   }
 }
@@ -130,7 +134,9 @@ namespace {
 HWY_EXPORT(AttendSample);
 
 // Floats of one thread's scores, in whole cache lines.
-int64_t score_floats(const AttentionArgs& args) { return (args.key_length + 15) / 16 * 16; }
+int64_t score_floats(const AttentionArgs& args) {
+  return (args.key_length + 15) / 16 * 16;
+}
 
 }  // namespace
 

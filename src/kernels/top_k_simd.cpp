@@ -59,7 +59,8 @@ HWY_INLINE Floats LoadNumbers(const float* x) {
   return hn::IfThenElse(hn::Eq(v, v), v, SetAll(-std::numeric_limits<float>::infinity()));
 }
 HWY_INLINE Block LoadBlock(const float* x) {
-  return {LoadNumbers(x), LoadNumbers(x + kFloatLanes), LoadNumbers(x + 2 * kFloatLanes), LoadNumbers(x + 3 * kFloatLanes)};
+  return {LoadNumbers(x), LoadNumbers(x + kFloatLanes), LoadNumbers(x + 2 * kFloatLanes),
+          LoadNumbers(x + 3 * kFloatLanes)};
 }
 
 // At least k elements of the whole blocks are no smaller than this: the k-th largest of the maxima of interleaved parts
