@@ -12,7 +12,9 @@ constexpr int64_t kMaxRows = 224;          // rows of A packed at a time: 224 * 
 constexpr int64_t kMaxPanel = 32;          // the widest panel of B of any instruction set, in floats
 constexpr int64_t kBlockFloats = 3 << 20;  // packed block of B: 12 MB of L3
 constexpr int64_t kSlack = 64;             // packing may write past the end of A's scratch
-constexpr int64_t kSmallRows = 8;  // up to here B is read in place, for each element would be used only few times
+constexpr int64_t kFewRows = 8;            // few rows of C: B is read in place
+constexpr int64_t kFewColumns = 16;        // few columns: A is read in place
+constexpr int64_t kFewFloats = 1 << 18;    // of the small operand, which is transposed into scratch if need be
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -43,9 +45,35 @@ constexpr int64_t block_b_floats(int64_t n, int64_t k) {
   return round_up(block_depth(n, k) * block_columns(n, k), 16);
 }
 
-// Many small products: one task each, with a block of B for every thread.
-constexpr bool one_task_each(int64_t batch, int64_t m, int64_t n, int64_t k) {
-  return batch > 1 && n * k <= (1 << 16) && m <= (int64_t{1} << 24) / (n * k);
+// The ways to compute a product.
+enum class Method {
+  kFewRows,      // dot products or broadcasts, tasks are ranges of columns
+  kFewColumns,   // dot products, tasks are ranges of rows
+  kOneTaskEach,  // many small products: each is a task, with a block of B for every thread
+  kShared,       // the threads share a packed block of B
+};
+
+constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b) {
+  if (m <= kFewRows && (!trans_a || m * k <= kFewFloats)) return Method::kFewRows;
+  if (n <= kFewColumns && k >= 64 && !trans_a && (trans_b || n * k <= kFewFloats)) return Method::kFewColumns;
+  if (batch > 1 && n * k <= (1 << 16) && m <= (int64_t{1} << 24) / (n * k)) return Method::kOneTaskEach;
+  return Method::kShared;
+}
+
+// Floats of workspace.
+constexpr int64_t workspace(Method method, int64_t m, int64_t n, int64_t k, int64_t threads) {
+  const int64_t a = scratch_a_floats(m), b = block_b_floats(n, k);
+  switch (method) {
+    case Method::kFewRows:
+      return threads * round_up(std::min(m * k, kFewFloats), 16);
+    case Method::kFewColumns:
+      return threads * round_up(std::min(n * k, kFewFloats), 16);
+    case Method::kOneTaskEach:
+      return threads * (a + b);
+    case Method::kShared:
+      return b + threads * a;
+  }
+  return 0;
 }
 
 }  // namespace linnet::gemm_blocking

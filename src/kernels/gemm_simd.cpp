@@ -36,6 +36,10 @@ struct Grid {
     // Every column group packs its rows of A again, so there are several only where rows alone make too few tasks.
     column_groups =
         std::clamp<int64_t>(ceil_div(std::min<int64_t>(wanted, 16), row_groups), 1, std::max<int64_t>(1, panels / 4));
+    if (row_groups == 1) {  // then each column group packs its own panels of B, which is most of the work for small m
+      const double with_packing = work * static_cast<double>(m + 16) / static_cast<double>(m);
+      column_groups = std::clamp<int64_t>(static_cast<int64_t>(std::min(with_packing / (1 << 20), 32.0)), 1, panels);
+    }
   }
   int64_t row(int64_t t) const { return t * (m / tiles) + std::min(t, m % tiles); }
   int64_t tile_begin(int64_t group) const { return group * tiles / row_groups; }
@@ -107,20 +111,25 @@ void product(const GemmArgs& g, float* b, const Run& run) {
       const auto panel = [&](int64_t k, int64_t depth, int64_t p) {
         return b + (k - k0) * panels * kWidth + p * depth * kWidth;
       };
-      const int64_t pack_tasks = std::clamp<int64_t>(panels * (k1 - k0) * kWidth >> 16, 1, panels);
-      run(pack_tasks, [&](int64_t task, float*) {
-        for (int64_t p = task * panels / pack_tasks; p < (task + 1) * panels / pack_tasks; ++p)
+      const auto pack_panels = [&](int64_t p0, int64_t p1) {
+        for (int64_t p = p0; p < p1; ++p)
           for (int64_t k = k0; k < k1; k += kc) {
             const int64_t depth = std::min(kc, k1 - k);
             pack_b(g, k, depth, n0 + p * kWidth, panel(k, depth, p));
           }
-      });
+      };
+      const bool packed_before = grid.row_groups > 1;
+      const int64_t pack_tasks = std::clamp<int64_t>(panels * (k1 - k0) * kWidth >> 15, 1, panels);
+      if (packed_before)
+        run(pack_tasks,
+            [&](int64_t task, float*) { pack_panels(task * panels / pack_tasks, (task + 1) * panels / pack_tasks); });
       run(grid.row_groups * grid.column_groups, [&](int64_t task, float* a) {
         const int64_t row_group = task / grid.column_groups, column_group = task % grid.column_groups;
         const int64_t first = grid.tile_begin(row_group), last = grid.tile_begin(row_group + 1);
         const int64_t p0 = column_group * panels / grid.column_groups;
         const int64_t p1 = (column_group + 1) * panels / grid.column_groups;
         if (p0 == p1) return;
+        if (!packed_before) pack_panels(p0, p1);
         for (int64_t k = k0; k < k1; k += kc) {
           const int64_t depth = std::min(kc, k1 - k);
           const bool done = k + depth == g.k;
@@ -133,15 +142,33 @@ void product(const GemmArgs& g, float* b, const Run& run) {
   }
 }
 
-// Few rows: tasks are ranges of columns. `a` is op(A), contiguous along k.
-void small_product(const GemmArgs& g, const float* a, int64_t lda, ThreadPool& pool) {
-  const int64_t step = std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (g.m < 4 ? 18 : 17), g.k), 32));
-  pool.run(ceil_div(g.n, step), [&](int64_t task, int) {
-    const int64_t begin = task * step, end = std::min(g.n, begin + step);
-    const Finish finish{g.accumulate, g.bias, g.relu};
-    const auto function = g.trans_b ? tile::SmallTransposed : tile::SmallPlain;
-    function(g.m, g.k, a, lda, g.b, g.ldb, g.c, g.ldc, begin, end, finish);
-  });
+// out[column, row] = in[row, column]
+void transpose(const float* in, int64_t stride, int64_t rows, int64_t columns, float* out) {
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column) out[column * rows + row] = in[row * stride + column];
+}
+
+// How many columns (or rows) of a product with few rows (or columns) make a task: some 10 microseconds.
+int64_t few_step(int64_t few, int64_t k) {
+  return std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), k), 32));
+}
+
+void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
+  if (g.trans_a) transpose(g.a, g.lda, g.k, g.m, scratch);
+  const float* a = g.trans_a ? scratch : g.a;
+  const int64_t lda = g.trans_a ? g.k : g.lda;
+  if (g.trans_b) {
+    tile::SmallDots(g.m, g.k, a, lda, g.b, g.ldb, begin, end, {g.c, g.ldc, 1, g.bias, 0, 1, g.accumulate, g.relu});
+  } else {
+    tile::SmallPlain(g.m, g.k, a, lda, g.b, g.ldb, g.c, g.ldc, begin, end, Finish{g.accumulate, g.bias, g.relu});
+  }
+}
+
+void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
+  if (!g.trans_b) transpose(g.b, g.ldb, g.k, g.n, scratch);
+  const float* b = g.trans_b ? g.b : scratch;
+  const int64_t ldb = g.trans_b ? g.ldb : g.k;
+  tile::SmallDots(g.n, g.k, b, ldb, g.a, g.lda, begin, end, {g.c, 1, g.ldc, g.bias, 1, 0, g.accumulate, g.relu});
 }
 
 GemmArgs item(GemmArgs g, int64_t index) {
@@ -151,28 +178,35 @@ GemmArgs item(GemmArgs g, int64_t index) {
   return g;
 }
 
-void gemm(const GemmArgs& args, float* workspace, ThreadPool& pool) {
-  const int64_t a_floats = scratch_a_floats(args.m), b_floats = block_b_floats(args.n, args.k);
-  if (args.m <= kSmallRows) {
-    for (int64_t i = 0; i < args.batch; ++i) {
-      const GemmArgs g = item(args, i);
-      if (g.trans_a)
-        for (int64_t row = 0; row < g.m; ++row)
-          for (int64_t k = 0; k < g.k; ++k) workspace[row * g.k + k] = g.a[k * g.lda + row];
-      small_product(g, g.trans_a ? workspace : g.a, g.trans_a ? g.k : g.lda, pool);
+void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
+  const int64_t a_floats = scratch_a_floats(g.m), b_floats = block_b_floats(g.n, g.k);
+  const Method how = method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b);
+  switch (how) {
+    case Method::kFewRows:
+    case Method::kFewColumns: {
+      const bool rows = how == Method::kFewRows;
+      const int64_t length = rows ? g.n : g.m, step = few_step(rows ? g.m : g.n, g.k), tasks = ceil_div(length, step);
+      const int64_t scratch_floats = gemm_blocking::workspace(how, g.m, g.n, g.k, 1);
+      pool.run(g.batch * tasks, [&](int64_t task, int worker) {
+        const int64_t begin = task % tasks * step, end = std::min(length, begin + step);
+        (rows ? few_rows : few_columns)(item(g, task / tasks), begin, end, workspace + worker * scratch_floats);
+      });
+      break;
     }
-  } else if (one_task_each(args.batch, args.m, args.n, args.k)) {
-    pool.run(args.batch, [&](int64_t i, int worker) {
-      float* scratch = workspace + worker * (a_floats + b_floats);
-      product(item(args, i), scratch + a_floats, [&](int64_t tasks, const auto& body) {
-        for (int64_t task = 0; task < tasks; ++task) body(task, scratch);
+    case Method::kOneTaskEach:
+      pool.run(g.batch, [&](int64_t i, int worker) {
+        float* scratch = workspace + worker * (a_floats + b_floats);
+        product(item(g, i), scratch + a_floats, [&](int64_t tasks, const auto& body) {
+          for (int64_t task = 0; task < tasks; ++task) body(task, scratch);
+        });
       });
-    });
-  } else {
-    for (int64_t i = 0; i < args.batch; ++i)
-      product(item(args, i), workspace, [&](int64_t tasks, const auto& body) {
-        pool.run(tasks, [&](int64_t task, int worker) { body(task, workspace + b_floats + worker * a_floats); });
-      });
+      break;
+    case Method::kShared:
+      for (int64_t i = 0; i < g.batch; ++i)
+        product(item(g, i), workspace, [&](int64_t tasks, const auto& body) {
+          pool.run(tasks, [&](int64_t task, int worker) { body(task, workspace + b_floats + worker * a_floats); });
+        });
+      break;
   }
 }
 
@@ -210,13 +244,15 @@ GemmArgs merge_batch(GemmArgs g) {
 
 size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) {
   using namespace gemm_blocking;
-  const auto bytes = [&](int64_t batch, int64_t m) -> int64_t {
-    if (batch == 0 || m == 0 || n == 0 || k == 0) return 0;
-    if (m <= kSmallRows) return round_up(m * k, 16) * 4;
-    const int64_t a = scratch_a_floats(m), b = block_b_floats(n, k);
-    return (one_task_each(batch, m, n, k) ? threads * (a + b) : b + threads * a) * 4;
-  };
-  return static_cast<size_t>(std::max(bytes(batch, m), bytes(1, batch * m)));  // the second: see merge_batch
+  if (batch == 0 || m == 0 || n == 0 || k == 0) return 0;
+  int64_t floats = 0;
+  for (const bool merged : {false, true})  // see merge_batch
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true}) {
+        const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
+        floats = std::max(floats, workspace(method(items, rows, n, k, trans_a, trans_b), rows, n, k, threads));
+      }
+  return static_cast<size_t>(floats) * sizeof(float);
 }
 
 void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {

@@ -1,5 +1,6 @@
-// Products with few rows (decoding a token at a time): B is read once, in place, instead of being packed.
-// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+// Products with few rows (decoding a token at a time) or few columns (small classifiers): the large operand is read
+// once, in place, instead of being packed. Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction
+// set).
 #if defined(LINNET_KERNELS_GEMM_SMALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_SMALL_INL_H_
 #undef LINNET_KERNELS_GEMM_SMALL_INL_H_
@@ -7,86 +8,90 @@
 #define LINNET_KERNELS_GEMM_SMALL_INL_H_
 #endif
 
+#include <algorithm>
+
 #include "kernels/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
 
+// Where the dot products of a few rows x[i] with many rows y[j] go: element (i, j) to c[i * x_stride + j * y_stride],
+// with bias[i * x_bias + j * y_bias].
+struct DotOutput {
+  float* c;
+  int64_t x_stride, y_stride;
+  const float* bias;
+  int64_t x_bias, y_bias;
+  bool accumulate, relu;
+
+  HWY_INLINE void write(int64_t i, int64_t j, float sum) const {
+    float& out = c[i * x_stride + j * y_stride];
+    if (accumulate) sum += out;
+    if (bias) sum += bias[i * x_bias + j * y_bias];
+    out = relu && sum < 0 ? 0.0f : sum;
+  }
+};
+
 constexpr int kDotColumns = kLanes >= 16 ? 4 : 2;
+
+// M rows of x by N rows of y, lanes along k; i and j are the first of them.
+template <int M, int N>
+HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx, const float* HWY_RESTRICT y,
+                        int64_t ldy, int64_t i, int64_t j, const DotOutput& output) {
+  x += i * ldx;
+  y += j * ldy;
+  V r[M][N];
+#pragma GCC unroll 4
+  for (int p = 0; p < M; ++p)
+#pragma GCC unroll 4
+    for (int q = 0; q < N; ++q) r[p][q] = hn::Zero(d);
+  int64_t k = 0;
+  for (; k + kLanes <= depth; k += kLanes) {
+    V b[N];
+#pragma GCC unroll 4
+    for (int q = 0; q < N; ++q) b[q] = hn::LoadU(d, y + q * ldy + k);
+#pragma GCC unroll 4
+    for (int p = 0; p < M; ++p) {
+      const V a = hn::LoadU(d, x + p * ldx + k);
+#pragma GCC unroll 4
+      for (int q = 0; q < N; ++q) r[p][q] = hn::MulAdd(a, b[q], r[p][q]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int p = 0; p < M; ++p)
+#pragma GCC unroll 4
+    for (int q = 0; q < N; ++q) {
+      float sum = hn::GetLane(hn::SumOfLanes(d, r[p][q]));
+      for (int64_t t = k; t < depth; ++t) sum += x[p * ldx + t] * y[q * ldy + t];
+      output.write(i + p, j + q, sum);
+    }
+}
+
+template <int M>
+HWY_INLINE void DotRows(int64_t depth, const float* x, int64_t ldx, const float* y, int64_t ldy, int64_t i,
+                        int64_t begin, int64_t end, const DotOutput& output) {
+  int64_t j = begin;
+  for (; j + kDotColumns <= end; j += kDotColumns) DotTile<M, kDotColumns>(depth, x, ldx, y, ldy, i, j, output);
+  for (; j < end; ++j) DotTile<M, 1>(depth, x, ldx, y, ldy, i, j, output);
+}
+
+// All `few` rows of x by the rows [begin, end) of y. A strip of y stays in the cache while the rows of x pass by.
+HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ldx, const float* y, int64_t ldy,
+                          int64_t begin, int64_t end, const DotOutput& output) {
+  for (constexpr int64_t kStrip = 16; begin < end; begin += kStrip) {
+    const int64_t strip = std::min(end, begin + kStrip);
+    int64_t i = 0;
+    for (; i + 4 <= few; i += 4) DotRows<4>(depth, x, ldx, y, ldy, i, begin, strip, output);
+    if (few - i == 3) DotRows<3>(depth, x, ldx, y, ldy, i, begin, strip, output);
+    if (few - i == 2) DotRows<2>(depth, x, ldx, y, ldy, i, begin, strip, output);
+    if (few - i == 1) DotRows<1>(depth, x, ldx, y, ldy, i, begin, strip, output);
+  }
+}
 
 HWY_INLINE void FinishOne(float x, float* c, const float* bias, const Finish& finish) {
   if (finish.accumulate) x += *c;
   if (bias) x += *bias;
   *c = finish.relu && x < 0 ? 0.0f : x;
-}
-
-// c[M, N] <- a[M, depth] b[N, depth]^T: dot products, lanes along k.
-template <int M, int N>
-HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT a, int64_t lda, const float* HWY_RESTRICT b,
-                        int64_t ldb, float* HWY_RESTRICT c, int64_t ldc, const Finish& finish) {
-  V r[M][N];
-#pragma GCC unroll 4
-  for (int i = 0; i < M; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) r[i][j] = hn::Zero(d);
-  int64_t k = 0;
-  for (; k + kLanes <= depth; k += kLanes) {
-    V y[N];
-#pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) y[j] = hn::LoadU(d, b + j * ldb + k);
-#pragma GCC unroll 4
-    for (int i = 0; i < M; ++i) {
-      const V x = hn::LoadU(d, a + i * lda + k);
-#pragma GCC unroll 4
-      for (int j = 0; j < N; ++j) r[i][j] = hn::MulAdd(x, y[j], r[i][j]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < M; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) {
-      float sum = hn::GetLane(hn::SumOfLanes(d, r[i][j]));
-      for (int64_t t = k; t < depth; ++t) sum += a[i * lda + t] * b[j * ldb + t];
-      FinishOne(sum, c + i * ldc + j, finish.bias ? finish.bias + j : nullptr, finish);
-    }
-}
-
-// Columns [begin, end) of c[m, n] <- a[m, depth] b[n, depth]^T.
-template <int M>
-HWY_INLINE void DotColumns(int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-                           int64_t ldc, int64_t begin, int64_t end, const Finish& finish) {
-  Finish at = finish;
-  int64_t j = begin;
-  for (; j < end;) {
-    at.bias = finish.bias ? finish.bias + j : nullptr;
-    if (j + kDotColumns <= end) {
-      DotTile<M, kDotColumns>(depth, a, lda, b + j * ldb, ldb, c + j, ldc, at);
-      j += kDotColumns;
-    } else {
-      DotTile<M, 1>(depth, a, lda, b + j * ldb, ldb, c + j, ldc, at);
-      ++j;
-    }
-  }
-}
-
-HWY_INLINE void SmallTransposed(int64_t m, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
-                                float* c, int64_t ldc, int64_t begin, int64_t end, const Finish& finish) {
-  for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc) {
-    switch (m) {
-      case 1:
-        DotColumns<1>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
-      case 2:
-        DotColumns<2>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
-      case 3:
-        DotColumns<3>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
-      default:
-        DotColumns<4>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);
-        break;
-    }
-  }
 }
 
 // Columns [begin, end) of c[M, n] <- a[M, depth] b[depth, n], two vectors of columns at a time.

@@ -122,6 +122,10 @@ TEST(Gemm, LargeShapesInSeveralBlocks) {
         {.m = 64, .n = 64, .k = 1553, .trans_a = true, .accumulate = true},
         {.m = 30, .n = 10, .k = 110000},                                // more than one block along k
         {.m = 10, .n = 4500, .k = 780, .trans_b = true, .bias = true},  // and along n
+        {.m = 700, .n = 11, .k = 300, .trans_b = true, .bias = true, .relu = true},
+        {.batch = 2, .m = 700, .n = 3, .k = 131, .accumulate = true, .bias = true},
+        {.batch = 3, .m = 5, .n = 70, .k = 131, .trans_a = true, .trans_b = true},
+        {.m = 3, .n = 2, .k = 100000, .trans_a = true},
         {.m = 2, .n = 700, .k = 300, .trans_b = true, .bias = true},
         {.batch = 2, .m = 500, .n = 40, .k = 40, .trans_b = true},
         {.batch = 4, .m = 20, .n = 260, .k = 260},
@@ -143,6 +147,8 @@ TEST(Gemm, TheNumberOfThreadsChangesNoBit) {
         {.m = 200, .n = 300, .k = 40, .trans_a = true, .accumulate = true},
         {.m = 5, .n = 400, .k = 333, .trans_a = true, .trans_b = true},
         {.m = 8, .n = 400, .k = 333},
+        {.m = 400, .n = 8, .k = 333},
+        {.m = 20, .n = 600, .k = 333},
         {.batch = 6, .m = 33, .n = 30, .k = 65},
     };
     for (auto& test : cases) {
