@@ -1,5 +1,6 @@
 #include "exec/executor.h"
 
+#include <chrono>
 #include <cstring>
 
 #include "ir/op.h"
@@ -28,9 +29,22 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
   for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
 }
 
+void Executor::run_step(const Step& step, ThreadPool& pool) const {
+  step.kernel->run({*step.node, {operands_.data() + step.in, step.in_count}, {operands_.data() + step.out, step.out_count}, workspace_, pool});
+}
+
 void Executor::run(ThreadPool& pool) const {
-  for (const Step& step : steps_)
-    step.kernel->run({*step.node, {operands_.data() + step.in, step.in_count}, {operands_.data() + step.out, step.out_count}, workspace_, pool});
+  for (const Step& step : steps_) run_step(step, pool);
+  for (const Copy& copy : copies_) std::memcpy(copy.to.data, copy.from.data, copy.to.type.bytes());
+}
+
+void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
+  seconds.resize(steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run_step(steps_[i], pool);
+    seconds[i] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
   for (const Copy& copy : copies_) std::memcpy(copy.to.data, copy.from.data, copy.to.type.bytes());
 }
 

@@ -14,6 +14,8 @@ class Executor {
   Executor(const Plan& plan, const Store& store, const SharedRegions& shared);
 
   void run(ThreadPool& pool) const;
+  // The same, adding each node's seconds to seconds[node].
+  void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
 
   // Where a named output lies after run().
   const TensorView& output(const std::string& name) const;
@@ -28,6 +30,8 @@ class Executor {
   struct Copy {
     TensorView from, to;
   };
+  void run_step(const Step& step, ThreadPool& pool) const;
+
   const Plan* plan_;
   std::vector<TensorView> operands_;
   std::vector<Step> steps_;

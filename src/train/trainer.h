@@ -71,6 +71,8 @@ class Trainer {
   // The state that evaluation and saved models take: "ema" when there is one, or "parameters".
   const std::string& evaluated_state() const { return evaluated_; }
   void reset_ema();  // to the parameters
+  // What runs a shape's training step, for profiles.
+  const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
   // The arena's size of the largest plan, and what no placement could have gone below.
   std::pair<size_t, size_t> arena_use() const;
 
