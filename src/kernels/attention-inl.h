@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,8 +23,9 @@ namespace linnet::HWY_NAMESPACE::attention {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using attention_blocking::kKeyBlock;
-using attention_blocking::kRowBlock;
-using attention_blocking::kStride;
+using attention_blocking::kQueryBlock;
+using attention_blocking::kRowStride;
+using attention_blocking::kScoreStride;
 using tile::D;
 using tile::d;
 using tile::Finish;
@@ -34,7 +34,7 @@ using tile::kRows;
 using tile::kWidth;
 using tile::V;
 
-// Scores are kept in units of log 2: exp2 is cheaper than exp, and the factor goes into the packed queries.
+// Scores are kept in units of log 2: exp2 is cheaper than exp, and the factor goes into the packed keys.
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 // 2^x to about 1 ulp for x <= 127; 0 below the normal numbers; NaN for NaN. x = n + r with n = round(x), which adding
@@ -72,20 +72,20 @@ struct Tiles {
   int64_t larger;  // so many tiles at the start have one more
 };
 
-// A block of queries against a block of keys: which keys of the block a row of it sees.
+// A block of queries against a block of keys: which keys of the block a query of it sees.
 struct Window {
-  int64_t first_row, rows;  // queries
-  int64_t first_key, keys;  // keys; all of them are valid
+  int64_t first_query, queries;
+  int64_t first_key, keys;  // all of them are valid
   bool causal;
   int64_t offset;  // key_length - query_length
 
-  // Row i sees the keys [0, limit(i)) of the block.
+  // Query i sees the keys [0, limit(i)) of the block.
   int64_t limit(int64_t i) const {
-    return causal ? std::clamp<int64_t>(first_row + i + offset + 1 - first_key, 0, keys) : keys;
+    return causal ? std::clamp<int64_t>(first_query + i + offset + 1 - first_key, 0, keys) : keys;
   }
-  // The first row that sees key j of the block.
+  // The first query that sees key j of the block; `queries` if there is none.
   int64_t first_seer(int64_t j) const {
-    return causal ? std::clamp<int64_t>(first_key + j - offset - first_row, 0, rows) : 0;
+    return causal ? std::clamp<int64_t>(first_key + j - offset - first_query, 0, queries) : 0;
   }
 };
 
@@ -94,11 +94,11 @@ inline int64_t valid_keys(const AttentionArgs& args, int64_t sample) {
   return std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length);
 }
 
-// out[i * kStride + k] = factor * source[i * stride + k]
+// out[i * kRowStride + k] = factor * source[i * stride + k]
 HWY_INLINE void PackScaledRows(const float* source, int64_t stride, int64_t rows, int64_t width, float factor,
                                float* out) {
   const V f = hn::Set(d, factor);
-  for (int64_t i = 0; i < rows; ++i, source += stride, out += kStride) {
+  for (int64_t i = 0; i < rows; ++i, source += stride, out += kRowStride) {
     int64_t k = 0;
     for (; k + kLanes <= width; k += kLanes) hn::StoreU(hn::Mul(f, hn::LoadU(d, source + k)), d, out + k);
     for (; k < width; ++k) out[k] = factor * source[k];
@@ -136,86 +136,131 @@ HWY_INLINE bool AllFinite(const float* panels, int64_t rows, int64_t width) {
   return hn::GetLane(hn::SumOfLanes(d, sum)) == 0;
 }
 
-// scores[rows, keys] = a[rows, width] times the panels of a transpose, where the window lets any row of a tile see any
-// key of a panel. Up to a panel's width of what lies behind a limit is written too, and means nothing.
-HWY_INLINE void Scores(const Window& window, int64_t width, const float* a, const float* panels, float* scores) {
-  const Tiles tiles(window.rows, false);
-  for (int64_t j = 0; j < window.keys; j += kWidth, panels += width * kWidth)
-    for (int64_t t = 0; t < tiles.tiles; ++t) {
-      if (window.limit(tiles.last(t)) <= j) continue;
-      const int64_t i = tiles.begin(t) * kStride;
-      tile::kStridedTiles<kStride, 1>[tiles.rows(t)](width, a + i, panels, scores + i + j, kStride, Finish{});
-    }
+// The register tile for the last columns of a panel: one vector wide where that is enough.
+template <int kRow, int kColumn>
+HWY_INLINE tile::TileFunction TileFor(int rows, int64_t columns) {
+  return columns > kLanes ? tile::kStridedTiles<kRow, kColumn>[rows] : tile::kStridedTiles<kRow, kColumn, 1>[rows];
 }
 
-// out[rows, width] (+)= weights[rows, keys] times the panels of [keys, width]; out has rows of `out_stride`.
+// scores[keys, queries] = rows[keys, width] times the panels of [width, queries], where any query of a panel sees any
+// key of a tile. What is written where a query does not see a key means nothing.
+HWY_INLINE void Scores(const Window& window, int64_t width, const float* rows, const float* panels, float* scores) {
+  const Tiles tiles(window.keys, false);
+  for (int64_t i = 0; i < window.queries; i += kWidth, panels += width * kWidth) {
+    const int64_t columns = std::min<int64_t>(kWidth, window.queries - i);
+    for (int64_t t = 0; t < tiles.tiles; ++t) {
+      const int64_t j = tiles.begin(t);
+      if (window.first_seer(j) >= i + columns) break;  // and neither do they see later keys
+      TileFor<kRowStride, 1>(tiles.rows(t), columns)(width, rows + j * kRowStride, panels,
+                                                     scores + j * kScoreStride + i, kScoreStride, Finish{});
+    }
+  }
+}
+
+// out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width].
 HWY_INLINE void WeighKeys(const Window& window, bool exact, int64_t width, const float* weights, const float* panels,
                           float* out, int64_t out_stride, bool accumulate) {
-  const Tiles tiles(window.rows, exact);
+  const Tiles tiles(window.queries, exact);
   for (int64_t k = 0; k < width; k += kWidth, panels += window.keys * kWidth)
     for (int64_t t = 0; t < tiles.tiles; ++t) {
       const int64_t i = tiles.begin(t);
-      tile::kStridedTiles<kStride, 1>[tiles.rows(t)](window.limit(tiles.last(t)), weights + i * kStride, panels,
-                                                     out + i * out_stride + k, out_stride, Finish{accumulate});
+      TileFor<1, kScoreStride>(tiles.rows(t), width - k)(window.limit(tiles.last(t)), weights + i, panels,
+                                                         out + i * out_stride + k, out_stride, Finish{accumulate});
     }
 }
 
-struct Dropout {
-  explicit Dropout(const AttentionArgs& args)
-      : active(args.dropout > 0),
-        threshold(active ? static_cast<int32_t>(dropout_threshold(args.dropout)) : 0),
-        scale(active ? dropout_scale(args.dropout) : 1.0f),
-        key(args.dropout_key) {}
+// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over the queries that see a key.
+HWY_INLINE void WeighQueries(const Window& window, bool exact, int64_t width, const float* weights, const float* panels,
+                             float* out, int64_t out_stride) {
+  const Tiles tiles(window.keys, exact);
+  for (int64_t k = 0; k < width; k += kWidth, panels += window.queries * kWidth)
+    for (int64_t t = 0; t < tiles.tiles; ++t) {
+      const int64_t j = tiles.begin(t), first = window.first_seer(j);
+      if (first >= window.queries) break;  // and neither does any see later keys
+      TileFor<kScoreStride, 1>(tiles.rows(t), width - k)(window.queries - first, weights + j * kScoreStride + first,
+                                                         panels + first * kWidth, out + j * out_stride + k, out_stride,
+                                                         Finish{true});
+    }
+}
 
-  // Zero where dropout says, given the random values of these lanes.
-  HWY_INLINE V keep(V x, const uint16_t* values) const {
-    const hn::RebindToSigned<D> d32;
-    const hn::Rebind<uint16_t, D> d16;
-    const auto drawn = hn::PromoteTo(d32, hn::LoadU(d16, values));
-    return hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(drawn, hn::Set(d32, threshold - 1))), x);
-  }
-
-  bool active;
-  int32_t threshold;
-  float scale;
-  uint64_t key;
-};
-
-// The random values of a window, row after row (kernels/philox.h). Short rows are drawn several at a time.
-class RandomRows {
+// Dropout of the probabilities of a vector of queries (kernels/philox.h).
+class Dropout {
  public:
-  RandomRows(const Dropout& dropout, const Window& window, int64_t head, int64_t sample, uint16_t* values)
-      : window_(window),
-        key_(dropout.key),
-        head_(static_cast<uint32_t>(head)),
+  Dropout(const AttentionArgs& args, int64_t sample, float* random)
+      : active(args.dropout > 0),
+        scale(active ? dropout_scale(args.dropout) : 1.0f),
+        key_(args.dropout_key),
+        threshold_(active ? dropout_threshold(args.dropout) << 16 : 0),
         sample_(static_cast<uint32_t>(sample)),
-        blocks_(std::bit_ceil(static_cast<uint64_t>(window.keys + 7) / 8)),
-        values_(values) {}
+        random_(reinterpret_cast<uint32_t*>(random)) {}
 
-  // At least for the keys [0, limit) of row i. Valid until the next call.
-  HWY_INLINE const uint16_t* row(int64_t i, int64_t limit) {
-    const auto block = static_cast<uint32_t>(window_.first_key / 8),
-               query = static_cast<uint32_t>(window_.first_row + i);
-    if (blocks_ > kLanes / 2) {
-      for (int64_t b = 0; 8 * b < limit; b += kLanes)
-        PhiloxKeep16(block + static_cast<uint32_t>(b), query, head_, sample_, key_, values_ + 8 * b);
-      return values_;
-    }
-    if (drawn_ < 0 || i >= drawn_ + kLanes / blocks_) {
-      PhiloxRows16(block, blocks_, query, head_, sample_, key_, values_);
-      drawn_ = i;
-    }
-    return values_ + (i - drawn_) * blocks_ * 8;
+  // Draws for eight keys from `key`, a multiple of 8, and the kLanes queries from `query`. One counter gives the values
+  // of eight keys, so a lane holds the counter of its query. The value of key t is left in the upper half of row t.
+  HWY_INLINE void draw(int64_t key, int64_t query, int64_t head) const {
+    const PhiloxTag d64;
+    const hn::Repartition<uint32_t, PhiloxTag> d32;
+    const PhiloxLanes lane = hn::Iota(d64, 0),
+                      even = hn::Add(hn::Set(d64, static_cast<uint64_t>(query)), hn::Add(lane, lane));
+    const auto words = PhiloxWords({hn::Set(d64, static_cast<uint64_t>(key / 8)), even,
+                                    hn::Set(d64, static_cast<uint64_t>(head)), hn::Set(d64, sample_)},
+                                   {hn::Set(d64, static_cast<uint64_t>(key / 8)), hn::Add(even, hn::Set(d64, 1)),
+                                    hn::Set(d64, static_cast<uint64_t>(head)), hn::Set(d64, sample_)},
+                                   key_);
+    const auto store = [&](hn::Vec<decltype(d32)> word, int t) HWY_ATTR {
+      hn::Store(hn::ShiftLeft<16>(word), d32, random_ + t * kLanes);
+      hn::Store(word, d32, random_ + (t + 1) * kLanes);
+    };
+    store(words.w0, 0);
+    store(words.w1, 2);
+    store(words.w2, 4);
+    store(words.w3, 6);
   }
+
+  // x, or zero where key t of the eight is dropped.
+  HWY_INLINE V keep(V x, int64_t t) const {
+    const hn::RebindToUnsigned<D> d32;
+    const auto dropped = hn::Lt(hn::Load(d32, random_ + t * kLanes), hn::Set(d32, threshold_));
+    return hn::IfThenZeroElse(hn::RebindMask(d, dropped), x);
+  }
+
+  const bool active;
+  const float scale;
 
  private:
-  const Window& window_;
-  uint64_t key_;
-  uint32_t head_, sample_;
-  int64_t blocks_;  // of eight keys in a row
-  uint16_t* values_;
-  int64_t drawn_ = -1;  // values_ starts with this row
+  const uint64_t key_;
+  const uint32_t threshold_, sample_;
+  uint32_t* const random_;
 };
+
+// Calls body(j, keeps, t) for the keys that any of the kLanes queries from i sees, where keeps(x) zeroes the lanes that
+// do not see key j, and t is its number for Dropout::keep. Draws the random values on the way.
+template <class Body>
+HWY_INLINE void ForKeys(const Window& window, int64_t i, const Dropout& dropout, int64_t head, const Body& body) {
+  const int64_t end = window.limit(std::min(i + kLanes, window.queries) - 1), seen_by_all = window.limit(i);
+  const V lane = hn::Iota(d, static_cast<float>(i));
+  for (int64_t j = 0; j < end; j += 8) {
+    if (dropout.active) dropout.draw(window.first_key + j, window.first_query + i, head);
+    const int64_t count = std::min<int64_t>(8, end - j);
+    if (j + count <= seen_by_all) {
+      for (int64_t t = 0; t < count; ++t)
+        body(
+            j + t, [](V x) HWY_ATTR { return x; }, t);
+    } else {
+      for (int64_t t = 0; t < count; ++t) {
+        const auto unseen = hn::Lt(lane, hn::Set(d, static_cast<float>(window.first_seer(j + t))));
+        body(
+            j + t, [unseen](V x) HWY_ATTR { return hn::IfThenZeroElse(unseen, x); }, t);
+      }
+    }
+  }
+}
+
+// Zeros behind the keys that the kLanes queries from i see, as far as a tile that holds one of them may reach.
+HWY_INLINE void ClearUnseen(const Window& window, int64_t i, float* scores) {
+  const int64_t begin = window.limit(std::min(i + kLanes, window.queries) - 1);
+  for (int64_t j = begin; j < std::min(window.keys, begin + kRows); ++j)
+    hn::Store(hn::Zero(d), d, scores + j * kScoreStride + i);
+}
 
 }  // namespace linnet::HWY_NAMESPACE::attention
 HWY_AFTER_NAMESPACE();

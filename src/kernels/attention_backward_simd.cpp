@@ -46,56 +46,40 @@ HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
   return result;
 }
 
-// out[keys, width] += weights[rows, keys]^T times the panels of [rows, width], only over the rows that see a key.
-HWY_INLINE void WeighRows(const Window& window, bool exact, int64_t width, const float* weights, const float* panels,
-                          float* out, int64_t out_stride) {
-  const Tiles tiles(window.keys, exact);
-  for (int64_t k = 0; k < width; k += kWidth, panels += window.rows * kWidth)
-    for (int64_t t = 0; t < tiles.tiles; ++t) {
-      const int64_t j = tiles.begin(t), first = window.first_seer(j);
-      if (first >= window.rows) break;  // and neither does it see later keys
-      tile::kStridedTiles<1, kStride>[tiles.rows(t)](window.rows - first, weights + first * kStride + j,
-                                                     panels + first * kWidth, out + j * out_stride + k, out_stride,
-                                                     Finish{true});
-    }
-}
-
 // Gradients of one key-value head and the query heads that use it. With p = exp(s - lse), D = sum_k do * o of a row:
 //   dv = (keep p)^T do,  dp = keep (do v^T),  ds = p (dp - D),  dq = scale ds k,  dk = scale ds^T q
-// where keep is the dropout mask with its scale. Blocks of keys outside, heads and blocks of rows inside.
+// where keep is the dropout mask with its scale. Blocks of keys outside, heads and blocks of queries inside.
 class BackwardHead {
  public:
   BackwardHead(const AttentionArgs& args, float* scratch, int64_t sample)
       : args_(args),
-        dropout_(args),
-        sample_(sample),
         size_(args.head_size),
         width_(attention_blocking::round_up(args.head_size, kWidth)),
         at_(args),
-        scratch_(scratch) {}
+        scratch_(scratch),
+        dropout_(args, sample, scratch + at_.random) {}
 
   void start_keys(const Head& k, const Head& v, int64_t first, int64_t keys) {
     first_key_ = first, keys_ = keys;
-    PackTransposed(k.row(first), k.stride, keys, size_, scratch_ + at_.k_transposed);
-    PackTransposed(v.row(first), v.stride, keys, size_, scratch_ + at_.v_transposed);
-    PackPanels(k.row(first), k.stride, keys, size_, scratch_ + at_.k_panels);
-    keys_finite_ = !args_.causal || AllFinite(scratch_ + at_.k_panels, keys, size_);
+    PackScaledRows(k.row(first), k.stride, keys, size_, args_.scale * kLog2E, scratch_ + at_.k_rows);
+    PackScaledRows(v.row(first), v.stride, keys, size_, 1.0f, scratch_ + at_.v_rows);
+    PackPanels(k.row(first), k.stride, keys, size_, scratch_ + at_.k);
+    keys_finite_ = !args_.causal || AllFinite(scratch_ + at_.k, keys, size_);
     std::fill_n(scratch_ + at_.dk, keys * width_, 0.0f);
     std::fill_n(scratch_ + at_.dv, keys * width_, 0.0f);
   }
 
   // One query head against the packed keys: adds to dk and dv, writes dq (or adds, after the first block of keys).
   void attend(const Head& q, const Head& o, const Head& d_o, const float* lse, int64_t head, const MutableHead& dq) {
-    const int64_t blocks = attention_blocking::ceil_div(args_.query_length, kRowBlock);
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t row = block * args_.query_length / blocks, end = (block + 1) * args_.query_length / blocks;
-      const Window window{row, end - row, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
-      if (window.limit(window.rows - 1) == 0) {
-        if (first_key_ == 0)
-          for (int64_t i = row; i < end; ++i) std::fill_n(dq.row(i), size_, 0.0f);
-        continue;
+    const attention_blocking::Pieces blocks(args_.query_length, kQueryBlock);
+    for (int64_t block = 0; block < blocks.pieces; ++block) {
+      const int64_t first = blocks.begin(block), end = blocks.begin(block + 1);
+      const Window window{first, end - first, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
+      if (window.limit(window.queries - 1) > 0) {
+        attend_block(window, q, o, d_o, lse + first, head, dq);
+      } else if (first_key_ == 0) {
+        for (int64_t i = first; i < end; ++i) std::fill_n(dq.row(i), size_, 0.0f);
       }
-      attend_block(window, q, o, d_o, lse, head, dq);
     }
   }
 
@@ -107,64 +91,59 @@ class BackwardHead {
   }
 
  private:
+  // `lse` is that of the window's first query.
   void attend_block(const Window& window, const Head& q, const Head& o, const Head& d_o, const float* lse, int64_t head,
                     const MutableHead& dq) {
-    const int64_t row = window.first_row;
+    const int64_t first = window.first_query, queries = window.queries;
     float *p = scratch_ + at_.p, *ds = scratch_ + at_.ds, *block_dq = scratch_ + at_.dq;
-    float *q_panels = scratch_ + at_.q_panels, *do_panels = scratch_ + at_.do_panels;
-    PackScaledRows(q.row(row), q.stride, window.rows, size_, args_.scale * kLog2E, scratch_ + at_.q_rows);
-    PackScaledRows(d_o.row(row), d_o.stride, window.rows, size_, 1.0f, scratch_ + at_.do_rows);
-    PackPanels(q.row(row), q.stride, window.rows, size_, q_panels);
-    PackPanels(d_o.row(row), d_o.stride, window.rows, size_, do_panels);
-    const bool exact = args_.causal && !(keys_finite_ && AllFinite(q_panels, window.rows, size_) &&
-                                         AllFinite(do_panels, window.rows, size_));
-
-    Scores(window, size_, scratch_ + at_.q_rows, scratch_ + at_.k_transposed, p);
-    Scores(window, size_, scratch_ + at_.do_rows, scratch_ + at_.v_transposed, ds);
-    RandomRows random(dropout_, window, head, sample_, reinterpret_cast<uint16_t*>(scratch_ + at_.mask));
-    for (int64_t i = 0; i < window.rows; ++i) {
-      const int64_t limit = window.limit(i);
-      const float correction = Dot(d_o.row(row + i), o.row(row + i), size_);
-      if (limit > 0)
-        softmax_gradient(p + i * kStride, ds + i * kStride, limit, lse[row + i], correction,
-                         dropout_.active ? random.row(i, limit) : nullptr);
-      std::fill(p + i * kStride + limit, p + i * kStride + window.keys, 0.0f);
-      std::fill(ds + i * kStride + limit, ds + i * kStride + window.keys, 0.0f);
+    float *q_panels = scratch_ + at_.q, *do_panels = scratch_ + at_.d_o;
+    PackTransposed(q.row(first), q.stride, queries, size_, scratch_ + at_.q_transposed);
+    PackTransposed(d_o.row(first), d_o.stride, queries, size_, scratch_ + at_.do_transposed);
+    PackPanels(q.row(first), q.stride, queries, size_, q_panels);
+    PackPanels(d_o.row(first), d_o.stride, queries, size_, do_panels);
+    const bool exact =
+        args_.causal && !(keys_finite_ && AllFinite(q_panels, queries, size_) && AllFinite(do_panels, queries, size_));
+    for (int64_t i = 0; i < queries; ++i) {
+      scratch_[at_.lse + i] = lse[i] * kLog2E;
+      scratch_[at_.correction + i] = Dot(d_o.row(first + i), o.row(first + i), size_);
     }
-    WeighRows(window, exact, size_, p, do_panels, scratch_ + at_.dv, width_);
-    WeighRows(window, exact, size_, ds, q_panels, scratch_ + at_.dk, width_);
-    WeighKeys(window, exact, size_, ds, scratch_ + at_.k_panels, block_dq, width_, false);
-    for (int64_t i = 0; i < window.rows; ++i)
-      WriteScaled(block_dq + i * width_, args_.scale, size_, first_key_ > 0, dq.row(row + i));
+
+    Scores(window, size_, scratch_ + at_.k_rows, scratch_ + at_.q_transposed, p);
+    Scores(window, size_, scratch_ + at_.v_rows, scratch_ + at_.do_transposed, ds);
+    for (int64_t i = 0; i < queries; i += kLanes) softmax_gradient(window, i, head);
+    WeighQueries(window, exact, size_, p, do_panels, scratch_ + at_.dv, width_);
+    WeighQueries(window, exact, size_, ds, q_panels, scratch_ + at_.dk, width_);
+    WeighKeys(window, exact, size_, ds, scratch_ + at_.k, block_dq, width_, false);
+    for (int64_t i = 0; i < queries; ++i)
+      WriteScaled(block_dq + i * width_, args_.scale, size_, first_key_ > 0, dq.row(first + i));
   }
 
-  // In: s = scores, dp = do v^T. Out: s = the kept probabilities (not yet scaled), dp = ds.
-  HWY_INLINE void softmax_gradient(float* s, float* dp, int64_t limit, float lse, float correction,
-                                   const uint16_t* random) {
-    const V base = hn::Set(d, lse * kLog2E), subtract = hn::Set(d, correction), scale = hn::Set(d, dropout_.scale);
-    for (int64_t j = 0; j < limit; j += kLanes) {
-      V p = Exp2(hn::Sub(hn::Load(d, s + j), base));
-      V gradient = hn::Load(d, dp + j), kept = p;
-      if (random) {
-        gradient = dropout_.keep(hn::Mul(gradient, scale), random + j);
-        kept = dropout_.keep(p, random + j);
+  // For the kLanes queries from i: in, p = scores and ds = do v^T; out, p = the kept probabilities (not yet scaled) and
+  // ds; both zero where a query does not see a key.
+  HWY_INLINE void softmax_gradient(const Window& window, int64_t i, int64_t head) {
+    float *p = scratch_ + at_.p, *ds = scratch_ + at_.ds;
+    const V lse = hn::Load(d, scratch_ + at_.lse + i), correction = hn::Load(d, scratch_ + at_.correction + i);
+    const V scale = hn::Set(d, dropout_.scale);
+    ForKeys(window, i, dropout_, head, [&](int64_t j, const auto& seen, int64_t t) HWY_ATTR {
+      const int64_t at = j * kScoreStride + i;
+      const V probability = Exp2(hn::Sub(hn::Load(d, p + at), lse));
+      V kept = probability, gradient = hn::Load(d, ds + at);
+      if (dropout_.active) {
+        kept = dropout_.keep(probability, t);
+        gradient = dropout_.keep(hn::Mul(gradient, scale), t);
       }
-      gradient = hn::Mul(p, hn::Sub(gradient, subtract));
-      if (j + kLanes > limit) {
-        const auto rest = hn::FirstN(d, static_cast<size_t>(limit - j));
-        kept = hn::IfThenElseZero(rest, kept);
-        gradient = hn::IfThenElseZero(rest, gradient);
-      }
-      hn::Store(kept, d, s + j);
-      hn::Store(gradient, d, dp + j);
-    }
+      hn::Store(seen(kept), d, p + at);
+      hn::Store(seen(hn::Mul(probability, hn::Sub(gradient, correction))), d, ds + at);
+    });
+    ClearUnseen(window, i, p);
+    ClearUnseen(window, i, ds);
   }
 
   const AttentionArgs& args_;
-  const Dropout dropout_;
-  const int64_t sample_, size_, width_;
+  const int64_t size_, width_;
   const attention_blocking::BackwardLayout at_;
   float* scratch_;
+  const Dropout dropout_;
   int64_t first_key_ = 0, keys_ = 0;
   bool keys_finite_ = true;
 };

@@ -10,11 +10,15 @@
 
 namespace linnet::attention_blocking {
 
+// Scores are kept transposed, [keys, queries]: maxima, exponentials and sums then run down the columns with one query
+// in each lane, and nothing has to be added up across lanes.
 constexpr int64_t kKeyBlock = 256;
-constexpr int64_t kRowBlock = 84;  // a whole number of register tiles: 14 rows with AVX-512, 6 or 2 otherwise
-constexpr int kStride = 272;       // between rows of packed queries and of scores: >= kKeyBlock, and no power of two
+constexpr int64_t kQueryBlock = 64;
+constexpr int kScoreStride = 80;  // between rows of scores: >= kQueryBlock, and no power of two (cache sets)
+constexpr int kRowStride = 272;   // between packed rows of keys and values: >= kMaxHeadSize, and no power of two
 constexpr int64_t kMaxHeadSize = 256;
-constexpr int64_t kChunkRows = 4 * kRowBlock;  // queries of a forward task
+constexpr int64_t kUnit = 16;           // blocks of queries start at multiples of the widest vector
+constexpr int64_t kChunkQueries = 320;  // queries of a forward task
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -32,14 +36,25 @@ inline void check(const AttentionArgs& args) {
                   std::to_string(kMaxHeadSize));
 }
 
+// `count` queries in pieces of at most `most`, as even as whole units allow.
+struct Pieces {
+  Pieces(int64_t count, int64_t most) : Pieces(count, ceil_div(ceil_div(count, kUnit), most / kUnit), 0) {}
+  static Pieces of_number(int64_t count, int64_t pieces) { return Pieces(count, pieces, 0); }
+  int64_t begin(int64_t piece) const { return std::min(count, piece * units / pieces * kUnit); }
+  int64_t largest() const { return ceil_div(units, std::max<int64_t>(pieces, 1)) * kUnit; }
+
+  int64_t count, units, pieces;
+
+ private:
+  Pieces(int64_t count, int64_t pieces, int) : count(count), units(ceil_div(count, kUnit)), pieces(pieces) {}
+};
+
 // A forward task is one key-value head of one sample and a chunk of its queries; few heads give more, smaller chunks.
-inline int64_t chunks(const AttentionArgs& args) {
+inline Pieces chunks(const AttentionArgs& args) {
   const int64_t heads = std::max<int64_t>(1, args.batch * args.kv_heads);
-  return std::max(ceil_div(args.query_length, kChunkRows),
-                  std::min(ceil_div(args.query_length, kRowBlock), ceil_div(32, heads)));
-}
-inline int64_t chunk_begin(const AttentionArgs& args, int64_t chunk) {
-  return chunk * args.query_length / chunks(args);
+  return Pieces::of_number(args.query_length,
+                           std::max(ceil_div(args.query_length, kChunkQueries),
+                                    std::min(ceil_div(args.query_length, kQueryBlock), ceil_div(32, heads))));
 }
 
 // Offsets in floats, each a multiple of 16.
@@ -49,11 +64,11 @@ class Layout {
 
  protected:
   explicit Layout(const AttentionArgs& args)
-      : rows(std::min(args.query_length, kRowBlock)),
+      : queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
         keys(std::min(args.key_length, kKeyBlock)),
         width(round_up(args.head_size, 32)),
-        panels(round_up(keys, 32) * args.head_size),
-        mask(take(args.dropout > 0 ? (keys + 128) / 2 : 0)) {}
+        panels(round_up(queries, 32) * args.head_size),
+        random(take(args.dropout > 0 ? 8 * kUnit : 0)) {}
 
   int64_t take(int64_t floats) {
     const int64_t offset = size_;
@@ -62,42 +77,45 @@ class Layout {
   }
 
   int64_t size_ = 0;
-  int64_t rows, keys, width, panels;
+  int64_t queries, keys, width, panels;
 
  public:
-  int64_t mask;  // 16-bit random values of a row
+  int64_t random;  // of eight keys and a vector of queries
 };
 
 struct ForwardLayout : Layout {
   explicit ForwardLayout(const AttentionArgs& args) : Layout(args) {
-    const int64_t chunk_rows = ceil_div(args.query_length, std::max<int64_t>(1, chunks(args)));
-    q = take(rows * kStride);
-    scores = take(rows * kStride);
-    k = take(panels);
+    const int64_t chunk = chunks(args).largest();
+    q = take(panels);
+    scores = take(keys * kScoreStride);
+    k = take(keys * kRowStride);
     v = take(keys * width);
-    o = take(chunk_rows * width);
-    maximum = take(chunk_rows);
-    sum = take(chunk_rows);
+    o = take(chunk * width);
+    maximum = take(chunk);
+    sum = take(chunk);
+    fade = take(queries);
   }
-  int64_t q, scores, k, v, o, maximum, sum;
+  int64_t q, scores, k, v, o, maximum, sum, fade;
 };
 
 struct BackwardLayout : Layout {
   explicit BackwardLayout(const AttentionArgs& args) : Layout(args) {
-    q_rows = take(rows * kStride);
-    do_rows = take(rows * kStride);
-    p = take(rows * kStride);
-    ds = take(rows * kStride);
-    q_panels = take(rows * width);
-    do_panels = take(rows * width);
-    k_transposed = take(panels);
-    v_transposed = take(panels);
-    k_panels = take(keys * width);
-    dq = take(rows * width);
+    q_transposed = take(panels);
+    do_transposed = take(panels);
+    q = take(queries * width);
+    d_o = take(queries * width);
+    k_rows = take(keys * kRowStride);
+    v_rows = take(keys * kRowStride);
+    k = take(keys * width);
+    p = take(keys * kScoreStride);
+    ds = take(keys * kScoreStride);
+    dq = take(queries * width);
     dk = take(keys * width);
     dv = take(keys * width);
+    lse = take(queries);
+    correction = take(queries);
   }
-  int64_t q_rows, do_rows, p, ds, q_panels, do_panels, k_transposed, v_transposed, k_panels, dq, dk, dv;
+  int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, p, ds, dq, dk, dv, lse, correction;
 };
 
 // The operands of attention_backward.

@@ -24,134 +24,138 @@ namespace {
 using namespace attention;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// One chunk of queries of one query head. For every block of keys, and for every block of rows in it, the running
-// softmax: with the new maximum m' of a row,  sum = sum * 2^(m - m') + sum_j 2^(s_j - m'),  o likewise with v_j.
+// One chunk of queries of one query head. For every block of keys, and for every block of queries in it, the running
+// softmax: with the new maximum m' of a query,  sum = sum * 2^(m - m') + sum_j 2^(s_j - m'),  o likewise with v_j.
 class ForwardHead {
  public:
-  ForwardHead(const AttentionArgs& args, float* scratch)
-      : args_(args), dropout_(args), width_(attention_blocking::round_up(args.head_size, kWidth)) {
-    const attention_blocking::ForwardLayout at(args);
-    q_ = scratch + at.q, scores_ = scratch + at.scores, k_ = scratch + at.k, v_ = scratch + at.v, o_ = scratch + at.o;
-    maximum_ = scratch + at.maximum, sum_ = scratch + at.sum;
-    random_ = reinterpret_cast<uint16_t*>(scratch + at.mask);
-  }
+  ForwardHead(const AttentionArgs& args, int64_t sample, float* scratch)
+      : ForwardHead(args, sample, scratch, attention_blocking::ForwardLayout(args)) {}
 
-  void start(int64_t first_row, int64_t rows) {
-    first_row_ = first_row, rows_ = rows;
-    std::fill_n(o_, rows * width_, 0.0f);
-    std::fill_n(maximum_, rows, kMinusInfinity);
-    std::fill_n(sum_, rows, 0.0f);
+  void start(int64_t first, int64_t queries) {
+    first_ = first, queries_ = queries;
+    std::fill_n(o_, queries * width_, 0.0f);
+    for (int64_t i = 0; i < queries; i += kLanes) {  // there is room for whole vectors
+      hn::Store(hn::Set(d, kMinusInfinity), d, maximum_ + i);
+      hn::Store(hn::Zero(d), d, sum_ + i);
+    }
   }
 
   void pack_keys(const float* k, int64_t k_stride, const float* v, int64_t v_stride, int64_t first, int64_t keys) {
     first_key_ = first, keys_ = keys;
-    PackTransposed(k + first * k_stride, k_stride, keys, args_.head_size, k_);
+    PackScaledRows(k + first * k_stride, k_stride, keys, args_.head_size, args_.scale * kLog2E, k_);
     PackPanels(v + first * v_stride, v_stride, keys, args_.head_size, v_);
     exact_ = args_.causal && !AllFinite(v_, keys, args_.head_size);
   }
 
-  // All rows of the chunk against the packed keys. `q` is the head's row 0.
-  void attend(const float* q, int64_t q_stride, int64_t head, int64_t sample) {
-    const int64_t blocks = attention_blocking::ceil_div(rows_, kRowBlock);
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t row = block * rows_ / blocks, end = (block + 1) * rows_ / blocks;
-      const Window window{
-          first_row_ + row, end - row, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
-      if (window.limit(window.rows - 1) == 0) continue;
-      PackScaledRows(q + (first_row_ + row) * q_stride, q_stride, window.rows, args_.head_size, args_.scale * kLog2E,
-                     q_);
-      Scores(window, args_.head_size, q_, k_, scores_);
-      RandomRows random(dropout_, window, head, sample, random_);
-      const Tiles tiles(window.rows, exact_);
-      for (int64_t t = 0; t < tiles.tiles; ++t)
-        for (int64_t i = tiles.begin(t); i <= tiles.last(t); ++i) {
-          float* s = scores_ + i * kStride;
-          const int64_t limit = window.limit(i);
-          if (limit > 0) softmax_row(s, limit, row + i, dropout_.active ? random.row(i, limit) : nullptr);
-          std::fill(s + limit, s + window.limit(tiles.last(t)), 0.0f);
-        }
-      WeighKeys(window, exact_, args_.head_size, scores_, v_, o_ + row * width_, width_, true);
+  // All queries of the chunk against the packed keys. `q` is the head's row 0.
+  void attend(const float* q, int64_t q_stride, int64_t head) {
+    const attention_blocking::Pieces blocks(queries_, kQueryBlock);
+    for (int64_t block = 0; block < blocks.pieces; ++block) {
+      const int64_t at = blocks.begin(block), queries = blocks.begin(block + 1) - at;
+      const Window window{first_ + at, queries, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
+      if (window.limit(queries - 1) == 0) continue;
+      PackTransposed(q + (first_ + at) * q_stride, q_stride, queries, args_.head_size, q_);
+      Scores(window, args_.head_size, k_, q_, scores_);
+      bool faded = false;
+      for (int64_t i = 0; i < queries; i += kLanes) faded |= softmax(window, i, at + i, head);
+      if (faded)
+        for (int64_t i = 0; i < queries; ++i) fade_row(o_ + (at + i) * width_, fade_[i]);
+      WeighKeys(window, exact_, args_.head_size, scores_, v_, o_ + at * width_, width_, true);
     }
   }
 
-  // o = o / sum and the log-sum-exp. maximum_ and sum_ have room for whole vectors.
-  void finish(float* o, int64_t o_stride, float* lse) {
-    for (int64_t i = 0; i < rows_; i += kLanes) {
+  // o = o / sum and the log-sum-exp, for a sample with that many valid keys.
+  void finish(int64_t valid, float* o, int64_t o_stride, float* lse) {
+    for (int64_t i = 0; i < queries_; i += kLanes) {
       const V sum = hn::Load(d, sum_ + i);
       hn::Store(hn::MulAdd(hn::Set(d, kLn2), hn::Load(d, maximum_ + i), Log(sum)), d, maximum_ + i);
       hn::Store(hn::Div(hn::Set(d, dropout_.scale), sum), d, sum_ + i);
     }
-    for (int64_t i = 0; i < rows_; ++i) {
-      const bool blind = !sees_any_key(i);
-      lse[first_row_ + i] = blind ? kMinusInfinity : maximum_[i];
-      WriteScaled(o_ + i * width_, blind ? 0.0f : sum_[i], args_.head_size, false, o + (first_row_ + i) * o_stride);
+    for (int64_t i = 0; i < queries_; ++i) {
+      const int64_t seen = args_.causal ? first_ + i + args_.key_length - args_.query_length + 1 : valid;
+      const bool blind = std::min(seen, valid) <= 0;
+      lse[first_ + i] = blind ? kMinusInfinity : maximum_[i];
+      WriteScaled(o_ + i * width_, blind ? 0.0f : sum_[i], args_.head_size, false, o + (first_ + i) * o_stride);
     }
   }
-
-  int64_t valid = 0;  // keys of this sample
 
  private:
-  bool sees_any_key(int64_t i) const {
-    const int64_t seen = args_.causal ? first_row_ + i + args_.key_length - args_.query_length + 1 : valid;
-    return std::min(seen, valid) > 0;
+  ForwardHead(const AttentionArgs& args, int64_t sample, float* scratch, const attention_blocking::ForwardLayout& at)
+      : args_(args),
+        dropout_(args, sample, scratch + at.random),
+        width_(attention_blocking::round_up(args.head_size, kWidth)),
+        q_(scratch + at.q),
+        scores_(scratch + at.scores),
+        k_(scratch + at.k),
+        v_(scratch + at.v),
+        o_(scratch + at.o),
+        maximum_(scratch + at.maximum),
+        sum_(scratch + at.sum),
+        fade_(scratch + at.fade) {}
+
+  // Scores of the kLanes queries from i of the window become 2^(s - maximum), zero where dropped or not seen; the state
+  // of the queries (`at` in the chunk) is brought up to date. Returns whether what they have so far must fade.
+  HWY_INLINE bool softmax(const Window& window, int64_t i, int64_t at, int64_t head) {
+    const V before = hn::Load(d, maximum_ + at), maximum = hn::Max(before, column_maximum(window, i));
+    // Scores of minus infinity alone leave the maximum there: subtracting 0 instead avoids inf - inf.
+    const V shift = hn::IfThenZeroElse(hn::Eq(maximum, hn::Set(d, kMinusInfinity)), maximum);
+    V sum = hn::Zero(d);
+    ForKeys(window, i, dropout_, head, [&](int64_t j, const auto& seen, int64_t t) HWY_ATTR {
+      float* s = scores_ + j * kScoreStride + i;
+      const V e = seen(Exp2(hn::Sub(hn::Load(d, s), shift)));
+      sum = hn::Add(sum, e);
+      hn::Store(dropout_.active ? dropout_.keep(e, t) : e, d, s);
+    });
+    ClearUnseen(window, i, scores_);
+    const V fade = Exp2(hn::Sub(before, shift));
+    hn::Store(hn::MulAdd(hn::Load(d, sum_ + at), fade, sum), d, sum_ + at);
+    hn::Store(maximum, d, maximum_ + at);
+    hn::Store(fade, d, fade_ + i);
+    return first_key_ > 0;
   }
 
-  // s[0, limit) becomes 2^(s - maximum), dropped where dropout says; the row's state is brought up to date.
-  HWY_INLINE void softmax_row(float* s, int64_t limit, int64_t row, const uint16_t* random) {
-    V m = hn::Set(d, maximum_[row]);
+  // The largest score of each of the kLanes queries from i, in four strands to hide the latency. A NaN may get lost
+  // here; its exponential brings it back.
+  HWY_INLINE V column_maximum(const Window& window, int64_t i) const {
+    const int64_t seen_by_all = window.limit(i), end = window.limit(std::min(i + kLanes, window.queries) - 1);
+    const float* s = scores_ + i;
+    V m0 = hn::Set(d, kMinusInfinity), m1 = m0, m2 = m0, m3 = m0;
     int64_t j = 0;
-    for (; j + kLanes <= limit; j += kLanes) m = hn::Max(m, hn::Load(d, s + j));
-    const auto rest = hn::FirstN(d, static_cast<size_t>(limit - j));
-    if (j < limit) m = hn::Max(m, hn::IfThenElse(rest, hn::Load(d, s + j), m));
-    const float maximum = hn::GetLane(hn::MaxOfLanes(d, m));
-    // Scores of minus infinity alone leave the maximum there: subtracting 0 instead avoids inf - inf.
-    const float shift = maximum == kMinusInfinity ? 0.0f : maximum;
-    const V base = hn::Set(d, shift);
-    V total = hn::Zero(d);
-    const auto store = [&](V e, int64_t at) HWY_ATTR {
-      total = hn::Add(total, e);
-      hn::Store(random ? dropout_.keep(e, random + at) : e, d, s + at);
-    };
-    for (j = 0; j + kLanes <= limit; j += kLanes) store(Exp2(hn::Sub(hn::Load(d, s + j), base)), j);
-    if (j < limit) store(hn::IfThenElseZero(rest, Exp2(hn::Sub(hn::Load(d, s + j), base))), j);
+    for (; j + 4 <= seen_by_all; j += 4) {
+      m0 = hn::Max(m0, hn::Load(d, s + j * kScoreStride));
+      m1 = hn::Max(m1, hn::Load(d, s + (j + 1) * kScoreStride));
+      m2 = hn::Max(m2, hn::Load(d, s + (j + 2) * kScoreStride));
+      m3 = hn::Max(m3, hn::Load(d, s + (j + 3) * kScoreStride));
+    }
+    const V lane = hn::Iota(d, static_cast<float>(i));
+    for (; j < end; ++j) {
+      const auto seen = hn::Ge(lane, hn::Set(d, static_cast<float>(window.first_seer(j))));
+      m0 = hn::Max(m0, hn::IfThenElse(seen, hn::Load(d, s + j * kScoreStride), m0));
+    }
+    return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+  }
 
-    const float sum = hn::GetLane(hn::SumOfLanes(d, total));
-    if (shift == maximum_[row]) {
-      sum_[row] += sum;
-      return;
-    }
-    const float before = maximum_[row];
-    maximum_[row] = maximum;
-    if (first_key_ == 0) {
-      sum_[row] = sum;
-      return;
-    }
-    const V fade = Exp2(hn::Set(d, before - shift));
-    sum_[row] = sum_[row] * hn::GetLane(fade) + sum;
-    float* o = o_ + row * width_;
-    for (int64_t k = 0; k < width_; k += kLanes) hn::Store(hn::Mul(hn::Load(d, o + k), fade), d, o + k);
+  HWY_INLINE void fade_row(float* o, float factor) const {
+    for (int64_t k = 0; k < width_; k += kLanes) hn::Store(hn::Mul(hn::Load(d, o + k), hn::Set(d, factor)), d, o + k);
   }
 
   const AttentionArgs& args_;
   const Dropout dropout_;
   const int64_t width_;  // of rows of o_
-  float *q_, *scores_, *k_, *v_, *o_, *maximum_, *sum_;
-  uint16_t* random_;
-  int64_t first_row_ = 0, rows_ = 0, first_key_ = 0, keys_ = 0;
+  float *q_, *scores_, *k_, *v_, *o_, *maximum_, *sum_, *fade_;
+  int64_t first_ = 0, queries_ = 0, first_key_ = 0, keys_ = 0;
   bool exact_ = false;
 };
 
 void forward_task(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
                   float* lse, int64_t task, float* scratch) {
-  const int64_t chunks = attention_blocking::chunks(args), chunk = task % chunks;
-  const int64_t kv_head = task / chunks % args.kv_heads, sample = task / chunks / args.kv_heads;
-  const int64_t group = args.query_heads / args.kv_heads;
-  const int64_t first = attention_blocking::chunk_begin(args, chunk);
-  const int64_t end = attention_blocking::chunk_begin(args, chunk + 1);
-  int64_t keys = valid_keys(args, sample);
-  ForwardHead head(args, scratch);
-  head.valid = keys;
-  if (args.causal) keys = std::clamp<int64_t>(end + args.key_length - args.query_length, 0, keys);
+  const auto chunks = attention_blocking::chunks(args);
+  const int64_t chunk = task % chunks.pieces, first = chunks.begin(chunk), end = chunks.begin(chunk + 1);
+  const int64_t kv_head = task / chunks.pieces % args.kv_heads, sample = task / chunks.pieces / args.kv_heads;
+  const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
+  const int64_t keys = args.causal ? std::clamp<int64_t>(end + args.key_length - args.query_length, 0, valid) : valid;
+  if (first == end) return;
+  ForwardHead head(args, sample, scratch);
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     head.start(first, end - first);
     for (int64_t key = 0; key < keys; key += kKeyBlock) {
@@ -159,9 +163,9 @@ void forward_task(const AttentionArgs& args, AttentionRows q, AttentionRows k, A
         head.pack_keys(k.data + sample * k.batch_stride + kv_head * args.head_size, k.row_stride,
                        v.data + sample * v.batch_stride + kv_head * args.head_size, v.row_stride, key,
                        std::min(kKeyBlock, keys - key));
-      head.attend(q.data + sample * q.batch_stride + h * args.head_size, q.row_stride, h, sample);
+      head.attend(q.data + sample * q.batch_stride + h * args.head_size, q.row_stride, h);
     }
-    head.finish(o.data + sample * o.batch_stride + h * args.head_size, o.row_stride,
+    head.finish(valid, o.data + sample * o.batch_stride + h * args.head_size, o.row_stride,
                 lse + (sample * args.query_heads + h) * args.query_length);
   }
 }
@@ -185,7 +189,7 @@ void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows
   attention_blocking::check(args);
   const int64_t floats = attention_blocking::ForwardLayout(args).size();
   const auto function = HWY_DYNAMIC_DISPATCH(forward_task);
-  pool.run(args.batch * args.kv_heads * attention_blocking::chunks(args), [&](int64_t task, int worker) {
+  pool.run(args.batch * args.kv_heads * attention_blocking::chunks(args).pieces, [&](int64_t task, int worker) {
     function(args, q, k, v, o, lse, task, reinterpret_cast<float*>(workspace) + worker * floats);
   });
 }

@@ -42,60 +42,56 @@ HWY_INLINE V Relu(V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
 }  // a NaN is not < 0: it stays
 
-// c[M, kWidth] <- a[M, depth] b[depth, kWidth]. Element (i, k) of a is a[i * kRow + k * kColumn]; b is packed, aligned.
-template <int M, int kRow, int kColumn>
+// c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
+// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
+template <int M, int kRow, int kColumn, int kVectors = 2>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                        int64_t ldc, const Finish& finish) {
-  V r[M][2];
+  V r[M][kVectors];
 #pragma GCC unroll 14
   for (int i = 0; i < M; ++i) {
-    r[i][0] = r[i][1] = hn::Zero(d);
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
     hwy::Prefetch(c + i * ldc);
-    hwy::Prefetch(c + i * ldc + kWidth - 1);
+    hwy::Prefetch(c + i * ldc + kVectors * kLanes - 1);
   }
   for (int64_t k = 0; k < depth; ++k, a += kColumn, b += kWidth) {
-    const V b0 = hn::Load(d, b), b1 = hn::Load(d, b + kLanes);
+    V y[kVectors];
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
 #pragma GCC unroll 14
     for (int i = 0; i < M; ++i) {
       const V x = hn::Set(d, a[i * kRow]);
-      r[i][0] = hn::MulAdd(x, b0, r[i][0]);
-      r[i][1] = hn::MulAdd(x, b1, r[i][1]);
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::MulAdd(x, y[h], r[i][h]);
     }
   }
-  if (finish.accumulate) {
+#pragma GCC unroll 2
+  for (int h = 0; h < kVectors; ++h) {
+    float* column = c + h * kLanes;
+    if (finish.accumulate) {
 #pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) {
-      r[i][0] = hn::Add(r[i][0], hn::LoadU(d, c + i * ldc));
-      r[i][1] = hn::Add(r[i][1], hn::LoadU(d, c + i * ldc + kLanes));
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, column + i * ldc));
     }
-  }
-  if (finish.bias) {
-    const V bias0 = hn::LoadU(d, finish.bias), bias1 = hn::LoadU(d, finish.bias + kLanes);
+    if (finish.bias) {
+      const V bias = hn::LoadU(d, finish.bias + h * kLanes);
 #pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) {
-      r[i][0] = hn::Add(r[i][0], bias0);
-      r[i][1] = hn::Add(r[i][1], bias1);
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], bias);
     }
-  }
-  if (finish.relu) {
+    if (finish.relu) {
 #pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) {
-      r[i][0] = Relu(r[i][0]);
-      r[i][1] = Relu(r[i][1]);
+      for (int i = 0; i < M; ++i) r[i][h] = Relu(r[i][h]);
     }
-  }
 #pragma GCC unroll 14
-  for (int i = 0; i < M; ++i) {
-    hn::StoreU(r[i][0], d, c + i * ldc);
-    hn::StoreU(r[i][1], d, c + i * ldc + kLanes);
+    for (int i = 0; i < M; ++i) hn::StoreU(r[i][h], d, column + i * ldc);
   }
 }
 
 using TileFunction = void (*)(int64_t, const float*, const float*, float*, int64_t, const Finish&);
 
-template <int kRow, int kColumn, int... I>
+template <int kRow, int kColumn, int kVectors, int... I>
 constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, Tile<I + 1, kRow, kColumn>...};
+  return {nullptr, Tile<I + 1, kRow, kColumn, kVectors>...};
 }
 template <int... I>
 constexpr std::array<TileFunction, kRows + 1> column_tiles(std::integer_sequence<int, I...>) {
@@ -103,8 +99,8 @@ constexpr std::array<TileFunction, kRows + 1> column_tiles(std::integer_sequence
 }
 
 // Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler then needs one address.
-template <int kRow, int kColumn>
-constexpr auto kStridedTiles = strided_tiles<kRow, kColumn>(std::make_integer_sequence<int, kRows>());
+template <int kRow, int kColumn, int kVectors = 2>
+constexpr auto kStridedTiles = strided_tiles<kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
 // The same for A packed column by column (for a transposed A), as many floats apart as the tile has rows.
 constexpr auto kColumnTiles = column_tiles(std::make_integer_sequence<int, kRows>());
 

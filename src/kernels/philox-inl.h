@@ -39,8 +39,12 @@ struct PhiloxCounters {
   }
 };
 
-// The 16-bit values of the counters even[0], odd[0], even[1], odd[1], ..., eight each: kPhiloxValues in all.
-HWY_INLINE void PhiloxStore16(PhiloxCounters even, PhiloxCounters odd, uint64_t key, uint16_t* HWY_RESTRICT values) {
+struct PhiloxOutput {
+  hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::Repartition<uint32_t, PhiloxTag>> w0, w1, w2, w3;
+};
+
+// The four words of the counters even[0], odd[0], even[1], odd[1], ..., in that order.
+HWY_INLINE PhiloxOutput PhiloxWords(PhiloxCounters even, PhiloxCounters odd, uint64_t key) {
   namespace hn = hwy::HWY_NAMESPACE;
   const PhiloxTag d64;
   const hn::Repartition<uint32_t, PhiloxTag> d32;
@@ -54,8 +58,7 @@ HWY_INLINE void PhiloxStore16(PhiloxCounters even, PhiloxCounters odd, uint64_t 
   const auto join = [d32](PhiloxLanes low, PhiloxLanes high) HWY_ATTR {
     return hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(high)), hn::BitCast(d32, low));
   };
-  hn::StoreInterleaved4(join(even.x0, odd.x0), join(even.x1, odd.x1), join(even.x2, odd.x2), join(even.x3, odd.x3), d32,
-                        reinterpret_cast<uint32_t*>(values));
+  return {join(even.x0, odd.x0), join(even.x1, odd.x1), join(even.x2, odd.x2), join(even.x3, odd.x3)};
 }
 
 // values[8 * i ..] = the eight 16-bit values of counter {first_block + i, c1, c2, c3} for i in [0, Lanes(u32)), which
@@ -68,7 +71,9 @@ HWY_INLINE void PhiloxKeep16(uint32_t first_block, uint32_t c1, uint32_t c2, uin
   const PhiloxLanes lane = hn::Iota(d64, 0), first = hn::Add(hn::Set(d64, first_block), hn::Add(lane, lane));
   const PhiloxCounters even{first, hn::Set(d64, c1), hn::Set(d64, c2), hn::Set(d64, c3)};
   const PhiloxCounters odd{hn::Add(first, hn::Set(d64, 1)), even.x1, even.x2, even.x3};
-  PhiloxStore16(even, odd, key, values);
+  const PhiloxOutput words = PhiloxWords(even, odd, key);
+  hn::StoreInterleaved4(words.w0, words.w1, words.w2, words.w3, hn::Repartition<uint32_t, PhiloxTag>(),
+                        reinterpret_cast<uint32_t*>(values));
 }
 
 // The same for `blocks` consecutive blocks: 8 * blocks values, nothing written past them.
@@ -82,23 +87,6 @@ HWY_INLINE void PhiloxRow16(uint32_t first_block, int64_t blocks, uint32_t c1, u
     PhiloxKeep16(first_block, c1, c2, c3, key, rest);
     std::memcpy(values, rest, static_cast<size_t>(blocks) * 8 * sizeof(uint16_t));
   }
-}
-
-// Short rows, several at a time: kPhiloxValues / 8 counters {first_block + i % blocks, first_c1 + i / blocks, c2, c3},
-// i = 0, 1, 2, ..., where `blocks` is a power of two. The rows c1, c1 + 1, ... follow each other in `values`.
-HWY_INLINE void PhiloxRows16(uint32_t first_block, int64_t blocks, uint32_t first_c1, uint32_t c2, uint32_t c3,
-                             uint64_t key, uint16_t* HWY_RESTRICT values) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const PhiloxTag d64;
-  const PhiloxLanes lane = hn::Iota(d64, 0), row = hn::Set(d64, first_c1), column = hn::Set(d64, first_block);
-  const PhiloxLanes mask = hn::Set(d64, static_cast<uint64_t>(blocks - 1));
-  const int shift = static_cast<int>(hwy::Num0BitsBelowLS1Bit_Nonzero64(static_cast<uint64_t>(blocks)));
-  const auto counters = [&](PhiloxLanes i) HWY_ATTR {
-    return PhiloxCounters{hn::Add(column, hn::And(i, mask)), hn::Add(row, hn::ShiftRightSame(i, shift)),
-                          hn::Set(d64, c2), hn::Set(d64, c3)};
-  };
-  const PhiloxLanes first = hn::Add(lane, lane);
-  PhiloxStore16(counters(first), counters(hn::Add(first, hn::Set(d64, 1))), key, values);
 }
 
 }  // namespace linnet::HWY_NAMESPACE
