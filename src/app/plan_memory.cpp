@@ -56,6 +56,7 @@ Planned plan_once(const Config& config, const Basis& basis) {
                                                           .num_buckets = config.data.num_buckets, .max_seq_len = config.model.max_seq_len});
   SessionOptions options;
   options.shapes = buckets.shapes();
+  options.verify_plans = false;
   if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
   Planned planned;
   planned.session = std::make_unique<Session>(config, basis.tokenizers, std::move(options));

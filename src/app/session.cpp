@@ -46,7 +46,9 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
     : config(config), tokenizers(std::move(tokenizer_pair)), model(transformer_config(config, tokenizers)), layout(model), shapes(std::move(options.shapes)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   const int threads = thread_count(config);
-  trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options(config, threads, options.training));
+  TrainerOptions train = trainer_options(config, threads, options.training);
+  train.verify_plans = options.verify_plans;
+  trainer = std::make_unique<Trainer>(layout, store, shared, train);
   bind_batch_inputs();
   const double smoothing = config.train.label_smoothing;
   for (const BatchShape& shape : shapes) {
@@ -67,6 +69,7 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
     generate.length_penalty = config.train.length_penalty;
     generate.flat_name = trainer->evaluated_state();
     generate.threads = threads;
+    generate.verify_plans = options.verify_plans;
     generators.push_back(std::make_unique<Generator>(model, layout, store, shared, generate));
   }
 }

@@ -130,7 +130,7 @@ const std::vector<ConfigKey>& table() {
       below(TRAIN(ema_decay), "Of the moving average of the weights that evaluation uses; 0: none.", 0, 1),
       between(TRAIN(accumulate_steps), "Batches whose gradients make one update.", 1, 1e6),
       between(TRAIN(seed), "Of weights, dropout, shuffling and generated data.", 0, kMaxSeed),
-      resumable(between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount)),
+      between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount),
       between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount),
       between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),

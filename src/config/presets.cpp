@@ -31,9 +31,9 @@ num_buckets = 3
 learning_rate = 3e-3
 schedule = "linear"
 warmup_steps = 200
-max_steps = 6000
-eval_every = 1000
-save_every = 1000
+max_steps = 2400
+eval_every = 600
+save_every = 600
 metric = "exact_match"
 beam = 1
 )"},
@@ -63,6 +63,7 @@ tokenizer_model = "bpe"
 vocab_size = 6000
 joint_vocab = true
 batch_tokens = 2048
+num_buckets = 16
 
 [train]
 learning_rate = 2e-3

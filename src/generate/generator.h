@@ -30,6 +30,7 @@ struct GenerateOptions {
   double length_penalty = 1.0;
   std::string flat_name = "parameters";  // or "ema"
   int threads = 1;
+  bool verify_plans = true;  // see PlanOptions
 };
 
 class Generator {

@@ -107,7 +107,7 @@ ValueId Graph::find_output(const std::string& name) const {
   fail_internal("the graph has no output " + name);
 }
 
-void Graph::set_view(ValueId id, View view) { values_[static_cast<size_t>(id)].view = std::move(view); }
+void Graph::set_view(ValueId id, View view) { values_[static_cast<size_t>(id)].view = view; }
 
 std::string Graph::where_text(NodeId id) const {
   const Node& n = node(id);

@@ -26,6 +26,7 @@ struct PlanOptions {
   int threads = 1;
   KernelSet kernels = KernelSet::kFast;
   bool reuse_memory = true;  // off: every value has its own bytes (the arena's test oracle)
+  bool verify = true;        // off only where a plan is made for its size and never run
 };
 
 // Places every value of an optimized graph, grows the shared regions to what the plan takes, and checks the result

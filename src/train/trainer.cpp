@@ -20,7 +20,7 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
     : layout_(layout), store_(store), shared_(shared), options_(options), step_options_{DType::kF32, options.optimizer}, pool_(options.threads) {
   declare_states();
   if (options_.training && accumulates())
-    apply_ = make_plan(optimize(apply_graph(layout, step_options_), options.passes), store, shared, {.threads = options.threads});
+    apply_ = make_plan(optimize(apply_graph(layout, step_options_), options.passes), store, shared, {.threads = options.threads, .verify = options.verify_plans});
 }
 
 void Trainer::declare_states() {
@@ -49,14 +49,14 @@ int Trainer::add_shape(LossFunction loss) {
   const int shape = add_evaluation_shape(std::move(loss));
   ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
   Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_) : single_graph(layout_, plans.loss, step_options_);
-  plans.train = make_plan(optimize(std::move(graph), options_.passes), store_, shared_, {.threads = options_.threads});
+  plans.train = make_plan(optimize(std::move(graph), options_.passes), store_, shared_, {.threads = options_.threads, .verify = options_.verify_plans});
   return shape;
 }
 
 int Trainer::add_evaluation_shape(LossFunction loss) {
   auto plans = std::make_unique<ShapePlans>();
   plans->loss = std::move(loss);
-  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), options_.passes), store_, shared_, {.threads = options_.threads});
+  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), options_.passes), store_, shared_, {.threads = options_.threads, .verify = options_.verify_plans});
   shapes_.push_back(std::move(plans));
   return static_cast<int>(shapes_.size()) - 1;
 }

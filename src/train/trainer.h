@@ -22,7 +22,8 @@ struct TrainerOptions {
   int threads = 1;
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
-  bool training = true;  // false: only evaluation; no gradients and no moments
+  bool training = true;      // false: only evaluation; no gradients and no moments
+  bool verify_plans = true;  // see PlanOptions
 };
 
 struct StepReport {
