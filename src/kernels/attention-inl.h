@@ -15,6 +15,7 @@
 #include "kernels/attention_blocking.h"
 #include "kernels/gemm_pack-inl.h"
 #include "kernels/gemm_tile-inl.h"
+#include "kernels/lanes-inl.h"
 #include "kernels/philox-inl.h"
 #include "kernels/philox.h"
 
@@ -101,7 +102,7 @@ HWY_INLINE void PackScaledRows(const float* source, int64_t stride, int64_t rows
   for (int64_t i = 0; i < rows; ++i, source += stride, out += kRowStride) {
     int64_t k = 0;
     for (; k + kLanes <= width; k += kLanes) hn::StoreU(hn::Mul(f, hn::LoadU(d, source + k)), d, out + k);
-    for (; k < width; ++k) out[k] = factor * source[k];
+    if (k < width) StorePart(hn::Mul(f, LoadPart(source + k, width - k)), out + k, width - k);
   }
 }
 
@@ -113,7 +114,9 @@ HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool ad
     const V y = hn::Mul(f, hn::LoadU(d, x + k));
     hn::StoreU(add ? hn::Add(y, hn::LoadU(d, out + k)) : y, d, out + k);
   }
-  for (; k < count; ++k) out[k] = factor * x[k] + (add ? out[k] : 0.0f);
+  if (k == count) return;
+  const V y = hn::Mul(f, LoadPart(x + k, count - k));
+  StorePart(add ? hn::Add(y, LoadPart(out + k, count - k)) : y, out + k, count - k);
 }
 
 // Panels of the transpose [width, rows] of `rows` rows.

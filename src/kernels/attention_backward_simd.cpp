@@ -41,9 +41,8 @@ HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
   V sum = hn::Zero(d);
   int64_t k = 0;
   for (; k + kLanes <= count; k += kLanes) sum = hn::MulAdd(hn::LoadU(d, a + k), hn::LoadU(d, b + k), sum);
-  float result = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; k < count; ++k) result += a[k] * b[k];
-  return result;
+  if (k < count) sum = hn::MulAdd(LoadPart(a + k, count - k), LoadPart(b + k, count - k), sum);
+  return SumLanes(sum);
 }
 
 // Gradients of one key-value head and the query heads that use it. With p = exp(s - lse), D = sum_k do * o of a row:
@@ -51,11 +50,11 @@ HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
 // where keep is the dropout mask with its scale. Blocks of keys outside, heads and blocks of queries inside.
 class BackwardHead {
  public:
-  BackwardHead(const AttentionArgs& args, float* scratch, int64_t sample)
+  BackwardHead(const AttentionArgs& args, const attention_blocking::BackwardLayout& at, int64_t sample, float* scratch)
       : args_(args),
         size_(args.head_size),
         width_(attention_blocking::round_up(args.head_size, kWidth)),
-        at_(args),
+        at_(at),
         scratch_(scratch),
         dropout_(args, sample, scratch + at_.random) {}
 
@@ -141,20 +140,20 @@ class BackwardHead {
 
   const AttentionArgs& args_;
   const int64_t size_, width_;
-  const attention_blocking::BackwardLayout at_;
+  const attention_blocking::BackwardLayout& at_;
   float* scratch_;
   const Dropout dropout_;
   int64_t first_key_ = 0, keys_ = 0;
   bool keys_finite_ = true;
 };
 
-void backward_task(const AttentionArgs& args, const attention_blocking::BackwardOperands& x, int64_t task,
-                   float* scratch) {
+void backward_task(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
+                   const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
   const int64_t kv_head = task % args.kv_heads, sample = task / args.kv_heads, size = args.head_size;
   const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
   const Head k(x.k, sample, kv_head, size), v(x.v, sample, kv_head, size);
   const MutableHead dk(x.dk, sample, kv_head, size), dv(x.dv, sample, kv_head, size);
-  BackwardHead backward(args, scratch, sample);
+  BackwardHead backward(args, layout, sample, scratch);
   for (int64_t key = 0; key < valid; key += kKeyBlock) {
     backward.start_keys(k, v, key, std::min(kKeyBlock, valid - key));
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
@@ -191,11 +190,11 @@ void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRow
                         MutableAttentionRows dv, std::byte* workspace, ThreadPool& pool) {
   if (args.batch == 0 || args.query_heads == 0) return;
   attention_blocking::check(args);
-  const int64_t floats = attention_blocking::BackwardLayout(args).size();
+  const attention_blocking::BackwardLayout layout(args);
   const auto function = HWY_DYNAMIC_DISPATCH(backward_task);
   const attention_blocking::BackwardOperands operands{q, k, v, o, d_o, lse, dq, dk, dv};
   pool.run(args.batch * args.kv_heads, [&](int64_t task, int worker) {
-    function(args, operands, task, reinterpret_cast<float*>(workspace) + worker * floats);
+    function(args, layout, operands, task, reinterpret_cast<float*>(workspace) + worker * layout.size());
   });
 }
 

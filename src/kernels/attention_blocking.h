@@ -50,7 +50,7 @@ struct Pieces {
 };
 
 // A forward task is one key-value head of one sample and a chunk of its queries; few heads give more, smaller chunks.
-inline Pieces chunks(const AttentionArgs& args) {
+inline Pieces query_chunks(const AttentionArgs& args) {
   const int64_t heads = std::max<int64_t>(1, args.batch * args.kv_heads);
   return Pieces::of_number(args.query_length,
                            std::max(ceil_div(args.query_length, kChunkQueries),
@@ -84,8 +84,8 @@ class Layout {
 };
 
 struct ForwardLayout : Layout {
-  explicit ForwardLayout(const AttentionArgs& args) : Layout(args) {
-    const int64_t chunk = chunks(args).largest();
+  explicit ForwardLayout(const AttentionArgs& args) : Layout(args), chunks(query_chunks(args)) {
+    const int64_t chunk = chunks.largest();
     q = take(panels);
     scores = take(keys * kScoreStride);
     k = take(keys * kRowStride);
@@ -95,6 +95,7 @@ struct ForwardLayout : Layout {
     sum = take(chunk);
     fade = take(queries);
   }
+  Pieces chunks;
   int64_t q, scores, k, v, o, maximum, sum, fade;
 };
 
@@ -118,7 +119,11 @@ struct BackwardLayout : Layout {
   int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, p, ds, dq, dk, dv, lse, correction;
 };
 
-// The operands of attention_backward.
+struct ForwardOperands {
+  AttentionRows q, k, v;
+  MutableAttentionRows o;
+  float* lse;
+};
 struct BackwardOperands {
   AttentionRows q, k, v, o, d_o;
   const float* lse;

@@ -28,12 +28,21 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // softmax: with the new maximum m' of a query,  sum = sum * 2^(m - m') + sum_j 2^(s_j - m'),  o likewise with v_j.
 class ForwardHead {
  public:
-  ForwardHead(const AttentionArgs& args, int64_t sample, float* scratch)
-      : ForwardHead(args, sample, scratch, attention_blocking::ForwardLayout(args)) {}
+  ForwardHead(const AttentionArgs& args, const attention_blocking::ForwardLayout& at, int64_t sample, float* scratch)
+      : args_(args),
+        dropout_(args, sample, scratch + at.random),
+        width_(attention_blocking::round_up(args.head_size, kWidth)),
+        q_(scratch + at.q),
+        scores_(scratch + at.scores),
+        k_(scratch + at.k),
+        v_(scratch + at.v),
+        o_(scratch + at.o),
+        maximum_(scratch + at.maximum),
+        sum_(scratch + at.sum),
+        fade_(scratch + at.fade) {}
 
   void start(int64_t first, int64_t queries) {
     first_ = first, queries_ = queries;
-    std::fill_n(o_, queries * width_, 0.0f);
     for (int64_t i = 0; i < queries; i += kLanes) {  // there is room for whole vectors
       hn::Store(hn::Set(d, kMinusInfinity), d, maximum_ + i);
       hn::Store(hn::Zero(d), d, sum_ + i);
@@ -53,14 +62,17 @@ class ForwardHead {
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t at = blocks.begin(block), queries = blocks.begin(block + 1) - at;
       const Window window{first_ + at, queries, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
-      if (window.limit(queries - 1) == 0) continue;
+      if (window.limit(queries - 1) == 0) {
+        if (first_key_ == 0) std::fill_n(o_ + at * width_, queries * width_, 0.0f);
+        continue;
+      }
       PackTransposed(q + (first_ + at) * q_stride, q_stride, queries, args_.head_size, q_);
       Scores(window, args_.head_size, k_, q_, scores_);
       bool faded = false;
       for (int64_t i = 0; i < queries; i += kLanes) faded |= softmax(window, i, at + i, head);
       if (faded)
         for (int64_t i = 0; i < queries; ++i) fade_row(o_ + (at + i) * width_, fade_[i]);
-      WeighKeys(window, exact_, args_.head_size, scores_, v_, o_ + at * width_, width_, true);
+      WeighKeys(window, exact_, args_.head_size, scores_, v_, o_ + at * width_, width_, first_key_ > 0);
     }
   }
 
@@ -75,24 +87,16 @@ class ForwardHead {
       const int64_t seen = args_.causal ? first_ + i + args_.key_length - args_.query_length + 1 : valid;
       const bool blind = std::min(seen, valid) <= 0;
       lse[first_ + i] = blind ? kMinusInfinity : maximum_[i];
-      WriteScaled(o_ + i * width_, blind ? 0.0f : sum_[i], args_.head_size, false, o + (first_ + i) * o_stride);
+      float* out = o + (first_ + i) * o_stride;
+      if (blind) {
+        std::fill_n(out, args_.head_size, 0.0f);
+      } else {
+        WriteScaled(o_ + i * width_, sum_[i], args_.head_size, false, out);
+      }
     }
   }
 
  private:
-  ForwardHead(const AttentionArgs& args, int64_t sample, float* scratch, const attention_blocking::ForwardLayout& at)
-      : args_(args),
-        dropout_(args, sample, scratch + at.random),
-        width_(attention_blocking::round_up(args.head_size, kWidth)),
-        q_(scratch + at.q),
-        scores_(scratch + at.scores),
-        k_(scratch + at.k),
-        v_(scratch + at.v),
-        o_(scratch + at.o),
-        maximum_(scratch + at.maximum),
-        sum_(scratch + at.sum),
-        fade_(scratch + at.fade) {}
-
   // Scores of the kLanes queries from i of the window become 2^(s - maximum), zero where dropped or not seen; the state
   // of the queries (`at` in the chunk) is brought up to date. Returns whether what they have so far must fade.
   HWY_INLINE bool softmax(const Window& window, int64_t i, int64_t at, int64_t head) {
@@ -147,15 +151,16 @@ class ForwardHead {
   bool exact_ = false;
 };
 
-void forward_task(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
-                  float* lse, int64_t task, float* scratch) {
-  const auto chunks = attention_blocking::chunks(args);
+void forward_task(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
+                  const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
+  const auto& [q, k, v, o, lse] = x;
+  const attention_blocking::Pieces& chunks = layout.chunks;
   const int64_t chunk = task % chunks.pieces, first = chunks.begin(chunk), end = chunks.begin(chunk + 1);
   const int64_t kv_head = task / chunks.pieces % args.kv_heads, sample = task / chunks.pieces / args.kv_heads;
   const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
   const int64_t keys = args.causal ? std::clamp<int64_t>(end + args.key_length - args.query_length, 0, valid) : valid;
   if (first == end) return;
-  ForwardHead head(args, sample, scratch);
+  ForwardHead head(args, layout, sample, scratch);
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     head.start(first, end - first);
     for (int64_t key = 0; key < keys; key += kKeyBlock) {
@@ -187,10 +192,11 @@ void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows
                        MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
   if (args.batch == 0 || args.query_length == 0 || args.query_heads == 0) return;
   attention_blocking::check(args);
-  const int64_t floats = attention_blocking::ForwardLayout(args).size();
+  const attention_blocking::ForwardLayout layout(args);
+  const attention_blocking::ForwardOperands operands{q, k, v, o, lse};
   const auto function = HWY_DYNAMIC_DISPATCH(forward_task);
-  pool.run(args.batch * args.kv_heads * attention_blocking::chunks(args).pieces, [&](int64_t task, int worker) {
-    function(args, q, k, v, o, lse, task, reinterpret_cast<float*>(workspace) + worker * floats);
+  pool.run(args.batch * args.kv_heads * layout.chunks.pieces, [&](int64_t task, int worker) {
+    function(args, layout, operands, task, reinterpret_cast<float*>(workspace) + worker * layout.size());
   });
 }
 

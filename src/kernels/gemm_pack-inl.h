@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "kernels/gemm_tile-inl.h"
+#include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
@@ -67,10 +68,15 @@ HWY_INLINE void PackPanel(const float* source, int64_t stride, int64_t depth, in
       hn::Store(hn::LoadU(d, source), d, out);
       hn::Store(hn::LoadU(d, source + kLanes), d, out + kLanes);
     }
+  } else if (width >= kLanes) {
+    for (int64_t k = 0; k < depth; ++k, source += stride, out += kWidth) {
+      hn::Store(hn::LoadU(d, source), d, out);
+      hn::Store(LoadPart(source + kLanes, width - kLanes), d, out + kLanes);
+    }
   } else {
     for (int64_t k = 0; k < depth; ++k, source += stride, out += kWidth) {
-      std::memcpy(out, source, static_cast<size_t>(width) * sizeof(float));
-      std::fill(out + width, out + kWidth, 0.0f);
+      hn::Store(LoadPart(source, width), d, out);
+      hn::Store(hn::Zero(d), d, out + kLanes);
     }
   }
 }
