@@ -1,0 +1,125 @@
+// The kernels on the shapes of the reference models, in GFLOP/s or GB/s:  kernels_bench --benchmark_filter=gemm
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/gemm.h"
+#include "kernels/layer_norm.h"
+#include "kernels/optimizer.h"
+
+namespace linnet {
+namespace {
+
+std::vector<float> values(int64_t count) {
+  std::vector<float> x(static_cast<size_t>(count));
+  uint32_t state = 12345;
+  for (float& v : x) {
+    state = state * 1664525u + 1013904223u;
+    v = static_cast<float>(static_cast<int32_t>(state >> 9) % 2001 - 1000) * 1e-3f;
+  }
+  return x;
+}
+
+struct Workspace {
+  explicit Workspace(size_t bytes) : memory(bytes + 64) {}
+  std::byte* data() { return memory.data() + (64 - reinterpret_cast<size_t>(memory.data()) % 64); }
+  std::vector<std::byte> memory;
+};
+
+void report_flops(benchmark::State& state, double flops) {
+  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+// Threads, transposes (0: x W^T forward, 1: dy W, 2: dy^T x), m, n, k.
+void gemm_bench(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  const int64_t kind = state.range(1), m = state.range(2), n = state.range(3), k = state.range(4);
+  const auto a = values(m * k), b = values(k * n);
+  auto c = values(m * n);
+  GemmArgs args;
+  args.m = m, args.n = n, args.k = k;
+  args.trans_a = kind == 2, args.trans_b = kind == 0;
+  args.a = a.data(), args.lda = args.trans_a ? m : k;
+  args.b = b.data(), args.ldb = args.trans_b ? k : n;
+  args.c = c.data(), args.ldc = n;
+  Workspace workspace(gemm_workspace(1, m, n, k, pool.size()));
+  for (auto _ : state) gemm(args, workspace.data(), pool);
+  report_flops(state, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+}
+
+void gemm_shapes(benchmark::internal::Benchmark* bench) {
+  for (int64_t threads : {1, 2})
+    for (int64_t kind : {0, 1, 2}) {
+      bench->Args({threads, kind, kind == 2 ? 256 : 2048, 256, kind == 2 ? 2048 : 256});
+      bench->Args({threads, kind, kind == 2 ? 1024 : 2048, kind == 1 ? 256 : kind == 0 ? 1024 : 256, kind == 2 ? 2048 : kind == 1 ? 1024 : 256});
+      bench->Args({threads, kind, kind == 2 ? 6000 : 2048, kind == 0 ? 6000 : 256, kind == 2 ? 2048 : kind == 1 ? 6000 : 256});
+    }
+}
+BENCHMARK(gemm_bench)->Name("gemm")->ArgNames({"threads", "kind", "m", "n", "k"})->Apply(gemm_shapes)->UseRealTime();
+
+// Threads, forward (0) or backward (1), batch, heads, length, head size.
+void attention_bench(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  AttentionArgs args;
+  args.batch = state.range(2), args.query_heads = args.kv_heads = state.range(3);
+  args.query_length = args.key_length = state.range(4), args.head_size = state.range(5);
+  args.scale = 0.2f;
+  const int64_t row = args.query_heads * args.head_size, count = args.batch * args.query_length * row;
+  const auto q = values(count), k = values(count), v = values(count), d_o = values(count);
+  std::vector<float> o(q.size()), dq(q.size()), dk(q.size()), dv(q.size()), lse(static_cast<size_t>(args.batch * args.query_heads * args.query_length));
+  const auto rows = [&](const std::vector<float>& x) { return AttentionRows{x.data(), args.query_length * row, row}; };
+  const auto mutable_rows = [&](std::vector<float>& x) { return MutableAttentionRows{x.data(), args.query_length * row, row}; };
+  Workspace workspace(std::max(attention_forward_workspace(args, pool.size()), attention_backward_workspace(args, pool.size())));
+  attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
+  const bool backward = state.range(1) == 1;
+  for (auto _ : state) {
+    if (backward) attention_backward(args, rows(q), rows(k), rows(v), rows(o), lse.data(), rows(d_o), mutable_rows(dq), mutable_rows(dk), mutable_rows(dv), workspace.data(), pool);
+    else attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
+  }
+  const auto products = static_cast<double>(backward ? 10 : 4);
+  report_flops(state, products * static_cast<double>(count) * static_cast<double>(args.key_length));
+}
+BENCHMARK(attention_bench)->Name("attention")->ArgNames({"threads", "backward", "batch", "heads", "length", "size"})
+    ->ArgsProduct({{1, 2}, {0, 1}, {16}, {8}, {64, 256}, {32}})->UseRealTime();
+
+void layer_norm_bench(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  const int64_t rows = 2048, width = 256;
+  const auto x = values(rows * width), weight = values(width), bias = values(width);
+  std::vector<float> y(x.size()), mean(rows), rstd(rows);
+  for (auto _ : state) layer_norm_forward(rows, width, x.data(), weight.data(), bias.data(), 1e-5f, y.data(), mean.data(), rstd.data(), pool);
+  state.SetBytesProcessed(state.iterations() * rows * width * 8);
+}
+BENCHMARK(layer_norm_bench)->Name("layer_norm")->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+void cross_entropy_bench(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  const int64_t rows = 2048, classes = 6000;
+  const auto x = values(rows * classes);
+  const std::vector<int32_t> targets(rows, 7);
+  std::vector<float> losses(rows), lse(rows);
+  for (auto _ : state) cross_entropy_forward(rows, classes, x.data(), targets.data(), 0.1f, losses.data(), lse.data(), pool);
+  state.SetBytesProcessed(state.iterations() * rows * classes * 4);
+}
+BENCHMARK(cross_entropy_bench)->Name("cross_entropy")->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+void adam_bench(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  const int64_t n = 5'500'000;
+  auto parameters = values(n), gradient = values(n), m = values(n);
+  std::vector<float> v(parameters.size(), 1.0f);
+  AdamArgs args;
+  args.n = n, args.param = parameters.data(), args.grad = gradient.data(), args.m = m.data(), args.v = v.data();
+  for (auto _ : state) adam_update(args, pool);
+  state.SetBytesProcessed(state.iterations() * n * 28);
+}
+BENCHMARK(adam_bench)->Name("adam")->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+}  // namespace
+}  // namespace linnet
+
+BENCHMARK_MAIN();
