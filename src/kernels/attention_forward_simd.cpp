@@ -2,9 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
 
-#include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/attention.h"
 #include "kernels/attention_blocking.h"

@@ -223,6 +223,24 @@ TEST(Attention, SeveralBlocksOfKeysAndChunksOfQueries) {
   }
 }
 
+// One token at a time, and a few at once, with as many keys as there are so far.
+TEST(Attention, FewQueriesAgainstManyKeys) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (const int64_t keys : {1, 3, 100, 300})
+      for (const int64_t queries : {1, 4})
+        for (const int64_t size : {7, 48}) {
+          Case test;
+          test.args = {.batch = 3, .query_heads = 4, .kv_heads = 2, .query_length = queries, .key_length = keys};
+          test.args.head_size = size, test.args.causal = true;
+          test.fill(9, size == 7, 5);
+          test.run(2);
+          test.check(5e-5);
+          if (HasFatalFailure()) FAIL() << isa;
+        }
+  }
+}
+
 TEST(Attention, MoreQueriesThanKeysLeaveBlindQueries) {
   Case test;
   test.args = {.batch = 2, .query_heads = 2, .kv_heads = 2, .query_length = 40, .key_length = 13, .head_size = 16};
@@ -333,17 +351,20 @@ TEST(Attention, MaskedKeysDoNotLeak) {
     const ForcedIsa forced(isa);
     Case clean;
     clean.args = {.batch = 2, .query_heads = 2, .kv_heads = 2, .query_length = 21, .key_length = 37, .head_size = 16};
-    clean.fill(7);
-    clean.lengths = {20, 5};
-    Case dirty = clean;
-    for (int64_t b = 0; b < 2; ++b)
-      for (int64_t j = dirty.lengths[b]; j < 37; ++j)
-        for (int64_t x = 0; x < 32; ++x) dirty.k(b, j, 0, x) = kNan, dirty.v(b, j, 0, x) = x % 2 ? kInf : kNan;
-    clean.run(1), dirty.run(1);
-    EXPECT_EQ(clean.o.values, dirty.o.values) << isa;
-    EXPECT_EQ(clean.dq.values, dirty.dq.values) << isa;
-    EXPECT_EQ(clean.dk.values, dirty.dk.values) << isa;
-    EXPECT_EQ(clean.dv.values, dirty.dv.values) << isa;
+    for (const int64_t queries : {3, 21}) {
+      clean.args.query_length = queries;
+      clean.fill(7);
+      clean.lengths = {20, 5};
+      Case dirty = clean;
+      for (int64_t b = 0; b < 2; ++b)
+        for (int64_t j = dirty.lengths[b]; j < 37; ++j)
+          for (int64_t x = 0; x < 32; ++x) dirty.k(b, j, 0, x) = kNan, dirty.v(b, j, 0, x) = x % 2 ? kInf : kNan;
+      clean.run(1), dirty.run(1);
+      EXPECT_EQ(clean.o.values, dirty.o.values) << isa;
+      EXPECT_EQ(clean.dq.values, dirty.dq.values) << isa;
+      EXPECT_EQ(clean.dk.values, dirty.dk.values) << isa;
+      EXPECT_EQ(clean.dv.values, dirty.dv.values) << isa;
+    }
   }
 }
 

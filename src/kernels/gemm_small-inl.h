@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "kernels/gemm_tile-inl.h"
+#include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
@@ -88,12 +89,6 @@ HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ld
   }
 }
 
-HWY_INLINE void FinishOne(float x, float* c, const float* bias, const Finish& finish) {
-  if (finish.accumulate) x += *c;
-  if (bias) x += *bias;
-  *c = finish.relu && x < 0 ? 0.0f : x;
-}
-
 // Columns [begin, end) of c[M, n] <- a[M, depth] b[depth, n], two vectors of columns at a time.
 template <int M>
 HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t lda, const float* HWY_RESTRICT b,
@@ -122,12 +117,30 @@ HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t 
         hn::StoreU(finish.relu ? Relu(x) : x, d, out);
       }
   }
-  for (; j < end; ++j)
-    for (int i = 0; i < M; ++i) {
-      float sum = 0;
-      for (int64_t k = 0; k < depth; ++k) sum += a[i * lda + k] * b[k * ldb + j];
-      FinishOne(sum, c + i * ldc + j, finish.bias ? finish.bias + j : nullptr, finish);
+  for (; j < end; j += kLanes) {  // the rest, a vector or a part of one at a time
+    const int64_t count = std::min<int64_t>(kLanes, end - j);
+    const auto load = [count](const float* p)
+                          HWY_ATTR { return count == kLanes ? hn::LoadU(d, p) : LoadPart(p, count); };
+    V r[M];
+#pragma GCC unroll 4
+    for (int i = 0; i < M; ++i) r[i] = hn::Zero(d);
+    for (int64_t k = 0; k < depth; ++k) {
+      const V y = load(b + k * ldb + j);
+#pragma GCC unroll 4
+      for (int i = 0; i < M; ++i) r[i] = hn::MulAdd(hn::Set(d, a[i * lda + k]), y, r[i]);
     }
+    for (int i = 0; i < M; ++i) {
+      V x = r[i];
+      if (finish.accumulate) x = hn::Add(x, load(c + i * ldc + j));
+      if (finish.bias) x = hn::Add(x, load(finish.bias + j));
+      if (finish.relu) x = Relu(x);
+      if (count == kLanes) {
+        hn::StoreU(x, d, c + i * ldc + j);
+      } else {
+        StorePart(x, c + i * ldc + j, count);
+      }
+    }
+  }
 }
 
 HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
