@@ -89,6 +89,7 @@ norm = "post"
 
 [data]
 task = "random"
+tokenizer = "char"
 train_samples = 1024
 valid_samples = 16
 test_samples = 16
