@@ -1,11 +1,7 @@
 // Fits exclusive or. The README shows this file, and ctest checks that it does.
-#include <algorithm>
 #include <cstdio>
 
-#include "nn/layers.h"
-#include "ops/movement/movement.h"
-#include "ops/reduce/reduce.h"
-#include "train/trainer.h"
+#include "linnet.h"
 using namespace linnet;
 
 struct Net : Module {
@@ -15,23 +11,15 @@ struct Net : Module {
 
 int main() {
   Net net;
-  const ParameterLayout layout(net);
-  Store store;  // all memory: regions, and where in them each input of a graph lies
-  store.bind("x", {store.add_region("x", MemoryKind::kBatch, 32), 0}, 32);
-  store.bind("y", {store.add_region("y", MemoryKind::kBatch, 16), 0}, 16);
-  const RegionId arena = store.add_region("arena", MemoryKind::kActivations, 0);
-  const RegionId workspace = store.add_region("workspace", MemoryKind::kWorkspace, 0);
-  Trainer trainer(layout, store, {arena, workspace}, {});
-  const int shape = trainer.add_shape([&](Trace& trace) -> Loss {  // recorded, differentiated and planned here
-    const Tensor x = trace.graph().input("x", {DType::kF32, {4, 2}});
-    const Tensor y = trace.graph().input("y", {DType::kF32, {4, 1}});
-    return {sum_to(square(net(x) - y), {}), fill(trace.graph(), {DType::kF32, {}}, 4)};
+  Learner learner(net, [&](Trace& trace) -> Loss {  // runs once; differentiated, fused and placed in memory here
+    const Tensor x = trace.input("x", {DType::kF32, {4, 2}}), y = trace.input("y", {DType::kF32, {4, 1}});
+    return {.sum = sum_to(square(net(x) - y), {}), .count = trace.number(4)};
   });
-  store.allocate(), trainer.bind(), trainer.initialize();
-  const float inputs[] = {0, 0, 0, 1, 1, 0, 1, 1}, targets[] = {0, 1, 1, 0};
-  std::ranges::copy(inputs, store.as<float>("x")), std::ranges::copy(targets, store.as<float>("y"));
+  std::printf("%zu bytes, now and at the end\n", learner.memory_bytes());
+  learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
+  learner.set<float>("y", {0, 1, 1, 0});
   StepReport report{};
-  for (int64_t step = 1; step <= 500; ++step) report = trainer.step(shape, /*learning_rate=*/0.02, step);
-  std::printf("%zu bytes planned; mean squared error %.1e after 500 steps\n", store.total_bytes(), report.loss);
+  for (int step = 0; step < 500; ++step) report = learner.step(/*learning_rate=*/0.02);
+  std::printf("mean squared error %.1e\n", report.loss);
   return report.loss < 1e-3 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A folder of src/ includes only itself and the folders above it in LINNET_FOLDERS (the root CMakeLists.txt); tests are
+# src/linnet.h, which includes for users, stands outside. A folder of src/ includes only itself and the folders above it in LINNET_FOLDERS (the root CMakeLists.txt); tests are
 # free to look down. Headers that others include keep fmt, spdlog, TOML, JSON and Highway out of their sight.
 # Prints every violation as file:line and ends with 1 when there is one.
 set -euo pipefail
@@ -11,7 +11,7 @@ folders=$(sed -n 's/^set(LINNET_FOLDERS \(.*\))$/\1/p' CMakeLists.txt)
   exit 1
 }
 
-find src \( -name '*.h' -o -name '*.cpp' \) ! -name '*_test.cpp' -print0 | sort -z |
+find src -mindepth 2 \( -name '*.h' -o -name '*.cpp' \) ! -name '*_test.cpp' -print0 | sort -z |
   xargs -0 awk -v folders="$folders" '
     BEGIN { for (n = split(folders, list, " "); n > 0; n--) place[list[n]] = n }
     function report(problem) { print FILENAME ":" FNR ": " problem; bad = 1 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/dates.h"
 #include "text/tokenizer.h"
 
@@ -31,13 +32,6 @@ void append_symbol(std::string& line, uint64_t index) {
   line += static_cast<char>(0x80 | (point & 0x3F));
 }
 
-uint64_t next_random(uint64_t& state) {  // SplitMix64
-  uint64_t x = state += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 // Lines of symbols without meaning, of lengths uniform between half and the whole of max_seq_len: for measuring.
 std::vector<std::string> random_lines(const Config& config, uint64_t stream, int64_t count) {
   const auto symbols = static_cast<uint64_t>(std::max<int64_t>(1, config.data.vocab_size - kSpecialTokenCount));
@@ -45,9 +39,9 @@ std::vector<std::string> random_lines(const Config& config, uint64_t stream, int
   uint64_t state = static_cast<uint64_t>(config.train.seed) * 1000003 + stream;
   std::vector<std::string> lines;
   for (int64_t i = 0; i < count; ++i) {
-    const uint64_t length = i == 0 ? longest : longest / 2 + next_random(state) % (longest - longest / 2 + 1);
+    const uint64_t length = i == 0 ? longest : longest / 2 + next_splitmix64(state) % (longest - longest / 2 + 1);
     std::string line;
-    for (uint64_t j = 0; j < length; ++j) append_symbol(line, (i == 0 ? j : next_random(state)) % symbols);
+    for (uint64_t j = 0; j < length; ++j) append_symbol(line, (i == 0 ? j : next_splitmix64(state)) % symbols);
     lines.push_back(std::move(line));
   }
   return lines;

@@ -10,7 +10,7 @@ struct Corpus {
   std::vector<int> test_formats;  // the dates task: which format each test line is written in
 };
 
-// Reads train and valid. Without validation files the last held_out_pairs of the training text become it.
+// Reads train and valid. Without validation files held_out_pairs of the training text, evenly spread, become it.
 // Throws Error(kUser) naming what is missing or malformed.
 Corpus load_training_corpus(const Config& config);
 

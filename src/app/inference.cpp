@@ -5,7 +5,6 @@
 #include "app/memory_report.h"
 #include "app/run_folder.h"
 #include "base/error.h"
-#include "base/process_memory.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -19,9 +18,7 @@ std::unique_ptr<Session> load_session(const std::string& folder, const Config& c
   options.shapes = std::move(shapes);
   options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
   auto session = std::make_unique<Session>(config, std::move(tokenizers), std::move(options));
-  const uint64_t need = forecast_memory(resident_bytes(), session->store).peak();
-  if (const uint64_t available = available_memory(); need > available)
-    fail_user("this needs " + std::to_string(need / 1000000) + " MB and the machine has " + std::to_string(available / 1000000) + " MB available");
+  check_fits(session->store, "; a smaller beam needs less");
   session->allocate();
   session->store.touch();
   session->trainer->initialize();  // the constants; the parameters are read next
@@ -38,7 +35,7 @@ Config inference_config(const std::string& folder, const InferenceOptions& optio
   return config;
 }
 
-LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text, const InferenceOptions&) {
+LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text) {
   TokenizerPair tokenizers = load_tokenizers(config, folder);
   set = std::make_unique<EvaluationSet>(std::move(text), tokenizers, config.model.max_seq_len);
   const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
@@ -51,7 +48,7 @@ EvaluationResult LoadedEvaluation::run() {
   return score(*set, linnet::translate(*session, *session->generators[0], *set, set->dataset.size()), loss);
 }
 
-Translator::Translator(const std::string& folder, const Config& config, const InferenceOptions&) {
+Translator::Translator(const std::string& folder, const Config& config) {
   // Doubling lengths: at most half of a row is padding, and few plans are made.
   std::vector<BatchShape> shapes;
   for (int64_t length = std::min<int64_t>(16, config.model.max_seq_len);; length = std::min(2 * length, config.model.max_seq_len)) {

@@ -11,7 +11,7 @@ struct InferenceOptions {
 
 // Loads a run folder's best model for a set of pairs: the session has batch shapes for all of them.
 struct LoadedEvaluation {
-  LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text, const InferenceOptions& options);
+  LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text);
 
   EvaluationResult run();
 
@@ -27,7 +27,7 @@ struct Translation {
 
 class Translator {
  public:
-  Translator(const std::string& folder, const Config& config, const InferenceOptions& options);
+  Translator(const std::string& folder, const Config& config);
 
   // The `n_best` best translations of each line, in the order of the lines. Long lines are cut at the model's length.
   std::vector<std::vector<Translation>> translate(const std::vector<std::string>& lines, int n_best);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/error.h"
 #include "base/process_memory.h"
 #include "device/buffer.h"
 
@@ -44,6 +45,13 @@ MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
   forecast.items.push_back({"code, stacks, strings", kUnplanned});
   return forecast;
+}
+
+void check_fits(const Store& store, const std::string& advice) {
+  const uint64_t need = forecast_memory(resident_bytes(), store).peak(), available = available_memory();
+  if (need > available)
+    fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and the machine has " +
+              std::to_string(available / 1000000) + " MB available" + advice);
 }
 
 uint64_t available_memory() {

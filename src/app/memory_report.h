@@ -21,6 +21,9 @@ struct MemoryForecast {
 // `resident`: of the process, its data, its plans and prefetch buffers, before planned memory is touched.
 MemoryForecast forecast_memory(uint64_t resident, const Store& store);
 
+// Throws Error(kUser) with both figures when the store's memory and what the process has are more than is available.
+void check_fits(const Store& store, const std::string& advice);
+
 // What the machine has left for this process: available memory, or less where a cgroup limits it.
 uint64_t available_memory();
 

@@ -52,17 +52,16 @@ struct Planned {
 };
 
 Planned plan_once(const Config& config, const Basis& basis) {
-  const Buckets buckets = Buckets::choose(basis.lengths, {.batch_tokens = config.data.batch_tokens, .batch_size = config.data.batch_size,
-                                                          .num_buckets = config.data.num_buckets, .max_seq_len = config.model.max_seq_len});
-  SessionOptions options;
-  options.shapes = buckets.shapes();
+  SessionOptions options = training_session_options(config, choose_buckets(config, basis.lengths));
   options.verify_plans = false;
-  if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
   Planned planned;
   planned.session = std::make_unique<Session>(config, basis.tokenizers, std::move(options));
   planned.forecast = forecast_memory(basis.resident, planned.session->store);
   return planned;
 }
+
+// Far more tokens than any training text: every pair is in one batch.
+constexpr int64_t kMost = int64_t{1} << 40;
 
 // The largest value of the batch key whose peak stays within `memory`: doubled until it does not fit, then halved in.
 int64_t largest_batch(Config config, const Basis& basis, int64_t DataConfig::*key, uint64_t memory) {
@@ -71,9 +70,10 @@ int64_t largest_batch(Config config, const Basis& basis, int64_t DataConfig::*ke
     return plan_once(config, basis).forecast.peak() <= memory;
   };
   const int64_t step = key == &DataConfig::batch_tokens ? config.model.max_seq_len : 1;
+  if (fits(kMost)) return kMost;
   if (!fits(step)) return 0;
   int64_t low = step, high = step;
-  while (high < (int64_t{1} << 24) && fits(high *= 2)) low = high;
+  while (high < kMost && fits(high *= 2)) low = high;
   while (high - low > std::max<int64_t>(step, low / 64)) {
     const int64_t middle = (low + high) / 2;
     (fits(middle) ? low : high) = middle;
@@ -95,6 +95,7 @@ PlanAnswer plan_memory(const Config& config, uint64_t memory) {
   const auto key = config.data.batch_tokens > 0 ? &DataConfig::batch_tokens : &DataConfig::batch_size;
   answer.batch_key = config.data.batch_tokens > 0 ? "batch_tokens" : "batch_size";
   answer.largest_batch = largest_batch(config, basis, key, memory);
+  answer.all_fit = answer.largest_batch >= kMost;
   return answer;
 }
 

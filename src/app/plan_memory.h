@@ -14,6 +14,7 @@ struct PlanAnswer {
   bool assumed = false;             // no training text at hand: every batch taken at its longest
   std::string batch_key;            // "batch_tokens" or "batch_size": what largest_batch is a value of
   int64_t largest_batch = 0;        // that fits `memory`; 0: none does
+  bool all_fit = false;             // even the whole training text as one batch
 };
 
 PlanAnswer plan_memory(const Config& config, uint64_t memory);

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "data/batch_buffer.h"
 #include "models/translation_loss.h"
 
 namespace linnet {
@@ -52,10 +51,7 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
   bind_batch_inputs();
   const double smoothing = config.train.label_smoothing;
   for (const BatchShape& shape : shapes) {
-    const LossFunction loss = [this, shape, smoothing](Trace& trace) {
-      const TranslationLoss loss = translation_loss(model, trace, shape, smoothing);
-      return Loss{loss.sum, loss.count};
-    };
+    const LossFunction loss = [this, shape, smoothing](Trace& trace) { return translation_loss(model, trace, shape, smoothing); };
     if (options.training) trainer->add_shape(loss);
     else trainer->add_evaluation_shape(loss);
   }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "app/tokenizer_pair.h"
+#include "data/batch.h"
 #include "data/buckets.h"
 #include "generate/generator.h"
 #include "models/transformer.h"
@@ -33,7 +34,7 @@ class Session {
   void allocate();  // takes the planned memory and binds the plans to it
 
   // Copies a batch to where the graphs read it.
-  void load_batch(const struct Batch& batch);
+  void load_batch(const Batch& batch);
 
   const Config config;
   const TokenizerPair tokenizers;

@@ -65,6 +65,7 @@ class TrainingRun {
     setup_.stream->seek(progress_.epoch, progress_.batch);
     log_.emplace(folder_.metrics_path(), progress_.step, progress_.evaluated);
     last_saved_ = progress_.step;
+    memory_mb_ = static_cast<double>(resident_bytes()) / 1e6;
   }
 
   void train_step() {
@@ -100,7 +101,7 @@ class TrainingRun {
   [[noreturn]] void stop_non_finite(int bucket, int64_t step, const StepReport& report) {
     bar_.clear();
     const std::string what = std::isfinite(report.loss) ? "gradient" : "loss";
-    const std::string where = trainer_.find_non_finite(bucket, step, 0);
+    const std::string where = trainer_.find_non_finite(bucket);
     throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(step) + "; first at " +
                                          (where.empty() ? "an earlier micro-batch" : where) + ". The last checkpoint is as it was");
   }
@@ -109,7 +110,7 @@ class TrainingRun {
     const double speed = static_cast<double>(report.tokens) / seconds;
     smooth_speed_ = smooth_speed_ == 0 ? speed : 0.98 * smooth_speed_ + 0.02 * speed;
     smooth_loss_ = smooth_loss_ == 0 ? report.loss : 0.95 * smooth_loss_ + 0.05 * report.loss;
-    if (progress_.step % 64 == 1) memory_mb_ = static_cast<double>(resident_bytes()) / 1e6;
+    if (progress_.step % 64 == 0) memory_mb_ = static_cast<double>(resident_bytes()) / 1e6;
     if (progress_.step % config_.log_every == 0)
       log_->write({progress_.step, "train", report.loss, rate, report.grad_norm, speed, progress_.seconds, memory_mb_});
     const double per_step = (now() - began_) / static_cast<double>(++steps_here_);

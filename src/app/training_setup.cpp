@@ -24,21 +24,18 @@ void check_size(const Config& config, const TokenizerPair& tokenizers) {
               " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
-void check_fits(const Store& store) {
-  const uint64_t need = forecast_memory(resident_bytes(), store).peak(), available = available_memory();
-  if (need > available)
-    fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and the machine has " + std::to_string(available / 1000000) +
-              " MB available; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
-}
-
 }  // namespace
 
-Buckets choose_buckets(const Config& config, const PairDataset& train, const PairDataset& valid) {
-  std::vector<std::pair<int, int>> lengths = train.lengths();
-  // A validation pair longer than any in training still needs a batch to be in.
-  for (const auto& pair : valid.lengths()) lengths.push_back(pair);
+Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths) {
   return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens, .batch_size = config.data.batch_size,
                                    .num_buckets = config.data.num_buckets, .max_seq_len = config.model.max_seq_len});
+}
+
+SessionOptions training_session_options(const Config& config, const Buckets& buckets) {
+  SessionOptions options;
+  options.shapes = buckets.shapes();
+  if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
+  return options;
 }
 
 TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config(config), tokenizers(std::move(given)) {
@@ -50,13 +47,13 @@ TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config
   log_info("training text: " + train->report().text());
   log_info("validation text: " + valid->dataset.report().text());
   check_size(config, tokenizers);
-  buckets = std::make_unique<Buckets>(choose_buckets(config, *train, valid->dataset));
+  // A validation pair longer than any in training still needs a batch to be in.
+  std::vector<std::pair<int, int>> lengths = train->lengths();
+  for (const auto& pair : valid->dataset.lengths()) lengths.push_back(pair);
+  buckets = std::make_unique<Buckets>(choose_buckets(config, lengths));
 
-  SessionOptions options;
-  options.shapes = buckets->shapes();
-  if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
-  session = std::make_unique<Session>(config, tokenizers, std::move(options));
-  check_fits(session->store);
+  session = std::make_unique<Session>(config, tokenizers, training_session_options(config, *buckets));
+  check_fits(session->store, "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
   session->allocate();
   stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed), kPrefetchDepth);
   malloc_trim(0);  // what loading and planning freed should not count

@@ -26,7 +26,9 @@ class TrainingSetup {
   std::unique_ptr<BatchStream> stream;
 };
 
-// The shapes of a configuration's batches for these pairs (training and validation alike must fit).
-Buckets choose_buckets(const Config& config, const PairDataset& train, const PairDataset& valid);
+// The shapes of a configuration's batches, for (source, target) lengths of all pairs that are to fit.
+Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths);
+// What training with these buckets, and evaluating on the way, takes.
+SessionOptions training_session_options(const Config& config, const Buckets& buckets);
 
 }  // namespace linnet

@@ -1,11 +1,14 @@
 // One function per command: it declares its arguments and what to run with them.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+
+namespace CLI {
+class App;
+}
 
 namespace linnet {
 

@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "base/error.h"
 #include "cli/commands.h"
 #include "kernels/isa.h"

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -29,7 +30,7 @@ int evaluate(const Arguments& arguments) {
   const auto began = std::chrono::steady_clock::now();
   const Config config = inference_config(arguments.folder, arguments);
   force_isa(config.train.isa);
-  LoadedEvaluation evaluation(arguments.folder, config, text_of(arguments, config), arguments);
+  LoadedEvaluation evaluation(arguments.folder, config, text_of(arguments, config));
   const EvaluationResult result = evaluation.run();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (arguments.json) {

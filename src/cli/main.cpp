@@ -1,4 +1,5 @@
 // The command line: parses arguments, runs one command, and turns an error into one line and an exit code.
+#include <CLI/CLI.hpp>
 #include <malloc.h>
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -40,7 +41,9 @@ int plan(const ConfigArguments& arguments, const std::string& memory) {
               static_cast<long long>(largest.target_length), answer.shapes.size());
   std::printf("%s", answer.forecast.text().c_str());
   std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6, static_cast<double>(answer.arena_lower_bound) / 1e6);
-  if (answer.largest_batch > 0)
+  if (answer.all_fit)
+    std::printf("within %.1f MB even all pairs fit in one batch\n", static_cast<double>(limit) / 1e6);
+  else if (answer.largest_batch > 0)
     std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6, static_cast<long long>(answer.largest_batch));
   else
     std::printf("no %s fits within %.1f MB\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6);

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include <cstdio>
@@ -44,7 +45,7 @@ int translate_input(const Arguments& arguments) {
   if (arguments.n_best > config.train.beam)
     fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " + std::to_string(config.train.beam));
   force_isa(config.train.isa);
-  Translator translator(arguments.folder, config, arguments);
+  Translator translator(arguments.folder, config);
   // At a terminal each line is answered at once.
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;

@@ -10,20 +10,6 @@
 
 namespace linnet {
 
-// Views of a buffer. Rows beyond the pairs have length 0 and pair -1; every id beyond a row's length is pad.
-struct Batch {
-  int bucket = 0;
-  BatchShape shape{};
-  int64_t epoch = 0, index = 0;                    // index of this batch in its epoch
-  std::span<const int32_t> source;                 // [batch, source_length]
-  std::span<const int32_t> source_lengths;         // [batch]
-  std::span<const int32_t> target_in, target_out;  // [batch, target_length]
-  std::span<const int32_t> target_lengths;         // [batch], of both
-  std::span<const int32_t> pairs;                  // [batch] which pair of the dataset each row is
-  int64_t source_tokens = 0, target_tokens = 0;    // without padding
-  bool last_of_epoch = false;
-};
-
 class BatchBuffer {
  public:
   explicit BatchBuffer(const Buckets& buckets);  // fits any of them

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/error.h"
 
 namespace linnet {
@@ -12,16 +13,11 @@ namespace {
 
 // SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014). Our own, like the
 // shuffle, because std::shuffle and the standard distributions differ between libraries.
-uint64_t mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 
 class SplitMix64 {
  public:
-  SplitMix64(uint64_t seed, uint64_t epoch, uint64_t stream) : state_(mix(mix(mix(seed + kStep) + epoch) + stream)) {}
-  uint64_t next() { return mix(state_ += kStep); }
+  SplitMix64(uint64_t seed, uint64_t epoch, uint64_t stream) : state_(mix64(mix64(mix64(seed + kStep) + epoch) + stream)) {}
+  uint64_t next() { return mix64(state_ += kStep); }
   // Uniform in [0, bound), without the bias of a remainder.
   uint64_t below(uint64_t bound) {
     const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/hash.h"
 #include "data/date_names.h"
 
 namespace linnet {
@@ -126,13 +127,6 @@ std::string field(char letter, DateLanguage language, const Date& date, const st
   }
 }
 
-// The finalizer of splitmix64 (Steele, Lea, Flood 2014): every bit of the result depends on every bit of x.
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
 
 const std::vector<int>& days_of(DateSplit split) {
@@ -159,7 +153,7 @@ std::string date_format_name(int format) {
 }
 
 DateSplit split_of_date(int day) {
-  const uint64_t share = mix(static_cast<uint64_t>(day) * kGolden + kGolden) % 20;
+  const uint64_t share = mix64(static_cast<uint64_t>(day) * kGolden + kGolden) % 20;
   return share == 0 ? DateSplit::kValid : share == 1 ? DateSplit::kTest : DateSplit::kTrain;
 }
 
@@ -181,8 +175,8 @@ std::string write_date(int format, int day, const std::string& month_spelling) {
 }
 
 DateExample make_date(uint64_t seed, DateSplit split, uint64_t index) {
-  uint64_t state = mix(mix(mix(seed + kGolden) + static_cast<uint64_t>(split)) + index);
-  const auto draw = [&](uint64_t below) { return mix(state += kGolden) % below; };
+  uint64_t state = mix64(mix64(mix64(seed + kGolden) + static_cast<uint64_t>(split)) + index);
+  const auto draw = [&](uint64_t below) { return mix64(state += kGolden) % below; };
 
   DateExample example;
   example.format = static_cast<int>(index % kFormatCount);

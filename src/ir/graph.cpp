@@ -37,6 +37,7 @@ TensorType Tensor::type() const {
 }
 
 std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where) {
+  if (origin_) where = *origin_;
   const auto shape_error = [&](const std::string& problem) {
     throw Error(ErrorKind::kShape, file_line(where) + ": " + op.name + ": " + problem + in_scope(scope_path(scope_)));
   };
@@ -101,12 +102,6 @@ std::optional<ValueId> Graph::find_input(const std::string& name) const {
   return std::nullopt;
 }
 
-ValueId Graph::find_output(const std::string& name) const {
-  for (const GraphOutput& output : outputs_)
-    if (output.name == name) return output.value;
-  fail_internal("the graph has no output " + name);
-}
-
 void Graph::set_view(ValueId id, View view) { values_[static_cast<size_t>(id)].view = view; }
 
 std::string Graph::where_text(NodeId id) const {
@@ -134,15 +129,6 @@ std::vector<int> count_uses(const Graph& graph) {
   for (const GraphOutput& output : graph.outputs()) ++uses[static_cast<size_t>(output.value)];
   for (const StateUpdate& update : graph.updates()) ++uses[static_cast<size_t>(update.value)];
   return uses;
-}
-
-void expect_inputs(const InferArgs& args, size_t count) {
-  if (args.in.size() != count)
-    throw ShapeProblem("got " + std::to_string(args.in.size()) + " operands, expected " + std::to_string(count));
-}
-
-void expect(bool condition, const std::string& problem) {
-  if (!condition) throw ShapeProblem(problem);
 }
 
 }  // namespace linnet

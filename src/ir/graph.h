@@ -106,6 +106,8 @@ class Graph {
   void leave_scope(ScopeId previous) { scope_ = previous; }
   ScopeId scope() const { return scope_; }
   void set_scope(ScopeId scope) { scope_ = scope; }
+  // While set, nodes are made in the name of another place: a gradient belongs to the line of its forward node.
+  void set_origin(std::optional<std::source_location> where) { origin_ = where; }
   const std::string& scope_path(ScopeId scope) const { return scopes_[static_cast<size_t>(scope)]; }
   void copy_scopes(const Graph& other) { scopes_ = other.scopes_; }
 
@@ -118,7 +120,6 @@ class Graph {
   const std::vector<GraphOutput>& outputs() const { return outputs_; }
   const std::vector<StateUpdate>& updates() const { return updates_; }
   std::optional<ValueId> find_input(const std::string& name) const;
-  ValueId find_output(const std::string& name) const;  // internal error when there is none
 
   void set_view(ValueId value, View view);  // the views pass
 
@@ -132,6 +133,7 @@ class Graph {
   std::vector<StateUpdate> updates_;
   std::vector<std::string> scopes_{""};
   ScopeId scope_ = 0;
+  std::optional<std::source_location> origin_;
 };
 
 // The value that owns the memory `id` lives in, through any chain of views, and where in it.

@@ -5,13 +5,10 @@
 #pragma once
 #include "data/batch.h"
 #include "models/transformer.h"
-#include "nn/trace.h"
+#include "nn/loss.h"
 
 namespace linnet {
 
-struct TranslationLoss {
-  Tensor sum, count;
-};
-TranslationLoss translation_loss(Transformer& model, Trace& trace, const BatchShape& shape, double label_smoothing);
+Loss translation_loss(Transformer& model, Trace& trace, const BatchShape& shape, double label_smoothing);
 
 }  // namespace linnet

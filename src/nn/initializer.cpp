@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/hash.h"
 #include "kernels/philox.h"
 
 namespace linnet {
@@ -40,8 +41,7 @@ Initializer sinusoidal_positions() {
 }
 
 void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape, std::span<float> values) {
-  uint64_t key = 0xcbf29ce484222325u ^ seed * 0x9e3779b97f4a7c15u;
-  for (char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  const uint64_t key = fnv1a(name, 0xcbf29ce484222325u ^ seed * 0x9e3779b97f4a7c15u);
   uint64_t counter = 0;
   const auto uniform = [&] {
     const auto words = philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);

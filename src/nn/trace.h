@@ -28,6 +28,10 @@ class Trace {
   static Trace& current();  // internal error when none is alive
 
   Graph& graph() { return graph_; }
+  // A value that is given from outside, by name.
+  Tensor input(std::string name, TensorType type) { return graph_.input(std::move(name), type); }
+  // A scalar of the trace's float type.
+  Tensor number(double value, std::source_location where = std::source_location::current());
   const TraceOptions& options() const { return options_; }
   // A parameter as a tensor of this graph.
   Tensor parameter(const ParameterSpec& spec);

@@ -44,6 +44,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kCrossEntropyGrad, cross_entropy_grad_kernels()},
       OpEntry{&kMaskTargets, mask_targets_kernels()},
       OpEntry{&kCountTargets, count_targets_kernels()},
+      OpEntry{&kOneHot, one_hot_kernels()},
 
       OpEntry{&kCacheWrite, cache_write_kernels()},
       OpEntry{&kCacheReorder, cache_reorder_kernels()},

@@ -27,10 +27,13 @@ class Backward {
       : graph_(graph), depends_(depends_on(graph, wrt)), gradient_(depends_.size()) {}
 
   void run(Tensor loss) {
-    gradient_[static_cast<size_t>(loss.id)] = fill(graph_, loss.type(), 1, graph_.value(loss.id).producer >= 0 ? graph_.node(graph_.value(loss.id).producer).where : std::source_location::current());
+    const NodeId last = graph_.value(loss.id).producer;
     const ScopeId scope = graph_.scope();
-    for (NodeId id = graph_.value(loss.id).producer; id >= 0; --id) differentiate(id);
+    if (last != kNone) graph_.set_origin(graph_.node(last).where);
+    gradient_[static_cast<size_t>(loss.id)] = fill(graph_, loss.type(), 1);
+    for (NodeId id = last; id >= 0; --id) differentiate(id);
     graph_.set_scope(scope);
+    graph_.set_origin(std::nullopt);
   }
 
   Tensor of(Tensor w) const { return gradient_[static_cast<size_t>(w.id)]; }
@@ -53,6 +56,7 @@ class Backward {
     if (!node.op->gradient)
       throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
     graph_.set_scope(node.scope);
+    graph_.set_origin(node.where);
     const std::vector<Tensor> gradients = node.op->gradient({graph_, node, in, out, out_grad});
     for (size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].defined() && depends_[static_cast<size_t>(node.in[i])]) add(node, node.in[i], gradients[i]);
@@ -63,7 +67,7 @@ class Backward {
     if (part.type() != graph_.value(value).type)
       fail_internal(std::string("the gradient of ") + node.op->name + " has type " + part.type().text() + ", its operand " +
                     graph_.value(value).type.text());
-    sum = sum.defined() ? At(sum, node.where) + part : part;
+    sum = sum.defined() ? sum + part : part;
   }
 
   Graph& graph_;

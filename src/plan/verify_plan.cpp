@@ -86,7 +86,10 @@ class Replay {
     const Location& location = plan_.location[static_cast<size_t>(id)];
     const size_t size = dtype_size(type.dtype);
     if (type.shape.elements() == 0) return;
-    if (location.offset + size > store_.regions()[static_cast<size_t>(location.region)].bytes) fail_internal("a value lies beyond its region");
+        int64_t last = 0;
+    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root.strides[axis];
+    if (location.offset + static_cast<size_t>(last + 1) * size > store_.regions()[static_cast<size_t>(location.region)].bytes)
+      fail_internal("plan: value %" + std::to_string(id) + " lies beyond its region");
     ByteMap& map = maps_[location.region];
     if (root.strides == dense_strides(type.shape)) return body(map, location.offset, location.offset + type.bytes());
     const int64_t width = type.shape[-1], rows = type.shape.elements() / width;

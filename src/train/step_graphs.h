@@ -10,18 +10,11 @@
 // Outputs: single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient);
 // evaluate: "loss_sum", "token_count".
 #pragma once
-#include <functional>
-
+#include "nn/loss.h"
 #include "nn/parameter_layout.h"
-#include "nn/trace.h"
 #include "ops/optimizer/optimizer.h"
 
 namespace linnet {
-
-struct Loss {
-  Tensor sum, count;  // scalars: over the tokens of the batch
-};
-using LossFunction = std::function<Loss(Trace&)>;
 
 struct StepOptions {
   DType dtype = DType::kF32;

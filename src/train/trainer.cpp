@@ -124,8 +124,7 @@ LossTotal Trainer::evaluate(int shape) {
   return {executor.output("loss_sum").as<float>()[0], static_cast<int64_t>(executor.output("token_count").as<float>()[0])};
 }
 
-std::string Trainer::find_non_finite(int shape, int64_t step, int64_t micro) const {
-  const_cast<Trainer*>(this)->set_random(step, micro);
+std::string Trainer::find_non_finite(int shape) const {
   const Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
   NamedTensors inputs;
   for (const GraphInput& input : graph.inputs()) {

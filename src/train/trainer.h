@@ -58,9 +58,9 @@ class Trainer {
   // The loss of a batch without dropout, on the weights evaluation uses.
   LossTotal evaluate(int shape);
 
-  // Runs the step that was not finite again, node by node: "file:line: op (in module)" of the first that produced a NaN
-  // or an infinity.
-  std::string find_non_finite(int shape, int64_t step, int64_t micro) const;
+  // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first that
+  // produced a NaN or an infinity; empty when none did.
+  std::string find_non_finite(int shape) const;
 
   const ParameterLayout& layout() const { return layout_; }
   const TrainerOptions& options() const { return options_; }

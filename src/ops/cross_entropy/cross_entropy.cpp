@@ -1,5 +1,9 @@
 #include "ops/cross_entropy/cross_entropy.h"
 
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+
 namespace linnet {
 namespace {
 
@@ -29,6 +33,33 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
           Tensor{}};
 }
 
+struct OneHotAttrs {
+  int64_t classes;
+  DType dtype;
+  std::string text() const { return "classes=" + std::to_string(classes) + " " + dtype_name(dtype); }
+};
+
+std::vector<TensorType> infer_one_hot(const InferArgs& args) {
+  expect_inputs(args, 1);
+  expect(args.in[0].dtype == DType::kI32, "got " + args.in[0].text() + ", expected i32");
+  TensorType out{args.attrs.as<OneHotAttrs>().dtype, args.in[0].shape};
+  out.shape.push_back(args.attrs.as<OneHotAttrs>().classes);
+  return {out};
+}
+
+// The formula as it stands, rows without a target multiplied away.
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  const Tensor x = args.in[0];
+  const double smoothing = args.node.attrs.as<CrossEntropyAttrs>().label_smoothing;
+  const int64_t classes = x.dim(-1);
+  const Tensor target = one_hot(args.in[1], classes, x.type().dtype), lse = log_sum_exp_last(x);
+  const Shape row = lse.shape();
+  const Tensor valid = sum_to(target, row), picked = sum_to(target * x, row);
+  const Tensor mean = sum_to(x, row) * (1.0 / static_cast<double>(classes));
+  const Tensor losses = valid * (lse - picked * (1 - smoothing) - mean * smoothing);
+  return {sum_to(losses, {}), reshape(lse, {row.elements()})};
+}
+
 std::vector<TensorType> infer_mask(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &targets = args.in[0], &lengths = args.in[1];
@@ -45,11 +76,12 @@ std::vector<TensorType> infer_count(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kCrossEntropy{.name = "cross_entropy", .infer = infer, .gradient = gradient};
+const OpDef kCrossEntropy{.name = "cross_entropy", .infer = infer, .gradient = gradient, .decompose = decompose};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
                               .infer = infer_grad,
                               .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
 const OpDef kMaskTargets{.name = "mask_targets", .infer = infer_mask};
+const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot};
 const OpDef kCountTargets{.name = "count_targets", .infer = infer_count};
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing) {
@@ -58,6 +90,10 @@ Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing) {
 
 Tensor mask_targets(At targets, Tensor lengths) {
   return targets.value.graph->add_one(kMaskTargets, std::array{targets.value, lengths}, {}, targets.where);
+}
+
+Tensor one_hot(At targets, int64_t classes, DType dtype) {
+  return targets.value.graph->add_one(kOneHot, std::array{targets.value}, OneHotAttrs{classes, dtype}, targets.where);
 }
 
 Tensor count_targets(At targets, DType dtype) {

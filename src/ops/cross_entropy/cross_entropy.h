@@ -15,16 +15,20 @@ struct CrossEntropyAttrs {
   std::string text() const { return "label_smoothing=" + std::to_string(label_smoothing); }
 };
 
-extern const OpDef kCrossEntropy, kCrossEntropyGrad, kMaskTargets, kCountTargets;
+extern const OpDef kCrossEntropy, kCrossEntropyGrad, kMaskTargets, kCountTargets, kOneHot;
 KernelList cross_entropy_kernels();
 KernelList cross_entropy_grad_kernels();
 KernelList mask_targets_kernels();
 KernelList count_targets_kernels();
+KernelList one_hot_kernels();
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing = 0);
 
 // targets i32 [B, T], lengths i32 [B]: -1 at and past each length. Padding is known by lengths, never by a token's value.
 Tensor mask_targets(At targets, Tensor lengths);
+
+// targets i32 [...] -> [..., classes] of type `dtype`: 1 at the target, 0 elsewhere; a row of zeros for a negative one.
+Tensor one_hot(At targets, int64_t classes, DType dtype);
 
 // How many targets are not negative, as a scalar of type `dtype`.
 Tensor count_targets(At targets, DType dtype);

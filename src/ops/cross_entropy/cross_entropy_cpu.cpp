@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/cross_entropy.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -86,9 +87,20 @@ void run_count(const KernelArgs& args) {
   for_float(args.out[0].type.dtype, [&]<class T>() { args.out[0].as<T>()[0] = static_cast<T>(count); });
 }
 
+void run_one_hot(const KernelArgs& args) {
+  const int64_t classes = args.out[0].shape()[-1];
+  check_targets(args.in[0], classes);
+  std::memset(args.out[0].data, 0, args.out[0].type.bytes());
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[0].elements(); ++i)
+      if (const int32_t target = args.in[0].as<int32_t>()[i]; target >= 0) args.out[0].as<T>()[i * classes + target] = 1;
+  });
+}
+
 constexpr Kernel kKernels[] = {{"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
 constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad}, {"reference", nullptr, nullptr, run_grad_reference}};
 constexpr Kernel kMaskKernels[] = {{"reference", nullptr, nullptr, run_mask}};
+constexpr Kernel kOneHotKernels[] = {{"reference", nullptr, nullptr, run_one_hot}};
 constexpr Kernel kCountKernels[] = {{"reference", nullptr, nullptr, run_count}};
 
 }  // namespace
@@ -96,6 +108,7 @@ constexpr Kernel kCountKernels[] = {{"reference", nullptr, nullptr, run_count}};
 KernelList cross_entropy_kernels() { return kKernels; }
 KernelList cross_entropy_grad_kernels() { return kGradKernels; }
 KernelList mask_targets_kernels() { return kMaskKernels; }
+KernelList one_hot_kernels() { return kOneHotKernels; }
 KernelList count_targets_kernels() { return kCountKernels; }
 
 }  // namespace linnet

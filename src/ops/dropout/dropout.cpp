@@ -1,5 +1,7 @@
 #include "ops/dropout/dropout.h"
 
+#include "base/hash.h"
+
 namespace linnet {
 namespace {
 
@@ -16,13 +18,6 @@ std::vector<TensorType> infer(const InferArgs& args) {
 // The mask is linear: the gradient passes through the same one.
 std::vector<Tensor> gradient(const GradientArgs& args) {
   return {args.graph.add_one(kDropout, std::array{args.out_grad[0], args.in[1]}, args.node.attrs, args.node.where), Tensor{}};
-}
-
-// The finalizer of SplitMix64 (Steele, Lea & Flood 2014): every input bit reaches every output bit.
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
 }
 
 }  // namespace
@@ -42,16 +37,13 @@ Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLay
 }
 
 uint64_t dropout_site(std::string_view module_path, std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (std::string_view part : {module_path, std::string_view("/"), name})
-    for (char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return mix(hash);
+  return mix64(fnv1a(name, fnv1a("/", fnv1a(module_path))));
 }
 
 uint64_t dropout_key(const int32_t* random, uint64_t site) {
   const auto word = [&](int i) { return static_cast<uint64_t>(static_cast<uint32_t>(random[i])); };
   const uint64_t seed = word(0) | word(1) << 32, time = word(2) | word(3) << 32;
-  return mix(mix(seed ^ site) + mix(time + 0x9e3779b97f4a7c15u));
+  return mix64(mix64(seed ^ site) + mix64(time + 0x9e3779b97f4a7c15u));
 }
 
 }  // namespace linnet

@@ -1,0 +1,24 @@
+// Two small hash functions, the same on every machine.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace linnet {
+
+// The finalizer of SplitMix64 (Steele, Lea & Flood 2014): every input bit reaches every output bit.
+constexpr uint64_t mix64(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// The next number of a SplitMix64 sequence.
+constexpr uint64_t next_splitmix64(uint64_t& state) { return mix64(state += 0x9e3779b97f4a7c15u); }
+
+// FNV-1a, 64 bits; `hash` continues an earlier one.
+constexpr uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325u) {
+  for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace linnet

@@ -1,0 +1,43 @@
+#include "train/learner.h"
+
+#include "base/error.h"
+
+namespace linnet {
+
+Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options) : layout_(model) {
+  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0), store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  trainer_ = std::make_unique<Trainer>(layout_, store_, shared, options);
+  // Whatever the loss asks for beyond the trainer's own states is the user's to fill.
+  const Graph graph = evaluate_graph(layout_, loss, "parameters");
+  for (const GraphInput& input : graph.inputs()) {
+    if (store_.has(input.name)) continue;
+    const size_t bytes = graph.value(input.value).type.bytes();
+    store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
+    inputs_[input.name] = bytes;
+  }
+  shape_ = trainer_->add_shape(std::move(loss));
+  store_.allocate();
+  store_.touch();
+  trainer_->bind();
+  trainer_->initialize();
+}
+
+void* Learner::place(const std::string& input, size_t bytes) {
+  const auto found = inputs_.find(input);
+  if (found == inputs_.end()) fail_user("the loss has no input \"" + input + "\"");
+  if (found->second != bytes) fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " + std::to_string(bytes));
+  return store_.data(input);
+}
+
+double Learner::evaluate() {
+  const LossTotal total = trainer_->evaluate(shape_);
+  return total.sum / static_cast<double>(total.tokens);
+}
+
+std::span<float> Learner::parameter(const std::string& name) {
+  for (const auto& [spec, offset] : layout_.trainable())
+    if (spec.name == name) return {trainer_->state("parameters") + offset, static_cast<size_t>(spec.shape.elements())};
+  fail_user("the model has no parameter \"" + name + "\"");
+}
+
+}  // namespace linnet

@@ -1,0 +1,46 @@
+// The shortest way to train a model of one's own: a module, a loss, and arrays to feed it. A Learner owns the memory, one
+// Trainer and one batch shape; programs with buckets, evaluation or decoding use Trainer and Store directly.
+//
+//   Learner learner(net, [&](Trace& trace) -> Loss { ... trace.input("x", {...}) ... });
+//   learner.set<float>("x", {0, 1});
+//   StepReport report = learner.step(0.02);
+#pragma once
+#include <span>
+
+#include "train/trainer.h"
+
+namespace linnet {
+
+class Learner {
+ public:
+  // Traces the loss, plans, takes the memory and draws the initial parameters. Model and loss must outlive the learner.
+  // Throws Error(kShape) naming line and module when shapes do not fit.
+  Learner(const Module& model, LossFunction loss, const TrainerOptions& options = {});
+
+  // Fills an input that the loss declared. User error when there is none of that name, type and size.
+  template <class T>
+  void set(const std::string& input, std::span<const T> values) {
+    std::copy(values.begin(), values.end(), static_cast<T*>(place(input, sizeof(T) * values.size())));
+  }
+  template <class T>
+  void set(const std::string& input, std::initializer_list<T> values) { set(input, std::span<const T>(values.begin(), values.size())); }
+
+  StepReport step(double learning_rate) { return trainer_->step(shape_, learning_rate, ++steps_); }
+  double evaluate();  // mean loss, without dropout
+
+  size_t memory_bytes() const { return store_.total_bytes(); }  // all there will ever be
+  // A parameter's values by name, e.g. "hidden.weight".
+  std::span<float> parameter(const std::string& name);
+
+ private:
+  void* place(const std::string& input, size_t bytes);
+
+  ParameterLayout layout_;
+  Store store_;
+  std::map<std::string, size_t> inputs_;  // bytes
+  std::unique_ptr<Trainer> trainer_;
+  int shape_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace linnet
