@@ -1,5 +1,7 @@
 #include "ops/optimizer/optimizer.h"
 
+#include "ops/pointwise/pointwise.h"
+
 namespace linnet {
 namespace {
 
@@ -30,7 +32,11 @@ std::vector<TensorType> infer_squares(const InferArgs& args) {
 const OpDef kOptimizerStep{.name = "optimizer_step",
                            .infer = infer,
                            .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
-const OpDef kSumOfSquares{.name = "sum_of_squares", .infer = infer_squares};
+const OpDef kSumOfSquares{.name = "sum_of_squares",
+                          .infer = infer_squares,
+                          .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                            return {args.in[0] * (args.out_grad[0] * 2.0)};
+                          }};
 
 std::string OptimizerAttrs::text() const {
   std::string text = kind == Kind::kAdam ? "adam beta1=" + std::to_string(beta1) + " beta2=" + std::to_string(beta2) + " epsilon=" + std::to_string(epsilon)

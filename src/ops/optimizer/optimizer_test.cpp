@@ -1,0 +1,100 @@
+#include "ops/optimizer/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "op_harness.h"
+
+namespace linnet {
+namespace {
+
+using Kind = OptimizerAttrs::Kind;
+
+Graph step_graph(const OptimizerAttrs& attrs, DType dtype, int64_t n) {
+  Graph graph;
+  const auto state = [&](const char* name) { return graph.input(name, {dtype, {n}}); };
+  OptimizerState old{state("parameters"), state("moment1")};
+  if (attrs.kind == Kind::kAdam) old.moment2 = state("moment2");
+  if (attrs.ema_decay > 0) old.ema = state("ema");
+  const Tensor gradient = state("gradient");
+  const OptimizerState next = optimizer_step(old, gradient, sum_of_squares(gradient), graph.input("count", {dtype, {}}),
+                                             graph.input("control", {dtype, {2}}), attrs);
+  graph.update(old.parameters, next.parameters);
+  graph.update(old.moment1, next.moment1);
+  if (old.moment2.defined()) graph.update(old.moment2, next.moment2);
+  if (old.ema.defined()) graph.update(old.ema, next.ema);
+  return graph;
+}
+
+NamedTensors inputs(DType dtype, int64_t n, double scale = 1) {
+  NamedTensors in;
+  const auto fill = [&](const char* name, Shape shape, auto value) {
+    HostTensor tensor({dtype, shape});
+    for (int64_t i = 0; i < shape.elements(); ++i) {
+      const auto v = static_cast<float>(value(i));
+      if (dtype == DType::kF32) tensor.as<float>()[static_cast<size_t>(i)] = v;
+      else tensor.as<double>()[static_cast<size_t>(i)] = v;
+    }
+    in[name] = std::move(tensor);
+  };
+  fill("parameters", {n}, [](int64_t i) { return std::sin(static_cast<double>(i)); });
+  fill("moment1", {n}, [](int64_t i) { return 0.1 * std::cos(static_cast<double>(i)); });
+  fill("moment2", {n}, [](int64_t i) { return 0.01 + 0.001 * static_cast<double>(i % 7); });
+  fill("ema", {n}, [](int64_t i) { return 0.5 * static_cast<double>(i % 3); });
+  fill("gradient", {n}, [&](int64_t i) { return scale * std::sin(static_cast<double>(3 * i + 1)); });
+  fill("count", {}, [](int64_t) { return 4.0; });
+  fill("control", {2}, [](int64_t i) { return i == 0 ? 0.01 : 3.0; });
+  return in;
+}
+
+TEST(Optimizer, FastAndReferenceAgreeForEveryKind) {
+  const int64_t n = 1003;
+  for (OptimizerAttrs attrs : {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
+                               OptimizerAttrs{.ema_decay = 0.9}, OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
+                               OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}}) {
+    SCOPED_TRACE(attrs.text());
+    attrs.decay_count = 500;
+    const auto exact = interpret(step_graph(attrs, DType::kF64, n), inputs(DType::kF64, n)).states;
+    const auto fast = interpret(step_graph(attrs, DType::kF32, n), inputs(DType::kF32, n), {.kernels = KernelSet::kFast, .threads = 2}).states;
+    for (const auto& [name, tensor] : exact) EXPECT_LE(testing::distance(fast.at(name), tensor), 1e-6) << name;
+  }
+}
+
+TEST(Optimizer, ClippingLimitsTheStepToTheNorm) {
+  const int64_t n = 100;
+  const OptimizerAttrs attrs{.kind = Kind::kSgd, .clip_norm = 0.25};
+  const NamedTensors before = inputs(DType::kF64, n, 1000);
+  const auto after = interpret(step_graph(attrs, DType::kF64, n), before).states.at("parameters");
+  double squares = 0;
+  for (int64_t i = 0; i < n; ++i) squares += std::pow(after[i] - before.at("parameters")[i], 2);
+  EXPECT_NEAR(std::sqrt(squares), 0.01 * 0.25, 1e-6);
+}
+
+TEST(Optimizer, WeightDecayTouchesTheFirstElementsOnly) {
+  OptimizerAttrs attrs{.kind = Kind::kSgd, .weight_decay = 0.5};
+  attrs.decay_count = 2;
+  const NamedTensors before = inputs(DType::kF64, 4, 0);
+  const auto after = interpret(step_graph(attrs, DType::kF64, 4), before).states.at("parameters");
+  for (int64_t i = 0; i < 4; ++i) {
+    const double old = before.at("parameters")[i];
+    EXPECT_NEAR(after[i], i < 2 ? old - 0.01 * 0.5 * old : old, 1e-8);
+  }
+}
+
+TEST(Optimizer, AStepThatIsNotFiniteChangesNothing) {
+  for (KernelSet kernels : {KernelSet::kFast, KernelSet::kReference}) {
+    NamedTensors before = inputs(DType::kF32, 50);
+    before["gradient"].as<float>()[7] = std::numeric_limits<float>::quiet_NaN();
+    for (const auto& [name, tensor] : interpret(step_graph({.ema_decay = 0.9}, DType::kF32, 50), before, {.kernels = kernels}).states)
+      EXPECT_EQ(tensor.values(), before.at(name).values()) << name;
+  }
+}
+
+TEST(Optimizer, TheSumOfSquaresHasAGradient) {
+  testing::check_op({.inputs = {{{5, 7}}}, .build = [](Graph&, const auto& x) { return std::vector{sum_of_squares(x[0])}; }});
+}
+
+}  // namespace
+}  // namespace linnet
