@@ -1,0 +1,80 @@
+#include "passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "ir/op.h"
+#include "ops/matmul/matmul.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+Graph linear_relu() {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {6, 8}}), b = graph.input("b", {DType::kF32, {6}});
+  graph.output("y", relu(matmul(x, w, false, true) + b));
+  return graph;
+}
+
+int count(const Graph& graph, const char* op) {
+  int n = 0;
+  for (const Node& node : graph.nodes()) n += std::string(node.op->name) == op;
+  return n;
+}
+
+TEST(Passes, APassIsSwitchedOffByItsName) {
+  EXPECT_EQ(count(optimize(linear_relu()), "pointwise"), 0);
+  EXPECT_EQ(count(optimize(linear_relu(), {.off = {"fuse_epilogue"}}), "pointwise"), 1);  // add and relu, one chain
+  EXPECT_EQ(count(optimize(linear_relu(), {.off = {"fuse_epilogue", "fuse_pointwise"}}), "pointwise"), 2);
+  EXPECT_THROW(optimize(linear_relu(), {.off = {"fuse_everything"}}), Error);
+}
+
+TEST(Passes, TheReportNamesEveryPassAndItsEffect) {
+  std::vector<PassReport> report;
+  optimize(linear_relu(), {.off = {"make_views"}}, &report);
+  ASSERT_EQ(report.size(), pass_names().size());
+  EXPECT_EQ(report[0].name, "fuse_epilogue");
+  EXPECT_EQ(report[0].nodes_before, 3);
+  EXPECT_EQ(report[0].nodes_after, 1);
+  EXPECT_FALSE(report.back().ran);
+}
+
+TEST(Passes, WhatNobodyReadsIsRemoved) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {4}});
+  exp(exp(x));
+  graph.output("y", x * 2.0);
+  EXPECT_EQ(remove_dead_code(graph).node_count(), 1);
+}
+
+TEST(Passes, AProductReadTwiceKeepsItsOwnResult) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {8, 6}}), b = graph.input("b", {DType::kF32, {6}});
+  const Tensor product = matmul(x, w);
+  graph.output("y", product + b);
+  graph.output("z", product);
+  EXPECT_EQ(count(optimize(std::move(graph)), "pointwise"), 1);
+}
+
+TEST(Passes, PartsOfAProjectionAreViewsOnlyWhereReadersTakeStrides) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {2, 3, 8}});
+  const auto parts = split_evenly(x * 2.0, -1, 2);
+  graph.output("y", parts[0] * parts[1]);  // pointwise wants dense operands
+  const Graph last = make_views(graph);
+  for (const Node& node : last.nodes()) {
+    if (std::string(node.op->name) != "split") continue;
+    for (ValueId out : node.out) EXPECT_FALSE(last.value(out).view.has_value());
+  }
+
+  Graph first;
+  const auto rows = split_evenly(first.input("x", {DType::kF32, {4, 8}}), 0, 2);  // dense parts: anyone can read them
+  first.output("y", rows[0] * rows[1]);
+  const Graph views = make_views(first);
+  for (ValueId out : views.node(0).out) EXPECT_TRUE(views.value(out).view.has_value());
+}
+
+}  // namespace
+}  // namespace linnet
