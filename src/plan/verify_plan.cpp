@@ -10,6 +10,9 @@
 namespace linnet {
 namespace {
 
+// A strided value repeats itself row by row: of many rows the first and the last ones are looked at.
+constexpr int64_t kCheckedRows = 512;
+
 // Owners of byte intervals [begin, end) of one region.
 class ByteMap {
  public:
@@ -94,6 +97,7 @@ class Replay {
     if (root.strides == dense_strides(type.shape)) return body(map, location.offset, location.offset + type.bytes());
     const int64_t width = type.shape[-1], rows = type.shape.elements() / width;
     for (int64_t row = 0; row < rows; ++row) {
+      if (row == kCheckedRows && rows > 2 * kCheckedRows) row = rows - kCheckedRows;
       int64_t rest = row, at = 0;
       for (int axis = type.shape.rank() - 2; axis >= 0; --axis) {
         at += rest % type.shape[axis] * root.strides[axis];
@@ -133,11 +137,24 @@ class Replay {
 
   bool meet(ValueId a, ValueId b) {
     if (plan_.location[static_cast<size_t>(a)].region != plan_.location[static_cast<size_t>(b)].region) return false;
+    if (interleaved(a, b)) return false;
     ByteMap bytes;
     each_row(a, [&](ByteMap&, size_t begin, size_t end) { bytes.write(begin, end, a); });
     bool any = false;
     each_row(b, [&](ByteMap&, size_t begin, size_t end) { any = any || bytes.touches(begin, end); });
     return any;
+  }
+
+  // Columns of one matrix: the same rows, other elements of each.
+  bool interleaved(ValueId a, ValueId b) const {
+    const Root x = root_of(graph_, a), y = root_of(graph_, b);
+    const Shape &p = graph_.value(a).type.shape, &q = graph_.value(b).type.shape;
+    if (x.value != y.value || x.strides != y.strides || p.rank() != q.rank() || p.rank() < 2) return false;
+    const int64_t pitch = x.strides[-2];
+    if (pitch <= 0) return false;
+    const int64_t first = x.offset % pitch, second = y.offset % pitch;
+    if (x.offset / pitch != y.offset / pitch || first + p[-1] > pitch || second + q[-1] > pitch) return false;
+    return first + p[-1] <= second || second + q[-1] <= first;
   }
 
   const Plan& plan_;
