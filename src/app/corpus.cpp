@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/memory_report.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/dates.h"
@@ -12,7 +13,18 @@ namespace {
 
 constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // a long run of letters without a meaning here
 
-ParallelText generate_dates(const Config& config, DateSplit split, int64_t count, std::vector<int>* formats = nullptr) {
+// A generated text must fit into memory: an extra zero should be told at once.
+void check_samples(const char* key, int64_t count, double bytes_each) {
+  const double bytes = static_cast<double>(count) * bytes_each, available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user(std::string(key) + " = " + std::to_string(count) + " would take " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
+              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+}
+
+constexpr double kDatePairBytes = 250;  // two strings, their tokens and places
+
+ParallelText generate_dates(const Config& config, DateSplit split, const char* key, int64_t count, std::vector<int>* formats = nullptr) {
+  check_samples(key, count, kDatePairBytes);
   ParallelText text;
   for (int64_t i = 0; i < count; ++i) {
     DateExample example = make_date(static_cast<uint64_t>(config.train.seed), split, static_cast<uint64_t>(i));
@@ -47,7 +59,9 @@ std::vector<std::string> random_lines(const Config& config, uint64_t stream, int
   return lines;
 }
 
-ParallelText generate_random(const Config& config, uint64_t split, int64_t count) {
+ParallelText generate_random(const Config& config, uint64_t split, const char* key, int64_t count) {
+  constexpr double kTokenBytes = 3 + 4;  // as text and as a number
+  check_samples(key, count, 2 * (100 + kTokenBytes * 0.75 * static_cast<double>(config.model.max_seq_len)));
   return {random_lines(config, 2 * split, count), random_lines(config, 2 * split + 1, count)};
 }
 
@@ -85,11 +99,11 @@ Corpus load_training_corpus(const Config& config) {
   const DataConfig& data = config.data;
   Corpus corpus;
   if (data.task == "dates") {
-    corpus.train = generate_dates(config, DateSplit::kTrain, data.train_samples);
-    corpus.valid = generate_dates(config, DateSplit::kValid, data.valid_samples);
+    corpus.train = generate_dates(config, DateSplit::kTrain, "train_samples", data.train_samples);
+    corpus.valid = generate_dates(config, DateSplit::kValid, "valid_samples", data.valid_samples);
   } else if (data.task == "random") {
-    corpus.train = generate_random(config, 0, data.train_samples);
-    corpus.valid = generate_random(config, 1, data.valid_samples);
+    corpus.train = generate_random(config, 0, "train_samples", data.train_samples);
+    corpus.valid = generate_random(config, 1, "valid_samples", data.valid_samples);
   } else {
     corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
     if (has_valid_files(data)) corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
@@ -101,8 +115,8 @@ Corpus load_training_corpus(const Config& config) {
 Corpus load_test_corpus(const Config& config) {
   const DataConfig& data = config.data;
   Corpus corpus;
-  if (data.task == "dates") corpus.test = generate_dates(config, DateSplit::kTest, data.test_samples, &corpus.test_formats);
-  else if (data.task == "random") corpus.test = generate_random(config, 2, data.test_samples);
+  if (data.task == "dates") corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
+  else if (data.task == "random") corpus.test = generate_random(config, 2, "test_samples", data.test_samples);
   else corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
   return corpus;
 }

@@ -22,13 +22,17 @@ double mean_loss(Session& session, const EvaluationSet& set, const Buckets& buck
 
 std::vector<std::string> translate(Session& session, Generator& generator, const EvaluationSet& set, int64_t pairs) {
   std::vector<std::vector<int32_t>> sources;
+  std::vector<size_t> line_of;
   for (int64_t i = 0; i < pairs; ++i) {
     const auto ids = set.dataset.source(i);
+    if (ids.size() == 1) continue;  // an empty line stays one, as in `linnet translate`
     sources.emplace_back(ids.begin(), ids.end());
+    line_of.push_back(static_cast<size_t>(i));
   }
-  std::vector<std::string> translations;
-  for (const auto& hypotheses : generator.generate(sources, 1, session.trainer->pool()))
-    translations.push_back(hypotheses.empty() ? "" : session.tokenizers.target->decode(hypotheses[0].ids));
+  std::vector<std::string> translations(static_cast<size_t>(pairs));
+  const auto generated = generator.generate(sources, 1, session.trainer->pool());
+  for (size_t i = 0; i < generated.size(); ++i)
+    if (!generated[i].empty()) translations[line_of[i]] = session.tokenizers.target->decode(generated[i][0].ids);
   return translations;
 }
 

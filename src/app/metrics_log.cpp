@@ -1,28 +1,77 @@
 #include "app/metrics_log.h"
 
+#include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace linnet {
 namespace {
 
-// The length of the prefix of the file that belongs to steps up to `last_step`.
-uint64_t good_bytes(const std::string& path, int64_t last_step, bool keep_evaluation) {
-  if (!file_exists(path)) return 0;
-  const std::string text = read_file(path);
-  size_t start = 0;
-  while (start < text.size()) {
-    const size_t end = text.find('\n', start);
-    if (end == std::string::npos) break;
-    const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(start), text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) break;
-    const int64_t step = line["step"];
-    const bool evaluation = line.value("split", "train") != "train";
-    if (step > last_step || (step == last_step && evaluation && !keep_evaluation)) break;
-    start = end + 1;
-  }
-  return start;
+struct Place {
+  int64_t step;
+  bool evaluation;
+};
+
+std::optional<Place> place_of(std::string_view text) {
+  const auto line = nlohmann::json::parse(text, nullptr, false);
+  if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return {};
+  return Place{line["step"], line.value("split", "train") != "train"};
 }
+
+// The length of the prefix of the file that belongs to steps up to `last_step`. A damaged line before its end is kept:
+// it says nothing, but what follows it does.
+uint64_t good_bytes(const std::string& path, int64_t last_step, bool keep_evaluation) {
+  if (!std::filesystem::is_regular_file(path)) return 0;  // not there, or /dev/null
+  const std::string text = read_file(path);
+  size_t good = 0;
+  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
+    const std::optional<Place> place = place_of(std::string_view(text).substr(start, end - start));
+    if (!place) continue;
+    if (place->step > last_step || (place->step == last_step && place->evaluation && !keep_evaluation)) break;
+    good = end + 1;
+  }
+  return good;
+}
+
+// A line in the making, without allocation.
+class Line {
+ public:
+  void add(std::string_view text) {
+    size_ += text.copy(text_ + size_, sizeof text_ - size_);
+  }
+  void field(std::string_view name, double value) {
+    key(name);
+    if (!std::isfinite(value)) return add("null");  // JSON has no other word for it
+    number(value);
+  }
+  void field(std::string_view name, int64_t value) {
+    key(name);
+    number(value);
+  }
+  void field(std::string_view name, std::string_view value) {  // of letters that need no escape
+    key(name);
+    add("\"");
+    add(value);
+    add("\"");
+  }
+  std::string_view text() const { return {text_, size_}; }
+
+ private:
+  void key(std::string_view name) {
+    add(size_ > 1 ? ",\"" : "\"");
+    add(name);
+    add("\":");
+  }
+  template <class T>
+  void number(T value) {  // the shortest text that reads back exactly
+    size_ = static_cast<size_t>(std::to_chars(text_ + size_, text_ + sizeof text_, value).ptr - text_);
+  }
+
+  char text_[512];
+  size_t size_ = 0;
+};
 
 }  // namespace
 
@@ -31,17 +80,20 @@ MetricsLog::MetricsLog(const std::string& path, int64_t last_step, bool keep_eva
   if (good != file_.size()) file_.truncate_to(good);
 }
 
-void MetricsLog::write(const MetricsLine& line) {
-  nlohmann::ordered_json json{{"step", line.step},
-                              {"split", line.split},
-                              {"loss", line.loss},
-                              {"learning_rate", line.learning_rate},
-                              {"grad_norm", line.grad_norm},
-                              {"tokens_per_second", line.tokens_per_second},
-                              {"seconds", line.seconds},
-                              {"memory_mb", line.memory_mb}};
-  if (!line.metric.empty()) json[line.metric] = line.metric_value;
-  file_.write_line(json.dump());
+void MetricsLog::write(const MetricsLine& metrics) {
+  Line line;
+  line.add("{");
+  line.field("step", metrics.step);
+  line.field("split", metrics.split);
+  line.field("loss", metrics.loss);
+  line.field("learning_rate", metrics.learning_rate);
+  line.field("grad_norm", metrics.grad_norm);
+  line.field("tokens_per_second", metrics.tokens_per_second);
+  line.field("seconds", metrics.seconds);
+  line.field("memory_mb", metrics.memory_mb);
+  if (!metrics.metric.empty()) line.field(metrics.metric, metrics.metric_value);
+  line.add("}");
+  file_.write_line(line.text());
 }
 
 }  // namespace linnet

@@ -1,6 +1,7 @@
 // metrics.jsonl: what was measured, one JSON object a line.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "base/files.h"
 
@@ -8,9 +9,9 @@ namespace linnet {
 
 struct MetricsLine {
   int64_t step;
-  std::string split;  // "train", "valid"
+  std::string_view split;  // "train", "valid"
   double loss, learning_rate, grad_norm, tokens_per_second, seconds, memory_mb;
-  std::string metric = {};  // "bleu" or "exact_match" with its value, for evaluations
+  std::string_view metric = {};  // "bleu" or "exact_match" with its value, for evaluations
   double metric_value = 0;
 };
 
@@ -19,7 +20,8 @@ class MetricsLog {
   // Keeps the lines of steps up to `last_step` and drops what a crash left after them, a half-written line included.
   MetricsLog(const std::string& path, int64_t last_step, bool keep_evaluation_of_last_step);
 
-  void write(const MetricsLine& line);  // numbers are printed so that they read back exactly
+  // Numbers are printed so that they read back exactly. Allocates nothing once a line of this length was written.
+  void write(const MetricsLine& line);
   void sync() { file_.sync(); }
 
  private:

@@ -5,27 +5,38 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 namespace linnet {
 namespace {
 
-constexpr int kBarWidth = 24;
+constexpr size_t kBarWidth = 24;
 
-std::string duration(double seconds) {
-  const auto s = static_cast<int64_t>(std::max(0.0, seconds));
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
+// A line in the making, without allocation: the training thread draws it between two steps.
+using Text = std::array<char, 256>;
+
+void add_duration(Text& text, size_t& size, double seconds) {
+  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 3.6e9));
+  const auto add = [&](auto format, auto... values) { size = std::min<size_t>(fmt::format_to_n(text.data() + size, text.size() - size, format, values...).size + size, text.size()); };
+  if (s >= 3600) add(FMT_STRING("{}:{:02}:{:02} left"), s / 3600, s / 60 % 60, s % 60);
+  else add(FMT_STRING("{}:{:02} left"), s / 60, s % 60);
 }
 
-std::string figures(const ProgressView& v) {
-  return fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s  {:.0f} MB  {} left", v.step, v.max_steps, v.loss,
-                     v.learning_rate, v.tokens_per_second, v.memory_mb, duration(v.seconds_left));
+size_t write_figures(Text& text, const ProgressView& v) {
+  size_t size = fmt::format_to_n(text.data(), text.size(), FMT_STRING("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s  {:.0f} MB  "), v.step, v.max_steps, v.loss,
+                                 v.learning_rate, v.tokens_per_second, v.memory_mb)
+                    .size;
+  size = std::min(size, text.size());
+  add_duration(text, size, v.seconds_left);
+  return size;
 }
 
-std::string bar(const ProgressView& v) {
-  const auto filled = static_cast<int>(kBarWidth * v.step / std::max<int64_t>(1, v.max_steps));
-  return "[" + std::string(static_cast<size_t>(filled), '=') + std::string(static_cast<size_t>(kBarWidth - filled), ' ') + "] ";
+std::array<char, kBarWidth + 1> bar(const ProgressView& v) {
+  const auto filled = static_cast<size_t>(kBarWidth * static_cast<double>(v.step) / static_cast<double>(std::max<int64_t>(1, v.max_steps)));
+  std::array<char, kBarWidth + 1> text{};
+  for (size_t i = 0; i < kBarWidth; ++i) text[i] = i < filled ? '=' : ' ';
+  return text;
 }
 
 size_t terminal_width() {
@@ -42,13 +53,14 @@ void ProgressBar::update(const ProgressView& view) {
   const auto wait = terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(10);
   if (now - last_ < wait && view.step < view.max_steps) return;
   last_ = now;
+  Text text;
+  const size_t size = write_figures(text, view);
   if (!terminal_) {
-    std::fprintf(stderr, "%s\n", figures(view).c_str());
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(size), text.data());
     return;
   }
-  std::string line = bar(view) + figures(view);
-  line.resize(std::min(line.size(), terminal_width() - 1));
-  std::fprintf(stderr, "\r%s\033[K", line.c_str());
+  const size_t room = std::max<size_t>(terminal_width(), kBarWidth + 4) - kBarWidth - 4;
+  std::fprintf(stderr, "\r[%s] %.*s\033[K", bar(view).data(), static_cast<int>(std::min(size, room)), text.data());
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -7,7 +7,13 @@ namespace linnet {
 Config RunFolder::load_config() const {
   if (!file_exists(path_)) fail_user("there is no run folder '" + path_ + "'");
   if (!has_config()) fail_user("'" + path_ + "' is not a run folder: it has no config.toml");
-  return linnet::load_config(config_path());
+  const Config config = linnet::load_config(config_path());
+  try {
+    validate(config);
+  } catch (const Error& error) {  // edited by hand since: say where
+    throw Error(error.kind(), config_path() + ": " + error.what());
+  }
+  return config;
 }
 
 void RunFolder::lock() {

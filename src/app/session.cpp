@@ -4,13 +4,30 @@
 #include <cstring>
 #include <set>
 
+#include "app/memory_report.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "models/translation_loss.h"
 
 namespace linnet {
+namespace {
+
+// A forgotten unit or an extra zero should be told before an hour of planning.
+void check_size(const Config& config, const TokenizerPair& tokenizers) {
+  const auto d = static_cast<double>(config.model.d_model), ff = static_cast<double>(config.model.d_ff);
+  const double layers = static_cast<double>(config.model.num_encoder_layers + 2 * config.model.num_decoder_layers);
+  const double vocab = static_cast<double>(tokenizers.source->vocab_size() + 2 * tokenizers.target->vocab_size());
+  const double bytes = 4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
+  const double available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
+              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+}
+
+}  // namespace
 
 TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {
+  check_size(config, tokenizers);
   const ModelConfig& m = config.model;
   TransformerConfig t;
   t.source_vocab = tokenizers.source->vocab_size(), t.target_vocab = tokenizers.target->vocab_size();

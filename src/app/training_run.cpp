@@ -40,6 +40,7 @@ class TrainingRun {
     before_ = progress_.seconds;
     began_ = began;
     if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
+    done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience();
     while (!stopped_ && progress_.step < config_.max_steps && !done_) {
       train_step();
       finish_step();
@@ -62,10 +63,15 @@ class TrainingRun {
       load_model(RunFolder(request_.init).model_path(), trainer_.layout(), trainer_.state("parameters"));
       trainer_.reset_ema();
     }
+    // Written once the checkpoint was found to be whole: a refused run changes no file.
+    setup_.tokenizers.save(folder_.path());
+    write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     setup_.stream->seek(progress_.epoch, progress_.batch);
     log_.emplace(folder_.metrics_path(), progress_.step, progress_.evaluated);
-    last_saved_ = progress_.step;
     memory_mb_ = static_cast<double>(resident_bytes()) / 1e6;
+    last_saved_ = progress_.step;
+    // A run that is killed before its first checkpoint must still go on from the other run's weights.
+    if (!request_.init.empty() && !folder_.has_state()) save();
   }
 
   void train_step() {
@@ -118,6 +124,8 @@ class TrainingRun {
                  per_step * static_cast<double>(config_.max_steps - progress_.step), memory_mb_});
   }
 
+  bool out_of_patience() const { return config_.patience > 0 && progress_.worse_since_best >= config_.patience; }
+
   bool evaluation_due() const { return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_; }
 
   // Evaluates and saves where they are due. A signal is answered between the two, so that a resumed run evaluates first.
@@ -139,11 +147,12 @@ class TrainingRun {
     }
     result = score(*setup_.valid, std::move(translations), loss);
     progress_.evaluated = true;
+    last_saved_ = -1;  // the result belongs into the training state
     progress_.seconds = before_ + now() - began_;
     const bool better = compare(result);
     report_evaluation(result, better, now() - began);
     if (better) save_best();
-    if (config_.patience > 0 && progress_.worse_since_best >= config_.patience) {
+    if (out_of_patience()) {
       bar_.print("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
       done_ = true;
     }
@@ -227,7 +236,7 @@ class TrainingRun {
 
 // A new folder, or one to resume whose configuration agrees.
 TokenizerPair open_folder(const TrainRequest& request, RunFolder& folder) {
-  if (folder.has_config() || folder.has_state()) {
+  if (folder.in_use()) {
     if (!request.resume) fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
     check_resumable(folder.load_config(), request.config, folder.path());
     folder.lock();
@@ -262,8 +271,6 @@ TrainOutcome run_training(const TrainRequest& request, const std::function<void(
   if (!tokenizers.source && !request.init.empty()) tokenizers = initial_tokenizers(request);
   TrainingSetup setup(request.config, std::move(tokenizers));
   check_space(folder, *setup.session->trainer);
-  setup.tokenizers.save(folder.path());
-  write_file_atomically(folder.config_path(), to_toml(request.config, false));
   log_info(std::to_string(setup.session->layout.parameter_count()) + " parameters, " + std::to_string(setup.buckets->size()) + " batch shapes, " +
            std::to_string(thread_count(request.config)) + " threads, " + current_isa() + "; memory at its peak:\n" + setup.forecast.text());
   setup.take_memory();

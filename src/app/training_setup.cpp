@@ -10,22 +10,6 @@
 #include "base/process_memory.h"
 
 namespace linnet {
-namespace {
-
-// A forgotten unit or an extra zero should be told before an hour of planning.
-void check_size(const Config& config, const TokenizerPair& tokenizers) {
-  const auto d = static_cast<double>(config.model.d_model), ff = static_cast<double>(config.model.d_ff);
-  const double layers = static_cast<double>(config.model.num_encoder_layers + 2 * config.model.num_decoder_layers);
-  const double vocab = static_cast<double>(tokenizers.source->vocab_size() + 2 * tokenizers.target->vocab_size());
-  const double bytes = 4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
-  const double available = static_cast<double>(available_memory());
-  if (bytes > available)
-    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
-}
-
-}  // namespace
-
 Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths) {
   return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens, .batch_size = config.data.batch_size,
                                    .num_buckets = config.data.num_buckets, .max_seq_len = config.model.max_seq_len});
@@ -46,7 +30,6 @@ TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config
   corpus = {};
   log_info("training text: " + train->report().text());
   log_info("validation text: " + valid->dataset.report().text());
-  check_size(config, tokenizers);
   // A validation pair longer than any in training still needs a batch to be in.
   std::vector<std::pair<int, int>> lengths = train->lengths();
   for (const auto& pair : valid->dataset.lengths()) lengths.push_back(pair);

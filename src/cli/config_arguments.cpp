@@ -13,7 +13,7 @@ void ConfigArguments::declare(CLI::App& command, bool data_files) {
     command.add_option("--source", source, "training text, one sentence a line, plain or .gz")->type_name("FILE");
     command.add_option("--target", target, "its translation, line by line")->type_name("FILE");
   }
-  command.add_option("--threads", threads, "0: what the machine and its cgroup allow")->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", threads, "0: what the machine and its cgroup allow")->check(CLI::Range(0, 4096));
   command.add_option("--isa", isa, "instruction set of the kernels (see `linnet info`)")->type_name("NAME");
 }
 

@@ -60,7 +60,7 @@ void add_eval_command(CLI::App& app, Action& action) {
   command->add_option("--source", arguments->source, "or a text of your own ...")->type_name("FILE");
   command->add_option("--target", arguments->target, "... and its translation")->type_name("FILE");
   command->add_option("--beam", arguments->beams, "beam size (default: the run's)")->check(CLI::Range(1, 1024));
-  command->add_option("--threads", arguments->threads)->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
   command->add_flag("--json", arguments->json, "one JSON object instead of a line for people");
   command->callback([arguments, &action] { action = [arguments] { return evaluate(*arguments); }; });
 }

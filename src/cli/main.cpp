@@ -2,13 +2,30 @@
 #include <CLI/CLI.hpp>
 #include <malloc.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <iostream>
 #include <new>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "config/hints.h"
 
 namespace {
+
+// CLI11 only says that a command is missing; most often it is misspelt.
+std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (!app.get_subcommands().empty() || argc < 2 || argv[1][0] == '-') return error.what();
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return std::string("there is no command '") + argv[1] + "' (did you mean " + linnet::nearest(argv[1], names) + "?)";
+}
+
+// What was printed must have arrived: a full disk shows here at the latest.
+void check_output() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) linnet::fail_system("cannot write to standard output");
+}
 
 int run(int argc, char** argv) {
   CLI::App app("Linnet trains transformers on CPUs: fast, in little memory, from one program.", "linnet");
@@ -25,12 +42,17 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {
-    return app.exit(done);  // --help, --version
+    const int code = app.exit(done);  // --help, --version
+    std::cout.flush();
+    check_output();
+    return code;
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "linnet: %s (see linnet --help)\n", error.what());
+    std::fprintf(stderr, "linnet: %s (see linnet --help)\n", problem_text(app, error, argc, argv).c_str());
     return 2;
   }
-  return action();
+  const int code = action();
+  check_output();
+  return code;
 }
 
 }  // namespace

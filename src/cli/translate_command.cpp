@@ -1,9 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
-#include <iostream>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "app/inference.h"
 #include "base/error.h"
@@ -23,13 +25,33 @@ struct Arguments : InferenceOptions {
   int n_best = 1;
 };
 
-bool read_line(std::string& line, int64_t number) {
-  if (!std::getline(std::cin, line)) return false;
-  if (!line.empty() && line.back() == '\r') line.pop_back();
-  if (const size_t at = invalid_utf8_at(line); at != std::string::npos)
-    fail_user("standard input: line " + std::to_string(number) + ", byte " + std::to_string(at + 1) + ": not valid UTF-8");
-  return true;
-}
+// The lines of standard input, checked. Every problem is an error with the place where it is.
+class InputLines {
+ public:
+  ~InputLines() { std::free(buffer_); }
+
+  bool next(std::string& line) {
+    errno = 0;
+    const ssize_t size = ::getline(&buffer_, &capacity_, stdin);
+    if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
+    if (size < 0) return false;
+    ++number_;
+    std::string_view text(buffer_, static_cast<size_t>(size));
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    if (text.ends_with('\r')) text.remove_suffix(1);
+    if (const size_t at = invalid_utf8_at(text); at != std::string_view::npos)
+      fail_user("standard input: line " + std::to_string(number_) + ", byte " + std::to_string(at + 1) + ": not valid UTF-8");
+    if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+    line = text;
+    return true;
+  }
+  int64_t number() const { return number_; }  // of the line next() returned last, from 1
+
+ private:
+  char* buffer_ = nullptr;
+  size_t capacity_ = 0;
+  int64_t number_ = 0;
+};
 
 void print(const std::vector<std::vector<Translation>>& translations, int64_t first_line, int n_best) {
   for (size_t i = 0; i < translations.size(); ++i)
@@ -49,17 +71,26 @@ int translate_input(const Arguments& arguments) {
   // At a terminal each line is answered at once.
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
-  int64_t number = 1, first = 1;
-  for (std::string line; read_line(line, number); ++number) {
-    lines.push_back(std::move(line));
-    if (lines.size() < ahead) continue;
+  int64_t first = 1;
+  const auto answer = [&] {
     print(translator.translate(lines, arguments.n_best), first, arguments.n_best);
-    first = number + 1;
+    first += static_cast<int64_t>(lines.size());
     lines.clear();
+  };
+  InputLines input;
+  try {
+    for (std::string line; input.next(line);) {
+      lines.push_back(std::move(line));
+      if (lines.size() == ahead) answer();
+    }
+  } catch (const Error&) {
+    answer();  // what came before a bad line is not lost
+    throw;
   }
-  print(translator.translate(lines, arguments.n_best), first, arguments.n_best);
+  answer();
   if (translator.cut_lines() > 0)
-    log_warning(std::to_string(translator.cut_lines()) + " lines were longer than max_seq_len = " + std::to_string(config.model.max_seq_len) + " tokens and were cut");
+    log_warning(std::to_string(translator.cut_lines()) + (translator.cut_lines() == 1 ? " line was" : " lines were") + " longer than max_seq_len = " +
+                std::to_string(config.model.max_seq_len) + " tokens and cut");
   return 0;
 }
 
@@ -71,7 +102,7 @@ void add_translate_command(CLI::App& app, Action& action) {
   command->add_option("run", arguments->folder, "the run folder")->required();
   command->add_option("--beam", arguments->beams, "beam size (default: the run's); 1 is greedy")->check(CLI::Range(1, 1024));
   command->add_option("--n-best", arguments->n_best, "the N best translations of each line: number, score, text, with tabs")->check(CLI::Range(1, 1024));
-  command->add_option("--threads", arguments->threads)->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
   command->callback([arguments, &action] { action = [arguments] { return translate_input(*arguments); }; });
 }
 

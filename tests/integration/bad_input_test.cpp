@@ -1,0 +1,276 @@
+// Whatever is wrong with what a user gives: one line that says what and where, exit code 2, and nothing on disk is lost.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+void expect_refused(const Outcome& outcome, const std::vector<std::string>& parts) {
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+  EXPECT_EQ(outcome.signal, 0);
+  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+  EXPECT_EQ(outcome.error.rfind("linnet: ", 0), 0u) << outcome.error;
+  for (const std::string& part : parts) EXPECT_NE(outcome.error.find(part), outcome.error.npos) << "no '" << part << "' in " << outcome.error;
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  // Trains on two files.
+  Outcome train_on(const std::string& source, const std::string& target) const {
+    return run({"train", "translate", "--run", folder_ / "run", "--source", source, "--target", target, "--set", "tokenizer=char", "--set", "held_out_pairs=1",
+                "--set", "d_model=16", "--set", "num_heads=2", "--set", "d_ff=16", "--set", "max_steps=2"});
+  }
+  Outcome with(const std::string& setting) const { return train(folder_ / "run", {setting}); }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(BadInput, CommandLines) {
+  expect_refused(run({}), {"command", "linnet --help"});
+  expect_refused(run({"trian", "dates"}), {"no command 'trian'", "did you mean train?"});
+  expect_refused(run({"train"}), {"config is required"});
+  expect_refused(run({"train", "dates", "--bogus"}), {"--bogus"});
+  expect_refused(run({"train", "dates", "--threads", "many"}), {"--threads", "many"});
+  expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "4096"});
+  expect_refused(run({"train", "dates", "--threads", "99999999999999999999"}), {"--threads"});
+  expect_refused(run({"train", "dates", "--isa", "sse99"}), {"'sse99' is not one of"});
+  expect_refused(run({"train", "dates", "--source", "x"}), {"--source and --target go together"});
+  expect_refused(run({"train", "dates", "--set", "d_model"}), {"expected key=value"});
+  expect_refused(run({"eval", folder_ / "nothing"}), {"no run folder '" + folder_ / "nothing"});
+  expect_refused(run({"eval", folder_.path()}), {"is not a run folder: it has no config.toml"});
+  expect_refused(run({"translate", folder_ / "nothing"}), {"no run folder"});
+  expect_refused(run({"plan", "dates", "--memory", "3 apples"}), {"3 apples is not a size"});
+  expect_refused(run({"presets", "datse"}), {"no preset 'datse'"});
+  expect_refused(train(folder_ / "run", {}, {"--init", folder_ / "nothing"}), {"no run folder"});
+}
+
+TEST_F(BadInput, ConfigurationFiles) {
+  expect_refused(run({"train", folder_ / "none.toml"}), {"none.toml", "No such file"});
+  expect_refused(run({"train", folder_.path()}), {"Is a directory"});
+  expect_refused(run({"train", "datse"}), {"\"datse\"", "did you mean the preset \"dates\"?"});
+  expect_refused(run({"train", folder_.write("a.toml", "d_model = 16\nlearning_rat = 1\n")}), {"a.toml:2", "did you mean \"learning_rate\"?"});
+  expect_refused(run({"train", folder_.write("b.toml", "[model]\nd_model = \n")}), {"b.toml:2"});
+  expect_refused(run({"train", folder_.write("c.toml", "d_model = \"wide\"\n")}), {"c.toml:1", "whole number"});
+  expect_refused(run({"train", folder_.write("d.toml", "tokenizer = \"\xff\"\n")}), {"d.toml:1"});
+  expect_refused(run({"train", folder_.write("e.toml", "")}), {"no train text"});
+}
+
+TEST_F(BadInput, ImpossibleValuesAreNamedWithTheirFigures) {
+  expect_refused(with("learning_rat=1"), {"\"learning_rat\"", "did you mean \"learning_rate\"?"});
+  expect_refused(with("num_heads=3"), {"d_model = 16 is not divisible by num_heads = 3"});
+  expect_refused(with("d_model=-16"), {"d_model", "-16"});
+  expect_refused(with("d_model=0"), {"d_model", "got 0"});
+  expect_refused(with("d_model=1.5"), {"d_model", "1.5"});
+  expect_refused(with("learning_rate=nan"), {"learning_rate", "nan"});
+  expect_refused(with("learning_rate=inf"), {"learning_rate", "inf"});
+  expect_refused(with("learning_rate=0"), {"learning_rate"});
+  expect_refused(with("dropout=1"), {"dropout", "below 1"});
+  expect_refused(with("batch_size=-1"), {"batch_size", "-1"});
+  expect_refused(with("max_seq_len=4"), {"200 have more than max_seq_len = 4 tokens"});
+  expect_refused(with("threads=1000000"), {"threads", "4096"});
+  EXPECT_FALSE(exists(folder_ / "run/config.toml"));
+}
+
+// Not "killed", not "out of memory": how much it would take.
+TEST_F(BadInput, SizesBeyondMemoryAreRefusedWithTheFigure) {
+  expect_refused(with("d_model=1000000000"), {"4.80e+19 bytes"});
+  expect_refused(with("d_model=100000"), {" MB, and the machine has "});
+  expect_refused(with("d_ff=1000000000"), {" MB, and the machine has "});
+  expect_refused(with("max_seq_len=1000000000"), {" MB, and the machine has "});
+  expect_refused(with("train_samples=1000000000000"), {"train_samples = 1000000000000", " MB, and the machine has "});
+  expect_refused(with("valid_samples=1000000000000"), {"valid_samples = 1000000000000", " MB, and the machine has "});
+  expect_refused(run({"train", "reference", "--run", folder_ / "run", "--set", "batch_size=2000", "--set", "train_samples=2000", "--set", "max_seq_len=2048",
+                      "--set", "d_model=2048", "--set", "d_ff=8192"}),
+                 {"this run needs ", " MB at its peak and the machine has ", "linnet plan"});
+  expect_refused(run({"plan", "reference", "--set", "train_samples=1000000000000"}), {"train_samples = 1000000000000"});
+}
+
+TEST_F(BadInput, Texts) {
+  const std::string good = folder_.write("good", "a b\nc d\n");
+  expect_refused(train_on(good, folder_.write("short", "x\n")), {"'" + good + "' has 2 lines", "short' has 1 line"});
+  expect_refused(train_on(folder_ / "none", good), {"none", "No such file"});
+  expect_refused(train_on(folder_.path(), good), {"it is a directory"});
+  expect_refused(train_on(folder_.write("empty", ""), good), {"empty' is empty"});
+  expect_refused(train_on(good, folder_.write("bad", "x\nab\xC3\x28\n")), {"bad:2: invalid UTF-8 at byte 3"});
+  expect_refused(train_on(folder_.write("blank", "\n\n"), folder_.write("blank2", "\n\n")), {"training text"});
+  expect_refused(train_on(folder_.write("one", "a\n"), folder_.write("one2", "b\n")), {"only 1 pairs", "held_out_pairs = 1"});
+  expect_refused(train_on(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11)), good), {"cut.gz", "gzip"});
+  const std::string tsv = folder_.write("bad.tsv", "a\tb\nno tab\n");
+  expect_refused(train(folder_ / "run", {"task=text", "train_tsv=" + tsv, "held_out_pairs=1"}), {"bad.tsv:2"});
+  expect_refused(run({"train", "translate", "--run", folder_ / "run", "--source", good, "--target", good, "--set", "held_out_pairs=1"}),
+                 {"vocab_size 8000 is too large for the training text; at most "});
+  expect_refused(run({"train", "translate", "--run", folder_ / "run"}), {"--source FILE --target FILE"});
+  if (::geteuid() != 0) {  // root reads everything
+    ::chmod(good.c_str(), 0);
+    expect_refused(train_on(good, good), {"good", "Permission denied"});
+  }
+}
+
+class BadRun : public BadInput {
+ protected:
+  void SetUp() override { ASSERT_EQ(train(whole_).exit_code, 0); }
+  // A copy of the run with one file spoilt.
+  std::string spoil(const std::string& name, const std::string& text) {
+    copy_folder(whole_, run_);
+    folder_.write("run/" + name, text);
+    return text;
+  }
+  std::string half(const std::string& name) const {
+    const std::string text = contents(whole_ + "/" + name);
+    return text.substr(0, text.size() / 2);
+  }
+  std::string flipped(const std::string& name) const {
+    std::string text = contents(whole_ + "/" + name);
+    text[text.size() * 3 / 4] = static_cast<char>(text[text.size() * 3 / 4] ^ 0x55);
+    return text;
+  }
+  Outcome eval() const { return run({"eval", run_}); }
+  Outcome resume() const { return train(run_, {"max_steps=30"}, {"--resume"}); }
+
+  const std::string whole_ = folder_ / "whole", run_ = folder_ / "run";
+};
+
+TEST_F(BadRun, DamagedModelsAreRefused) {
+  for (const std::string& text : {half("model.safetensors"), flipped("model.safetensors"), std::string(), std::string(100, '\xff')}) {
+    spoil("model.safetensors", text);
+    expect_refused(eval(), {"model.safetensors"});
+    expect_refused(run({"translate", run_}), {"model.safetensors"});
+    EXPECT_EQ(contents(run_ + "/model.safetensors"), text);
+  }
+  ::unlink((run_ + "/model.safetensors").c_str());
+  expect_refused(eval(), {"model.safetensors", "No such file"});
+}
+
+TEST_F(BadRun, DamagedTrainingStatesAreRefusedAndNothingIsLost) {
+  for (const std::string& text : {half("training_state.safetensors"), flipped("training_state.safetensors"), std::string(), contents(whole_ + "/model.safetensors")}) {
+    spoil("training_state.safetensors", text);
+    expect_refused(resume(), {"training_state.safetensors"});
+    EXPECT_EQ(contents(run_ + "/training_state.safetensors"), text);
+    EXPECT_EQ(contents(run_ + "/metrics.jsonl"), contents(whole_ + "/metrics.jsonl"));
+    EXPECT_EQ(contents(run_ + "/model.safetensors"), contents(whole_ + "/model.safetensors"));
+    EXPECT_EQ(contents(run_ + "/config.toml") == contents(whole_ + "/config.toml"), true);
+  }
+}
+
+TEST_F(BadRun, DamagedTokenizersAndConfigurationsAreRefused) {
+  for (const char* name : {"source.char", "target.char"})
+    for (const std::string& text : {half(name), flipped(name), std::string()}) {
+      spoil(name, text);
+      expect_refused(eval(), {name});
+      expect_refused(resume(), {name});
+      EXPECT_EQ(contents(run_ + "/" + name), text);
+    }
+  spoil("config.toml", half("config.toml"));
+  expect_refused(eval(), {"config.toml:"});
+  expect_refused(resume(), {"config.toml:"});
+  spoil("config.toml", "");
+  expect_refused(eval(), {});
+  expect_refused(resume(), {"--resume cannot change"});
+}
+
+// A line of the log that no program can read costs that line, not all that follow it.
+TEST_F(BadRun, ADamagedLineOfMetricsDoesNotTakeTheOthersWithIt) {
+  const std::string metrics = contents(whole_ + "/metrics.jsonl");
+  std::string damaged = metrics;
+  damaged[metrics.find("\"step\":7")] = '\x01';
+  spoil("metrics.jsonl", damaged + "{\"step\":21,\"spl");  // and one that a crash cut short
+  ASSERT_EQ(resume().exit_code, 0);
+  const std::string after = contents(run_ + "/metrics.jsonl");
+  EXPECT_EQ(after.substr(0, damaged.size()), damaged);
+  EXPECT_EQ(lines(after).size(), lines(metrics).size() + 11);  // ten steps and an evaluation
+}
+
+TEST_F(BadRun, FilesOfAnotherRunAreRefused) {
+  ASSERT_EQ(train(folder_ / "other", {"d_model=32", "num_encoder_layers=2"}).exit_code, 0);
+  spoil("model.safetensors", contents(folder_ / "other/model.safetensors"));
+  expect_refused(eval(), {"model.safetensors: tensor ", "expected f32"});
+  spoil("training_state.safetensors", contents(folder_ / "other/training_state.safetensors"));
+  expect_refused(resume(), {"training_state.safetensors: tensor ", "expected f32"});
+  spoil("config.toml", contents(folder_ / "other/config.toml"));
+  expect_refused(eval(), {"model.safetensors"});
+  expect_refused(run({"translate", run_}), {"model.safetensors"});
+  expect_refused(resume(), {"made with another configuration", "d_model", "num_encoder_layers"});
+  std::string config = contents(whole_ + "/config.toml");
+  spoil("config.toml", config.replace(config.find("num_heads = 2"), 13, "num_heads = 3"));
+  expect_refused(eval(), {"config.toml", "num_heads = 3"});
+  config = contents(whole_ + "/config.toml");
+  spoil("config.toml", config.replace(config.find("max_seq_len = 48"), 16, "max_seq_len = 1000000000"));
+  expect_refused(eval(), {" MB"});
+  expect_refused(run({"translate", run_}), {" MB"});
+  spoil("source.char", contents(whole_ + "/target.char"));
+  expect_refused(eval(), {"model.safetensors: tensor source_embedding.weight", "expected f32"});
+}
+
+TEST_F(BadRun, FoldersThatCannotBeWrittenAreRefused) {
+  const std::string file = folder_.write("file", "keep");
+  expect_refused(train(file), {"cannot make the folder '" + file});
+  expect_refused(train(file + "/run"), {"cannot make the folder '" + file + "/run"});
+  EXPECT_EQ(contents(file), "keep");
+  expect_refused(train("/proc/self/run"), {"cannot make the folder '/proc/self/run"});
+  expect_refused(train("/sys/kernel"), {"/sys/kernel"});  // it exists, and takes no files
+  copy_folder(whole_, run_);
+  ::unlink((run_ + "/metrics.jsonl").c_str());
+  ASSERT_EQ(::mkdir((run_ + "/metrics.jsonl").c_str(), 0755), 0);
+  expect_refused(resume(), {"metrics.jsonl", "Is a directory"});
+}
+
+TEST_F(BadRun, AFullLogStopsTheRunAndKeepsTheCheckpoint) {
+  copy_folder(whole_, run_);
+  ::unlink((run_ + "/metrics.jsonl").c_str());
+  ASSERT_EQ(::symlink("/dev/full", (run_ + "/metrics.jsonl").c_str()), 0);
+  expect_refused(resume(), {"metrics.jsonl", "No space left on device"});
+  EXPECT_EQ(contents(run_ + "/training_state.safetensors"), contents(whole_ + "/training_state.safetensors"));
+}
+
+// A file system of one megabyte, where the process may make one.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const std::string& path, const char* size) : path_(path) {
+    ::mkdir(path.c_str(), 0755);
+    mounted_ = ::mount("tmpfs", path.c_str(), "tmpfs", 0, size) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  bool make_read_only() const { return ::mount("tmpfs", path_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0; }
+
+ private:
+  std::string path_;
+  bool mounted_;
+};
+
+TEST_F(BadRun, AFullDiskIsFoundBeforeTrainingAndLosesNothing) {
+  const std::string path = folder_ / "disk";
+  const SmallDisk disk(path, "size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
+  expect_refused(train(path + "/run", {"d_model=256", "d_ff=1024"}), {"needs ", " MB for its checkpoints, and its disk has "});
+  copy_folder(whole_, path + "/run");
+  std::ofstream(path + "/filler") << std::string(8'000'000, 'x');  // as much as there is room for
+  const Outcome outcome = train(path + "/run", {"max_steps=30"}, {"--resume"});
+  expect_refused(outcome, {path + "/run"});
+  for (const char* name : {"training_state.safetensors", "model.safetensors", "metrics.jsonl", "config.toml", "source.char"})
+    EXPECT_EQ(contents(path + "/run/" + name), contents(whole_ + "/" + name)) << name;
+  ::unlink((path + "/filler").c_str());
+  EXPECT_EQ(train(path + "/run", {"max_steps=30"}, {"--resume"}).exit_code, 0);
+}
+
+TEST_F(BadRun, AReadOnlyDiskIsAnError) {
+  const std::string path = folder_ / "disk";
+  const SmallDisk disk(path, "size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
+  copy_folder(whole_, path + "/run");
+  ASSERT_TRUE(disk.make_read_only());
+  expect_refused(train(path + "/run", {}, {"--resume"}), {path + "/run", "Read-only file system"});
+  expect_refused(train(path + "/new"), {path + "/new", "Read-only file system"});
+  EXPECT_EQ(run({"eval", path + "/run"}).exit_code, 0);  // reading is enough for that
+}
+
+}  // namespace
+}  // namespace linnet::testing

@@ -1,0 +1,86 @@
+// `kill -9` at twenty moments of a training run, resumed each time: nothing is lost, nothing happens twice.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+
+#include "integration/program.h"
+#include "io/safetensors.h"
+
+namespace linnet::testing {
+namespace {
+
+// Large enough that a checkpoint takes a while to write; dropout, moving average, accumulation and evaluations on.
+const Arguments kSettings{"d_model=128",  "num_heads=4",   "d_ff=512",       "dropout=0.1",        "ema_decay=0.95",  "accumulate_steps=2",
+                          "max_steps=240", "eval_every=15", "save_every=4", "batch_size=8", "train_samples=150"};
+
+size_t logged(const std::string& run) { return lines(contents(run + "/metrics.jsonl")).size(); }
+
+// Whether the moment came while the process was alive: a checkpoint being written, or some steps further on.
+bool wait_for_moment(Program& program, const std::string& run, std::mt19937& random, bool in_checkpoint) {
+  const size_t start = logged(run), steps = 1 + random() % 7;
+  const char* files[] = {"/training_state.safetensors.tmp", "/training_state.safetensors.tmp", "/model.safetensors.tmp"};
+  const std::string temporary = run + files[random() % 3];
+  // The last process may have left its temporary file behind: it is the new one's when it was written to since.
+  const auto stamp = [&] {
+    struct stat status {};
+    return ::stat(temporary.c_str(), &status) == 0 ? std::pair{status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, status.st_size} : std::pair{0L, 0L};
+  };
+  const auto before = stamp();
+  while (in_checkpoint ? stamp() == before || stamp().second == 0 : logged(run) < start + steps) {
+    if (!program.running()) return false;
+    ::usleep(100);
+  }
+  ::usleep(static_cast<useconds_t>(random() % (in_checkpoint ? 3000 : 8000)));
+  return program.running();
+}
+
+// Every tensor of a training state; its metadata holds seconds, which differ.
+void expect_same_tensors(const std::string& a, const std::string& b) {
+  const SafetensorsFile first(a), second(b);
+  ASSERT_EQ(first.entries().size(), second.entries().size());
+  for (const SafetensorsEntry& entry : first.entries())
+    EXPECT_EQ(std::memcmp(entry.data, second.at(entry.name).data, entry.type.bytes()), 0) << entry.name;
+}
+
+TEST(Kill, TwentyTimesAndTheRunIsTheUndisturbedOne) {
+  const TemporaryFolder folder;
+  const std::string whole = folder / "whole", run = folder / "run";
+  ASSERT_EQ(train(whole, kSettings).exit_code, 0);
+  Arguments arguments = train_arguments(run, kSettings);
+  arguments.push_back("--resume");
+
+  std::mt19937 random(20240611);
+  int kills = 0, while_writing = 0;
+  for (int attempt = 0; kills < 20 && attempt < 60; ++attempt) {
+    Program program(arguments);
+    if (wait_for_moment(program, run, random, attempt % 2 == 0)) {
+      program.send(SIGKILL);
+      ++kills;
+    }
+    const Outcome outcome = program.wait();
+    if (outcome.signal == 0) {
+      EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+      break;  // it got to the end: kSettings trains too few steps
+    }
+    while_writing += exists(run + "/training_state.safetensors.tmp") || exists(run + "/model.safetensors.tmp");
+  }
+  EXPECT_GE(kills, 20);
+  EXPECT_GE(while_writing, 5);
+  const Outcome last = ::linnet::testing::run(arguments);
+  ASSERT_EQ(last.exit_code, 0) << last.error;
+
+  const std::vector<Metrics> got = read_metrics(run), expected = read_metrics(whole);
+  for (size_t i = 0; i < got.size() && i < expected.size(); ++i) ASSERT_EQ(got[i], expected[i]) << "line " << i + 1;
+  EXPECT_EQ(got.size(), expected.size());
+  EXPECT_EQ(of_split(got, "train").size(), 240u);
+  EXPECT_EQ(of_split(got, "valid").size(), 16u);
+  EXPECT_EQ(contents(run + "/model.safetensors"), contents(whole + "/model.safetensors"));
+  expect_same_tensors(run + "/training_state.safetensors", whole + "/training_state.safetensors");
+}
+
+}  // namespace
+}  // namespace linnet::testing

@@ -1,0 +1,63 @@
+// The peak that is printed before the first step is the peak the operating system measures: never less, hardly more.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+void expect_predicted(double peak_mb, double predicted_mb) {
+  EXPECT_LE(peak_mb, predicted_mb);
+  EXPECT_GE(peak_mb, 0.95 * predicted_mb - 8);
+}
+
+// The last figure of the table in the log, "  peak   123.4 MB".
+double predicted_mb(const std::string& log) {
+  const size_t at = log.rfind("  peak ");
+  return at == log.npos ? 0 : std::stod(log.substr(at + 7));
+}
+
+void check_run(const Arguments& arguments) {
+  const Outcome outcome = run(arguments, {.log = "info"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const double predicted = predicted_mb(outcome.error);
+  ASSERT_GT(predicted, 0) << outcome.error;
+  SCOPED_TRACE(outcome.error);
+  expect_predicted(static_cast<double>(outcome.peak_bytes) / 1e6, predicted);
+}
+
+TEST(Memory, OfTheDemoIsAsPredicted) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run({"demo", "--run", folder / "run", "--set", "max_steps=30"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const nlohmann::json last = nlohmann::json::parse(lines(outcome.out).back());
+  expect_predicted(last["peak_memory_mb"], last["predicted_peak_mb"]);
+}
+
+TEST(Memory, OfTheReferenceShapeAt384IsAsPredicted) {
+  const TemporaryFolder folder;
+  check_run({"train", "reference", "--run", folder / "run", "--set", "max_seq_len=384", "--set", "max_steps=3", "--set", "train_samples=64"});
+}
+
+TEST(Memory, WithAccumulationAndAMovingAverageIsAsPredicted) {
+  const TemporaryFolder folder;
+  check_run({"train", "dates", "--run", folder / "run", "--set", "max_steps=12", "--set", "accumulate_steps=2", "--set", "ema_decay=0.9", "--set", "eval_beam=3",
+             "--set", "train_samples=20000"});
+}
+
+// `linnet plan` says the same without taking the memory.
+TEST(Memory, ThePlanCommandAgreesWithTheRun) {
+  const TemporaryFolder folder;
+  const Arguments settings{"--set", "max_seq_len=384", "--set", "max_steps=1", "--set", "train_samples=64"};
+  Arguments plan{"plan", "reference"}, train{"train", "reference", "--run", folder / "run"};
+  for (Arguments* arguments : {&plan, &train}) arguments->insert(arguments->end(), settings.begin(), settings.end());
+  const Outcome planned = run(plan), trained = run(train, {.log = "info"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_NEAR(predicted_mb(planned.out), predicted_mb(trained.error), 0.02 * predicted_mb(trained.error) + 2) << planned.out << trained.error;
+  EXPECT_LT(static_cast<double>(planned.peak_bytes) / 1e6, 0.5 * predicted_mb(planned.out));
+}
+
+}  // namespace
+}  // namespace linnet::testing

@@ -1,0 +1,83 @@
+// Runs the linnet program as a user does: arguments in, exit code and both outputs back.
+#pragma once
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace linnet::testing {
+
+using Arguments = std::vector<std::string>;
+
+// A folder of its own for one test, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+  std::string write(const std::string& name, const std::string& text) const;  // returns the path
+
+ private:
+  std::string path_;
+};
+
+struct Outcome {
+  int exit_code = -1;  // -1: ended by a signal
+  int signal = 0;
+  std::string out, error;
+  uint64_t peak_bytes = 0;  // the most resident memory it had
+};
+
+struct Surroundings {
+  std::string input;       // standard input
+  std::string input_path;  // or a file as standard input
+  std::string output_path;  // a file as standard output; Outcome::out is empty then
+  std::string log = "off";  // LINNET_LOG
+};
+
+class Program {
+ public:
+  explicit Program(const Arguments& arguments, const Surroundings& surroundings = {});
+  ~Program();  // kills it if it still runs
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  bool running();
+  void send(int signal) const;
+  Outcome wait();  // kills it after two minutes
+  pid_t pid() const { return pid_; }
+
+ private:
+  TemporaryFolder folder_;
+  Surroundings surroundings_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  Outcome outcome_;
+};
+
+Outcome run(const Arguments& arguments, const Surroundings& surroundings = {});
+
+// The smallest useful run: the dates task, characters, d_model 16, 1 + 1 layers. `settings` are key=value.
+Arguments train_arguments(const std::string& run_folder, const Arguments& settings = {});
+Outcome train(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {});
+
+std::string contents(const std::string& path);
+std::vector<std::string> lines(const std::string& text);
+bool exists(const std::string& path);
+void copy_folder(const std::string& from, const std::string& to);
+
+// One line of metrics.jsonl with its numbers as they are written: equal text is equal bits.
+struct Metrics {
+  int step;
+  std::string split, loss, learning_rate, grad_norm, metric;
+  bool operator==(const Metrics&) const = default;
+};
+std::vector<Metrics> read_metrics(const std::string& run_folder);
+std::vector<Metrics> of_split(const std::vector<Metrics>& metrics, const std::string& split);
+void PrintTo(const Metrics& metrics, std::ostream* out);
+
+}  // namespace linnet::testing

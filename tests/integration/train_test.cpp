@@ -1,0 +1,209 @@
+// Training through the command line: what stops it, what goes on from where it stopped, and that it always learns the same.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "integration/program.h"
+#include "io/safetensors.h"
+
+namespace linnet::testing {
+namespace {
+
+// Waits until the run has logged `count` lines. False when it ended before.
+bool wait_for_lines(Program& program, const std::string& folder, size_t count) {
+  while (read_metrics(folder).size() < count) {
+    if (!program.running()) return false;
+    ::usleep(500);
+  }
+  return true;
+}
+
+const Arguments kEverything{"dropout=0.1", "ema_decay=0.9", "accumulate_steps=2"};
+
+Arguments with(Arguments settings, const Arguments& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+TEST(Train, TwoRunsWithOneSeedAreTheSameAndWithAnotherAreNot) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "a", {"dropout=0.1"}).exit_code, 0);
+  ASSERT_EQ(train(folder / "b", {"dropout=0.1"}).exit_code, 0);
+  ASSERT_EQ(train(folder / "c", {"dropout=0.1", "seed=2"}).exit_code, 0);
+  EXPECT_EQ(read_metrics(folder / "a"), read_metrics(folder / "b"));
+  EXPECT_EQ(contents(folder / "a/model.safetensors"), contents(folder / "b/model.safetensors"));
+  EXPECT_NE(read_metrics(folder / "a"), read_metrics(folder / "c"));
+}
+
+TEST(Train, ThreadsDoNotChangeABit) {
+  const TemporaryFolder folder;
+  for (const char* threads : {"1", "2", "3"})
+    ASSERT_EQ(train(folder / threads, with(kEverything, {"d_model=64", "d_ff=128"}), {"--threads", threads}).exit_code, 0);
+  ASSERT_EQ(read_metrics(folder / "1").size(), 22u);  // 20 steps, 2 evaluations
+  EXPECT_EQ(read_metrics(folder / "1"), read_metrics(folder / "2"));
+  EXPECT_EQ(read_metrics(folder / "1"), read_metrics(folder / "3"));
+  EXPECT_EQ(contents(folder / "1/model.safetensors"), contents(folder / "3/model.safetensors"));
+}
+
+TEST(Train, MetricsHaveEveryFieldOfTheStep) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "run").exit_code, 0);
+  const std::string first = lines(contents(folder / "run/metrics.jsonl")).at(0);
+  for (const char* name : {"step", "split", "loss", "learning_rate", "grad_norm", "tokens_per_second", "seconds", "memory_mb"})
+    EXPECT_NE(first.find(std::string("\"") + name + "\":"), first.npos) << name << " in " << first;
+}
+
+class Signal : public ::testing::TestWithParam<int> {};
+
+// Stopped twice on the way: between steps, and around an evaluation.
+TEST_P(Signal, SavesEndsWithZeroAndTheResumedRunIsTheUndisturbedOne) {
+  const TemporaryFolder folder;
+  const Arguments settings = with(kEverything, {"max_steps=400", "eval_every=100", "save_every=1000", "d_model=32"});
+  ASSERT_EQ(train(folder / "whole", settings).exit_code, 0);
+  Arguments arguments = train_arguments(folder / "run", settings);
+  for (const size_t lines : {30, 101}) {
+    Program program(arguments);
+    ASSERT_TRUE(wait_for_lines(program, folder / "run", lines));
+    program.send(GetParam());
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_TRUE(exists(folder / "run/training_state.safetensors"));
+    EXPECT_LT(read_metrics(folder / "run").size(), 404u);
+    if (lines == 30) arguments.push_back("--resume");
+  }
+  ASSERT_EQ(train(folder / "run", settings, {"--resume"}).exit_code, 0);
+  EXPECT_EQ(read_metrics(folder / "run"), read_metrics(folder / "whole"));
+  EXPECT_EQ(contents(folder / "run/model.safetensors"), contents(folder / "whole/model.safetensors"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Train, Signal, ::testing::Values(SIGTERM, SIGINT), [](const auto& info) { return info.param == SIGTERM ? "Terminate" : "Interrupt"; });
+
+TEST(Train, ASecondProcessOnTheSameFolderIsRefused) {
+  const TemporaryFolder folder;
+  const Arguments settings{"max_steps=1000000", "eval_every=1000000"};
+  Program first(train_arguments(folder / "run", settings));
+  ASSERT_TRUE(wait_for_lines(first, folder / "run", 3));
+  const Outcome second = train(folder / "run", settings, {"--resume"});
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_EQ(second.error, "linnet: run folder '" + folder / "run" + "' is in use by process " + std::to_string(first.pid()) + "\n");
+  first.send(SIGTERM);
+  EXPECT_EQ(first.wait().exit_code, 0);
+}
+
+TEST(Train, AnExistingFolderNeedsResumeAndKeepsItsFiles) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "run").exit_code, 0);
+  const std::string model = contents(folder / "run/model.safetensors"), metrics = contents(folder / "run/metrics.jsonl");
+  const Outcome again = train(folder / "run");
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.error.find("exists already; --resume goes on with it"), again.error.npos) << again.error;
+  EXPECT_EQ(contents(folder / "run/model.safetensors"), model);
+  EXPECT_EQ(contents(folder / "run/metrics.jsonl"), metrics);
+}
+
+// A folder that someone put a model into is no new run folder.
+TEST(Train, AFolderThatHoldsAModelButNoConfigurationIsNotOverwritten) {
+  const TemporaryFolder folder;
+  for (const char* name : {"model.safetensors", "metrics.jsonl", "training_state.safetensors"}) {
+    folder.write(name, "mine");
+    const Outcome outcome = train(folder.path());
+    EXPECT_EQ(outcome.exit_code, 2) << name;
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_EQ(contents(folder / name), "mine");
+    ::unlink((folder / name).c_str());
+  }
+}
+
+TEST(Resume, MayTrainLongerButNotOtherwise) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "long", {"max_steps=30"}).exit_code, 0);
+  ASSERT_EQ(train(folder / "run").exit_code, 0);
+  const std::string state = contents(folder / "run/training_state.safetensors");
+  const Outcome other = train(folder / "run", {"learning_rate=1e-4", "d_ff=64"}, {"--resume"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.error.find("--resume cannot change: d_ff, learning_rate"), other.error.npos) << other.error;
+  EXPECT_EQ(contents(folder / "run/training_state.safetensors"), state);
+
+  ASSERT_EQ(train(folder / "run", {"max_steps=30"}, {"--resume", "--threads", "2"}).exit_code, 0);
+  EXPECT_EQ(of_split(read_metrics(folder / "run"), "train"), of_split(read_metrics(folder / "long"), "train"));
+}
+
+TEST(Resume, OfAFinishedRunChangesNothing) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}).exit_code, 0);  // neither evaluated nor saved on schedule
+  copy_folder(folder / "run", folder / "before");
+  ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}, {"--resume"}).exit_code, 0);
+  for (const char* name : {"metrics.jsonl", "model.safetensors", "training_state.safetensors", "config.toml", "source.char", "target.char"})
+    EXPECT_EQ(contents(folder / "run/" + name), contents(folder / "before/" + name)) << name;
+}
+
+// What ended the run holds when it is resumed: patience and epochs as well as steps.
+TEST(Resume, OfARunThatStoppedEarlyDoesNotGoOn) {
+  const TemporaryFolder folder;
+  const Arguments epochs{"max_epochs=1", "max_steps=1000"};
+  const Arguments patience{"patience=1", "max_steps=1000", "eval_every=2", "learning_rate=1e-30", "warmup_steps=0"};
+  for (const Arguments& settings : {epochs, patience}) {
+    const std::string run = folder / settings[0].substr(0, 5);
+    ASSERT_EQ(train(run, settings).exit_code, 0);
+    const std::vector<Metrics> before = read_metrics(run);
+    ASSERT_LT(before.size(), 100u);
+    ASSERT_EQ(train(run, settings, {"--resume"}).exit_code, 0);
+    EXPECT_EQ(read_metrics(run), before) << settings[0];
+  }
+}
+
+TEST(Resume, OfAFolderWithoutCheckpointStartsFromTheBeginning) {
+  const TemporaryFolder folder;
+  const Arguments settings{"max_steps=1000000", "eval_every=1000000", "save_every=1000000", "d_model=64"}, shorter{"eval_every=1000000", "d_model=64"};
+  ASSERT_EQ(train(folder / "whole", shorter).exit_code, 0);
+  Program program(train_arguments(folder / "run", settings));
+  ASSERT_TRUE(wait_for_lines(program, folder / "run", 3));
+  program.send(SIGKILL);
+  EXPECT_EQ(program.wait().signal, SIGKILL);
+  ASSERT_FALSE(exists(folder / "run/training_state.safetensors"));
+  const Outcome resumed = train(folder / "run", shorter, {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
+  EXPECT_EQ(read_metrics(folder / "run"), read_metrics(folder / "whole"));
+  EXPECT_EQ(train(folder / "new", shorter, {"--resume"}).exit_code, 0);  // nothing there at all
+  EXPECT_EQ(read_metrics(folder / "new"), read_metrics(folder / "whole"));
+}
+
+TEST(Init, StartsFromTheOtherRunsWeightsAndTokenizers) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "base", {"max_steps=200", "eval_every=100"}).exit_code, 0);
+  ASSERT_EQ(train(folder / "fine", {"seed=5", "max_steps=2"}, {"--init", folder / "base"}).exit_code, 0);
+  ASSERT_EQ(train(folder / "fresh", {"seed=5", "max_steps=2"}).exit_code, 0);
+  EXPECT_EQ(contents(folder / "fine/source.char"), contents(folder / "base/source.char"));
+  const double fine = std::stod(read_metrics(folder / "fine").at(0).loss), fresh = std::stod(read_metrics(folder / "fresh").at(0).loss);
+  EXPECT_LT(fine, fresh - 0.3);
+
+  const Outcome other = train(folder / "other", {"d_model=32"}, {"--init", folder / "base"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.error.find("--init: the model of run '" + folder / "base" + "' is another one"), other.error.npos) << other.error;
+}
+
+// Killed before its first own checkpoint, a fine-tuned run still goes on from the other run's weights.
+TEST(Init, SurvivesAKillBeforeTheFirstCheckpoint) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "base", {"max_steps=100", "eval_every=100"}).exit_code, 0);
+  ASSERT_EQ(train(folder / "whole", {"eval_every=1000000"}, {"--init", folder / "base"}).exit_code, 0);
+  Arguments arguments = train_arguments(folder / "run", {"max_steps=1000000", "eval_every=1000000", "save_every=1000000"});
+  arguments.insert(arguments.end(), {"--init", folder / "base"});
+  Program program(arguments);
+  ASSERT_TRUE(wait_for_lines(program, folder / "run", 3));
+  program.send(SIGKILL);
+  program.wait();
+  ASSERT_EQ(train(folder / "run", {"eval_every=1000000"}, {"--resume"}).exit_code, 0);
+  EXPECT_EQ(read_metrics(folder / "run"), read_metrics(folder / "whole"));
+}
+
+TEST(Train, ANonFiniteLossStopsWithTheStepAndItsNode) {
+  const TemporaryFolder folder;
+  const Outcome outcome = train(folder / "run", {"learning_rate=1e30", "clip_norm=0", "warmup_steps=0"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_NE(outcome.error.find("not finite at step 2; first at "), outcome.error.npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("(in encoder.layers.0"), outcome.error.npos) << outcome.error;
+}
+
+}  // namespace
+}  // namespace linnet::testing
