@@ -80,7 +80,13 @@ class Allocation : public testing::Test {
   Allocation() {
     char pattern[] = "/tmp/linnet_test_XXXXXX";
     folder_ = ::mkdtemp(pattern);
-    config_.model = {.d_model = 32, .num_heads = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .d_ff = 64, .max_seq_len = 48, .dropout = 0.1};
+    config_.model = {.d_model = 32,
+                     .num_heads = 2,
+                     .num_encoder_layers = 1,
+                     .num_decoder_layers = 1,
+                     .d_ff = 64,
+                     .max_seq_len = 48,
+                     .dropout = 0.1};
     config_.data.task = "dates";
     config_.data.train_samples = 300;
     config_.data.valid_samples = 8;
@@ -122,12 +128,12 @@ TEST_F(Allocation, NoneWithAccumulation) {
 TEST_F(Allocation, IsSeenWhereThereIsOne) {
   counting = true;
   allocations = mappings = 0;
-  std::free(std::malloc(1000));
+  void* (*volatile allocate)(size_t) = std::malloc;  // or the compiler leaves both calls out
+  std::free(allocate(1000));
   ::munmap(::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
-  delete[] new int[100];
   counting = false;
-  EXPECT_GE(allocations, 2);
-  EXPECT_GE(mappings, 1);
+  EXPECT_EQ(allocations, 1);
+  EXPECT_EQ(mappings, 1);
 }
 
 }  // namespace

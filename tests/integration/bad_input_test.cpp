@@ -1,4 +1,5 @@
-// Whatever is wrong with what a user gives: one line that says what and where, exit code 2, and nothing on disk is lost.
+// Whatever is wrong with what a user gives: one line that says what and where, exit code 2, and nothing on disk is
+// lost.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -16,15 +17,25 @@ void expect_refused(const Outcome& outcome, const std::vector<std::string>& part
   EXPECT_EQ(outcome.signal, 0);
   EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
   EXPECT_EQ(outcome.error.rfind("linnet: ", 0), 0u) << outcome.error;
-  for (const std::string& part : parts) EXPECT_NE(outcome.error.find(part), outcome.error.npos) << "no '" << part << "' in " << outcome.error;
+  for (const std::string& part : parts)
+    EXPECT_NE(outcome.error.find(part), outcome.error.npos) << "no '" << part << "' in " << outcome.error;
+}
+
+// The same in the middle of a run, which has printed its progress by then.
+void expect_stopped(Outcome outcome, const std::vector<std::string>& parts) {
+  const size_t last = outcome.error.rfind('\n', outcome.error.size() - 2);
+  if (last != outcome.error.npos) outcome.error.erase(0, last + 1);
+  expect_refused(outcome, parts);
 }
 
 class BadInput : public ::testing::Test {
  protected:
   // Trains on two files.
   Outcome train_on(const std::string& source, const std::string& target) const {
-    return run({"train", "translate", "--run", folder_ / "run", "--source", source, "--target", target, "--set", "tokenizer=char", "--set", "held_out_pairs=1",
-                "--set", "d_model=16", "--set", "num_heads=2", "--set", "d_ff=16", "--set", "max_steps=2"});
+    return run({"train",    "translate",  "--run", folder_ / "run",  "--source", source,
+                "--target", target,       "--set", "tokenizer=char", "--set",    "held_out_pairs=1",
+                "--set",    "d_model=16", "--set", "num_heads=2",    "--set",    "d_ff=16",
+                "--set",    "max_steps=2"});
   }
   Outcome with(const std::string& setting) const { return train(folder_ / "run", {setting}); }
 
@@ -54,7 +65,8 @@ TEST_F(BadInput, ConfigurationFiles) {
   expect_refused(run({"train", folder_ / "none.toml"}), {"none.toml", "No such file"});
   expect_refused(run({"train", folder_.path()}), {"Is a directory"});
   expect_refused(run({"train", "datse"}), {"\"datse\"", "did you mean the preset \"dates\"?"});
-  expect_refused(run({"train", folder_.write("a.toml", "d_model = 16\nlearning_rat = 1\n")}), {"a.toml:2", "did you mean \"learning_rate\"?"});
+  expect_refused(run({"train", folder_.write("a.toml", "d_model = 16\nlearning_rat = 1\n")}),
+                 {"a.toml:2", "did you mean \"learning_rate\"?"});
   expect_refused(run({"train", folder_.write("b.toml", "[model]\nd_model = \n")}), {"b.toml:2"});
   expect_refused(run({"train", folder_.write("c.toml", "d_model = \"wide\"\n")}), {"c.toml:1", "whole number"});
   expect_refused(run({"train", folder_.write("d.toml", "tokenizer = \"\xff\"\n")}), {"d.toml:1"});
@@ -85,9 +97,10 @@ TEST_F(BadInput, SizesBeyondMemoryAreRefusedWithTheFigure) {
   expect_refused(with("max_seq_len=1000000000"), {" MB, and the machine has "});
   expect_refused(with("train_samples=1000000000000"), {"train_samples = 1000000000000", " MB, and the machine has "});
   expect_refused(with("valid_samples=1000000000000"), {"valid_samples = 1000000000000", " MB, and the machine has "});
-  expect_refused(run({"train", "reference", "--run", folder_ / "run", "--set", "batch_size=2000", "--set", "train_samples=2000", "--set", "max_seq_len=2048",
-                      "--set", "d_model=2048", "--set", "d_ff=8192"}),
-                 {"this run needs ", " MB at its peak and the machine has ", "linnet plan"});
+  expect_refused(
+      run({"train", "reference", "--run", folder_ / "run", "--set", "batch_size=2000", "--set", "train_samples=2000",
+           "--set", "max_seq_len=2048", "--set", "d_model=2048", "--set", "d_ff=8192"}),
+      {"this run needs ", " MB at its peak and the machine has ", "linnet plan"});
   expect_refused(run({"plan", "reference", "--set", "train_samples=1000000000000"}), {"train_samples = 1000000000000"});
 }
 
@@ -99,11 +112,14 @@ TEST_F(BadInput, Texts) {
   expect_refused(train_on(folder_.write("empty", ""), good), {"empty' is empty"});
   expect_refused(train_on(good, folder_.write("bad", "x\nab\xC3\x28\n")), {"bad:2: invalid UTF-8 at byte 3"});
   expect_refused(train_on(folder_.write("blank", "\n\n"), folder_.write("blank2", "\n\n")), {"training text"});
-  expect_refused(train_on(folder_.write("one", "a\n"), folder_.write("one2", "b\n")), {"only 1 pairs", "held_out_pairs = 1"});
-  expect_refused(train_on(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11)), good), {"cut.gz", "gzip"});
+  expect_refused(train_on(folder_.write("one", "a\n"), folder_.write("one2", "b\n")),
+                 {"only 1 pairs", "held_out_pairs = 1"});
+  expect_refused(train_on(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11)), good),
+                 {"cut.gz", "gzip"});
   const std::string tsv = folder_.write("bad.tsv", "a\tb\nno tab\n");
   expect_refused(train(folder_ / "run", {"task=text", "train_tsv=" + tsv, "held_out_pairs=1"}), {"bad.tsv:2"});
-  expect_refused(run({"train", "translate", "--run", folder_ / "run", "--source", good, "--target", good, "--set", "held_out_pairs=1"}),
+  expect_refused(run({"train", "translate", "--run", folder_ / "run", "--source", good, "--target", good, "--set",
+                      "held_out_pairs=1"}),
                  {"vocab_size 8000 is too large for the training text; at most "});
   expect_refused(run({"train", "translate", "--run", folder_ / "run"}), {"--source FILE --target FILE"});
   if (::geteuid() != 0) {  // root reads everything
@@ -137,7 +153,8 @@ class BadRun : public BadInput {
 };
 
 TEST_F(BadRun, DamagedModelsAreRefused) {
-  for (const std::string& text : {half("model.safetensors"), flipped("model.safetensors"), std::string(), std::string(100, '\xff')}) {
+  for (const std::string& text :
+       {half("model.safetensors"), flipped("model.safetensors"), std::string(), std::string(100, '\xff')}) {
     spoil("model.safetensors", text);
     expect_refused(eval(), {"model.safetensors"});
     expect_refused(run({"translate", run_}), {"model.safetensors"});
@@ -148,7 +165,8 @@ TEST_F(BadRun, DamagedModelsAreRefused) {
 }
 
 TEST_F(BadRun, DamagedTrainingStatesAreRefusedAndNothingIsLost) {
-  for (const std::string& text : {half("training_state.safetensors"), flipped("training_state.safetensors"), std::string(), contents(whole_ + "/model.safetensors")}) {
+  for (const std::string& text : {half("training_state.safetensors"), flipped("training_state.safetensors"),
+                                  std::string(), contents(whole_ + "/model.safetensors")}) {
     spoil("training_state.safetensors", text);
     expect_refused(resume(), {"training_state.safetensors"});
     EXPECT_EQ(contents(run_ + "/training_state.safetensors"), text);
@@ -250,15 +268,34 @@ TEST_F(BadRun, AFullDiskIsFoundBeforeTrainingAndLosesNothing) {
   const std::string path = folder_ / "disk";
   const SmallDisk disk(path, "size=4m");
   if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
-  expect_refused(train(path + "/run", {"d_model=256", "d_ff=1024"}), {"needs ", " MB for its checkpoints, and its disk has "});
+  expect_refused(train(path + "/run", {"d_model=256", "d_ff=1024"}),
+                 {"needs ", " MB for its checkpoints, and its disk has "});
   copy_folder(whole_, path + "/run");
   std::ofstream(path + "/filler") << std::string(8'000'000, 'x');  // as much as there is room for
   const Outcome outcome = train(path + "/run", {"max_steps=30"}, {"--resume"});
   expect_refused(outcome, {path + "/run"});
-  for (const char* name : {"training_state.safetensors", "model.safetensors", "metrics.jsonl", "config.toml", "source.char"})
+  for (const char* name :
+       {"training_state.safetensors", "model.safetensors", "metrics.jsonl", "config.toml", "source.char"})
     EXPECT_EQ(contents(path + "/run/" + name), contents(whole_ + "/" + name)) << name;
   ::unlink((path + "/filler").c_str());
   EXPECT_EQ(train(path + "/run", {"max_steps=30"}, {"--resume"}).exit_code, 0);
+}
+
+TEST_F(BadRun, ADiskThatFillsUpWhileTrainingStopsTheRunWhichGoesOnOnceThereIsRoom) {
+  const std::string path = folder_ / "disk", run_folder = path + "/run";
+  const SmallDisk disk(path, "size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
+  const Arguments endless{"max_steps=1000000", "eval_every=200", "d_model=48"},
+      longer{"max_steps=800", "eval_every=200", "d_model=48"};
+  Program program(train_arguments(run_folder, endless));
+  while (program.running() && read_metrics(run_folder).size() < 50) ::usleep(1000);
+  std::ofstream(path + "/filler") << std::string(8'000'000, 'x');
+  expect_stopped(program.wait(), {run_folder, "No space left on device"});
+  ::unlink((path + "/filler").c_str());
+  ASSERT_LT(read_metrics(run_folder).size(), 800u);
+  ASSERT_EQ(train(run_folder, longer, {"--resume"}).exit_code, 0);
+  ASSERT_EQ(train(folder_ / "undisturbed", longer).exit_code, 0);
+  EXPECT_EQ(read_metrics(run_folder), read_metrics(folder_ / "undisturbed"));
 }
 
 TEST_F(BadRun, AReadOnlyDiskIsAnError) {
