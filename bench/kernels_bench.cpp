@@ -55,8 +55,17 @@ void gemm_shapes(benchmark::internal::Benchmark* bench) {
   for (int64_t threads : {1, 2})
     for (int64_t kind : {0, 1, 2}) {
       bench->Args({threads, kind, kind == 2 ? 256 : 2048, 256, kind == 2 ? 2048 : 256});
-      bench->Args({threads, kind, kind == 2 ? 1024 : 2048, kind == 1 ? 256 : kind == 0 ? 1024 : 256, kind == 2 ? 2048 : kind == 1 ? 1024 : 256});
-      bench->Args({threads, kind, kind == 2 ? 6000 : 2048, kind == 0 ? 6000 : 256, kind == 2 ? 2048 : kind == 1 ? 6000 : 256});
+      bench->Args({threads, kind, kind == 2 ? 1024 : 2048,
+                   kind == 1   ? 256
+                   : kind == 0 ? 1024
+                               : 256,
+                   kind == 2   ? 2048
+                   : kind == 1 ? 1024
+                               : 256});
+      bench->Args({threads, kind, kind == 2 ? 6000 : 2048, kind == 0 ? 6000 : 256,
+                   kind == 2   ? 2048
+                   : kind == 1 ? 6000
+                               : 256});
     }
 }
 BENCHMARK(gemm_bench)->Name("gemm")->ArgNames({"threads", "kind", "m", "n", "k"})->Apply(gemm_shapes)->UseRealTime();
@@ -70,28 +79,40 @@ void attention_bench(benchmark::State& state) {
   args.scale = 0.2f;
   const int64_t row = args.query_heads * args.head_size, count = args.batch * args.query_length * row;
   const auto q = values(count), k = values(count), v = values(count), d_o = values(count);
-  std::vector<float> o(q.size()), dq(q.size()), dk(q.size()), dv(q.size()), lse(static_cast<size_t>(args.batch * args.query_heads * args.query_length));
+  std::vector<float> o(q.size()), dq(q.size()), dk(q.size()), dv(q.size()),
+      lse(static_cast<size_t>(args.batch * args.query_heads * args.query_length));
   const auto rows = [&](const std::vector<float>& x) { return AttentionRows{x.data(), args.query_length * row, row}; };
-  const auto mutable_rows = [&](std::vector<float>& x) { return MutableAttentionRows{x.data(), args.query_length * row, row}; };
-  Workspace workspace(std::max(attention_forward_workspace(args, pool.size()), attention_backward_workspace(args, pool.size())));
+  const auto mutable_rows = [&](std::vector<float>& x) {
+    return MutableAttentionRows{x.data(), args.query_length * row, row};
+  };
+  Workspace workspace(
+      std::max(attention_forward_workspace(args, pool.size()), attention_backward_workspace(args, pool.size())));
   attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
   const bool backward = state.range(1) == 1;
   for (auto _ : state) {
-    if (backward) attention_backward(args, rows(q), rows(k), rows(v), rows(o), lse.data(), rows(d_o), mutable_rows(dq), mutable_rows(dk), mutable_rows(dv), workspace.data(), pool);
-    else attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
+    if (backward)
+      attention_backward(args, rows(q), rows(k), rows(v), rows(o), lse.data(), rows(d_o), mutable_rows(dq),
+                         mutable_rows(dk), mutable_rows(dv), workspace.data(), pool);
+    else
+      attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
   }
   const auto products = static_cast<double>(backward ? 10 : 4);
   report_flops(state, products * static_cast<double>(count) * static_cast<double>(args.key_length));
 }
-BENCHMARK(attention_bench)->Name("attention")->ArgNames({"threads", "backward", "batch", "heads", "length", "size"})
-    ->ArgsProduct({{1, 2}, {0, 1}, {16}, {8}, {64, 256}, {32}})->UseRealTime();
+BENCHMARK(attention_bench)
+    ->Name("attention")
+    ->ArgNames({"threads", "backward", "batch", "heads", "length", "size"})
+    ->ArgsProduct({{1, 2}, {0, 1}, {16}, {8}, {64, 256}, {32}})
+    ->UseRealTime();
 
 void layer_norm_bench(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
   const int64_t rows = 2048, width = 256;
   const auto x = values(rows * width), weight = values(width), bias = values(width);
   std::vector<float> y(x.size()), mean(rows), rstd(rows);
-  for (auto _ : state) layer_norm_forward(rows, width, x.data(), weight.data(), bias.data(), 1e-5f, y.data(), mean.data(), rstd.data(), pool);
+  for (auto _ : state)
+    layer_norm_forward(rows, width, x.data(), weight.data(), bias.data(), 1e-5f, y.data(), mean.data(), rstd.data(),
+                       pool);
   state.SetBytesProcessed(state.iterations() * rows * width * 8);
 }
 BENCHMARK(layer_norm_bench)->Name("layer_norm")->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
@@ -102,7 +123,8 @@ void cross_entropy_bench(benchmark::State& state) {
   const auto x = values(rows * classes);
   const std::vector<int32_t> targets(rows, 7);
   std::vector<float> losses(rows), lse(rows);
-  for (auto _ : state) cross_entropy_forward(rows, classes, x.data(), targets.data(), 0.1f, losses.data(), lse.data(), pool);
+  for (auto _ : state)
+    cross_entropy_forward(rows, classes, x.data(), targets.data(), 0.1f, losses.data(), lse.data(), pool);
   state.SetBytesProcessed(state.iterations() * rows * classes * 4);
 }
 BENCHMARK(cross_entropy_bench)->Name("cross_entropy")->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();

@@ -27,8 +27,10 @@ int profile(int argc, char** argv) {
   Config config = load_config(argv[1]);
   int steps = 30;
   for (int i = 2; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--steps") == 0 && i + 1 < argc) steps = std::stoi(argv[++i]);
-    else set_value(config, argv[i]);
+    if (std::strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
+      steps = std::stoi(argv[++i]);
+    else
+      set_value(config, argv[i]);
   }
   validate(config);
   TrainingSetup setup(config, {});
@@ -62,8 +64,10 @@ int profile(int argc, char** argv) {
   std::multimap<double, std::string> sorted;
   for (const auto& [key, row] : rows) sorted.emplace(-row.seconds, key);
   for (const auto& [seconds, key] : sorted)
-    std::printf("%8.3f ms/step %5.1f%% %6.1f calls  %s\n", -seconds / steps * 1e3, -seconds / total * 100, static_cast<double>(rows[key].calls) / steps, key.c_str());
-  std::printf("%8.3f ms/step, %.0f target tokens/s, products %.0f GFLOP/step, %.0f GFLOP/s overall\n", total / steps * 1e3, tokens / total, work / steps * 1e-9, work / total * 1e-9);
+    std::printf("%8.3f ms/step %5.1f%% %6.1f calls  %s\n", -seconds / steps * 1e3, -seconds / total * 100,
+                static_cast<double>(rows[key].calls) / steps, key.c_str());
+  std::printf("%8.3f ms/step, %.0f target tokens/s, products %.0f GFLOP/step, %.0f GFLOP/s overall\n",
+              total / steps * 1e3, tokens / total, work / steps * 1e-9, work / total * 1e-9);
   return 0;
 }
 

@@ -7,10 +7,10 @@
 #include <random>
 
 #include "exec/executor.h"
-#include "passes/gradient.h"
-#include "passes/passes.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "passes/gradient.h"
+#include "passes/passes.h"
 
 namespace linnet::testing {
 namespace {
@@ -46,11 +46,13 @@ NamedTensors random_inputs(const Graph& graph, const OpCase& op) {
   std::uniform_real_distribution<double> uniform(-1, 1);
   NamedTensors inputs;
   for (const GraphInput& input : graph.inputs()) {
-    HostTensor tensor({graph.value(input.value).type.dtype == DType::kI32 ? DType::kI32 : DType::kF64, graph.value(input.value).type.shape});
+    HostTensor tensor({graph.value(input.value).type.dtype == DType::kI32 ? DType::kI32 : DType::kF64,
+                       graph.value(input.value).type.shape});
     const bool weight = input.name[0] == 'w';
     const OpInput spec = weight ? OpInput{} : op.inputs[std::stoul(input.name.substr(1))];
     if (spec.integer)
-      for (int32_t& v : tensor.as<int32_t>()) v = spec.low + static_cast<int32_t>(random() % static_cast<uint64_t>(spec.high - spec.low));
+      for (int32_t& v : tensor.as<int32_t>())
+        v = spec.low + static_cast<int32_t>(random() % static_cast<uint64_t>(spec.high - spec.low));
     else  // exact in float32, so that both precisions see the same numbers
       for (double& v : tensor.as<double>()) v = static_cast<float>(spec.center + spec.spread * uniform(random));
     inputs[input.name] = std::move(tensor);
@@ -66,7 +68,8 @@ NamedTensors to_float32(const NamedTensors& inputs) {
       continue;
     }
     HostTensor copy({DType::kF32, tensor.type().shape});
-    for (size_t i = 0; i < copy.as<float>().size(); ++i) copy.as<float>()[i] = static_cast<float>(tensor.as<double>()[i]);
+    for (size_t i = 0; i < copy.as<float>().size(); ++i)
+      copy.as<float>()[i] = static_cast<float>(tensor.as<double>()[i]);
     out[name] = std::move(copy);
   }
   return out;
@@ -95,7 +98,8 @@ void check_finite_differences(const OpCase& op, const NamedTensors& inputs) {
 }
 
 void expect_close(const NamedTensors& got, const NamedTensors& expected, double tolerance, const char* what) {
-  for (const auto& [name, tensor] : expected) EXPECT_LE(distance(got.at(name), tensor), tolerance) << what << " " << name;
+  for (const auto& [name, tensor] : expected)
+    EXPECT_LE(distance(got.at(name), tensor), tolerance) << what << " " << name;
 }
 
 NamedTensors run_planned(const Graph& graph, const NamedTensors& inputs, int threads) {
@@ -104,10 +108,12 @@ NamedTensors run_planned(const Graph& graph, const NamedTensors& inputs, int thr
     const size_t bytes = graph.value(input.value).type.bytes();
     store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
   }
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   const Plan plan = make_plan(optimize(graph.clone()), store, shared, {.threads = threads});
   store.allocate();
-  for (const GraphInput& input : graph.inputs()) std::memcpy(store.data(input.name), inputs.at(input.name).data(), inputs.at(input.name).type().bytes());
+  for (const GraphInput& input : graph.inputs())
+    std::memcpy(store.data(input.name), inputs.at(input.name).data(), inputs.at(input.name).type().bytes());
   ThreadPool pool(threads);
   const Executor executor(plan, store, shared);
   executor.run(pool);
@@ -150,12 +156,15 @@ void check_op(const OpCase& op) {
 
   // Decomposed before differentiation: the basic ops' gradients check the fused one's.
   const Graph basic = decompose(build(op, DType::kF64, false));
-  expect_close(interpret(basic, inputs).outputs, [&] {
-    NamedTensors values;
-    for (const auto& [name, tensor] : expected)
-      if (name[0] == 'y') values[name] = tensor;
-    return values;
-  }(), 1e-10, "decomposition");
+  expect_close(
+      interpret(basic, inputs).outputs,
+      [&] {
+        NamedTensors values;
+        for (const auto& [name, tensor] : expected)
+          if (name[0] == 'y') values[name] = tensor;
+        return values;
+      }(),
+      1e-10, "decomposition");
 
   const NamedTensors inputs32 = to_float32(inputs);
   const Graph graph32 = build(op, DType::kF32, op.differentiate);
@@ -164,7 +173,8 @@ void check_op(const OpCase& op) {
   const Graph optimized = optimize(graph32.clone());
   const NamedTensors one = interpret(optimized, inputs32, {.kernels = KernelSet::kFast}).outputs;
   expect_close(one, expected, op.tolerance, "optimized");
-  for (int threads : {1, 2, 3}) expect_same_bits(run_planned(graph32, inputs32, threads), one, std::to_string(threads) + " threads:");
+  for (int threads : {1, 2, 3})
+    expect_same_bits(run_planned(graph32, inputs32, threads), one, std::to_string(threads) + " threads:");
 }
 
 }  // namespace linnet::testing

@@ -18,14 +18,14 @@ namespace linnet::testing {
 struct OpInput {
   Shape shape;
   bool integer = false;
-  int32_t low = 0, high = 0;    // integers in [low, high)
+  int32_t low = 0, high = 0;      // integers in [low, high)
   double center = 0, spread = 1;  // floats: uniform in center +- spread
 };
 
 struct OpCase {
   std::vector<OpInput> inputs;
   std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;  // the outputs to check
-  double tolerance = 2e-5;              // float32 against float64, relative to the norm
+  double tolerance = 2e-5;  // float32 against float64, relative to the norm
   bool differentiate = true;
 };
 

@@ -16,11 +16,12 @@ struct TokenBatch {
 
 // Rows of the given lengths (source, target); ids in [4, vocab), a function of row and position alone, so that the same
 // row can be padded to any shape. What lies beyond a length is junk on purpose.
-inline TokenBatch make_batch(const std::vector<std::pair<int32_t, int32_t>>& lengths, int64_t source_length, int64_t target_length,
-                             int32_t vocab, int32_t first_row = 0) {
+inline TokenBatch make_batch(const std::vector<std::pair<int32_t, int32_t>>& lengths, int64_t source_length,
+                             int64_t target_length, int32_t vocab, int32_t first_row = 0) {
   TokenBatch batch{{static_cast<int64_t>(lengths.size()), source_length, target_length}, {}, {}, {}, {}, {}};
   const auto id = [&](size_t row, int64_t position, int32_t salt) {
-    const auto mixed = static_cast<uint32_t>((row + static_cast<size_t>(first_row) + 1) * 2654435761u + static_cast<uint32_t>(position * 40503 + salt * 977));
+    const auto mixed = static_cast<uint32_t>((row + static_cast<size_t>(first_row) + 1) * 2654435761u +
+                                             static_cast<uint32_t>(position * 40503 + salt * 977));
     return static_cast<int32_t>(4 + mixed / 7 % static_cast<uint32_t>(vocab - 4));
   };
   for (size_t row = 0; row < lengths.size(); ++row) {
@@ -47,13 +48,19 @@ inline TransformerConfig small_config(int64_t vocab = 50) {
 
 class Training {
  public:
-  Training(const TransformerConfig& config, const std::vector<BatchShape>& shapes, TrainerOptions options = {}, double label_smoothing = 0)
-      : model(config), layout(model), shared{store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)} {
+  Training(const TransformerConfig& config, const std::vector<BatchShape>& shapes, TrainerOptions options = {},
+           double label_smoothing = 0)
+      : model(config),
+        layout(model),
+        shared{store.add_region("arena", MemoryKind::kActivations, 0),
+               store.add_region("workspace", MemoryKind::kWorkspace, 0)} {
     trainer = std::make_unique<Trainer>(layout, store, shared, options);
     for (const char* name : {"source", "source_lengths", "target_in", "target_out", "target_lengths"})
       store.bind(name, {store.add_region(name, MemoryKind::kBatch, 1 << 16), 0}, 1 << 16);
     for (const BatchShape& shape : shapes)
-      trainer->add_shape([this, shape, label_smoothing](Trace& trace) { return translation_loss(model, trace, shape, label_smoothing); });
+      trainer->add_shape([this, shape, label_smoothing](Trace& trace) {
+        return translation_loss(model, trace, shape, label_smoothing);
+      });
     store.allocate();
     store.touch();
     trainer->bind();
@@ -61,9 +68,12 @@ class Training {
   }
 
   void load(const TokenBatch& batch) {
-    const auto copy = [&](const char* name, const std::vector<int32_t>& ids) { std::memcpy(store.data(name), ids.data(), ids.size() * 4); };
+    const auto copy = [&](const char* name, const std::vector<int32_t>& ids) {
+      std::memcpy(store.data(name), ids.data(), ids.size() * 4);
+    };
     copy("source", batch.source), copy("source_lengths", batch.source_lengths);
-    copy("target_in", batch.target_in), copy("target_out", batch.target_out), copy("target_lengths", batch.target_lengths);
+    copy("target_in", batch.target_in), copy("target_out", batch.target_out),
+        copy("target_lengths", batch.target_lengths);
   }
 
   std::vector<float> parameters() const {

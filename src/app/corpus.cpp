@@ -17,13 +17,15 @@ constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // a long run of letters withou
 void check_samples(const char* key, int64_t count, double bytes_each) {
   const double bytes = static_cast<double>(count) * bytes_each, available = static_cast<double>(available_memory());
   if (bytes > available)
-    fail_user(std::string(key) + " = " + std::to_string(count) + " would take " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+    fail_user(std::string(key) + " = " + std::to_string(count) + " would take " +
+              std::to_string(static_cast<int64_t>(bytes / 1e6)) + " MB, and the machine has " +
+              std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
 constexpr double kDatePairBytes = 250;  // two strings, their tokens and places
 
-ParallelText generate_dates(const Config& config, DateSplit split, const char* key, int64_t count, std::vector<int>* formats = nullptr) {
+ParallelText generate_dates(const Config& config, DateSplit split, const char* key, int64_t count,
+                            std::vector<int>* formats = nullptr) {
   check_samples(key, count, kDatePairBytes);
   ParallelText text;
   for (int64_t i = 0; i < count; ++i) {
@@ -65,23 +67,26 @@ ParallelText generate_random(const Config& config, uint64_t split, const char* k
   return {random_lines(config, 2 * split, count), random_lines(config, 2 * split + 1, count)};
 }
 
-ParallelText read_split(const Config& config, const char* name, const std::string& tsv, const std::string& source, const std::string& target) {
+ParallelText read_split(const Config& config, const char* name, const std::string& tsv, const std::string& source,
+                        const std::string& target) {
   const DataConfig& data = config.data;
   if (!tsv.empty()) return read_tsv(data_path(data, tsv));
   if (source.empty() || target.empty())
-    fail_user(std::string("no ") + name + " text: give " + name + "_source and " + name + "_target, or " + name + "_tsv" +
-              (std::string(name) == "train" ? " (on the command line: --source FILE --target FILE)" : ""));
+    fail_user(std::string("no ") + name + " text: give " + name + "_source and " + name + "_target, or " + name +
+              "_tsv" + (std::string(name) == "train" ? " (on the command line: --source FILE --target FILE)" : ""));
   return read_pair(data_path(data, source), data_path(data, target));
 }
 
-bool has_valid_files(const DataConfig& data) { return !data.valid_tsv.empty() || !data.valid_source.empty() || !data.valid_target.empty(); }
+bool has_valid_files(const DataConfig& data) {
+  return !data.valid_tsv.empty() || !data.valid_source.empty() || !data.valid_target.empty();
+}
 
 // Every k-th pair is set aside, so that a sorted file is held out evenly.
 void hold_out(Corpus& corpus, int64_t count) {
   const auto total = static_cast<int64_t>(corpus.train.source.size());
   if (total <= count)
-    fail_user("no validation text, and the training text has only " + std::to_string(total) + " pairs: held_out_pairs = " +
-              std::to_string(count) + " leaves none to train on");
+    fail_user("no validation text, and the training text has only " + std::to_string(total) +
+              " pairs: held_out_pairs = " + std::to_string(count) + " leaves none to train on");
   ParallelText kept;
   for (int64_t i = 0, held = 0; i < total; ++i) {
     const bool out = (i + 1) * count / total > held;
@@ -106,8 +111,10 @@ Corpus load_training_corpus(const Config& config) {
     corpus.valid = generate_random(config, 1, "valid_samples", data.valid_samples);
   } else {
     corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
-    if (has_valid_files(data)) corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
-    else hold_out(corpus, data.held_out_pairs);
+    if (has_valid_files(data))
+      corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+    else
+      hold_out(corpus, data.held_out_pairs);
   }
   return corpus;
 }
@@ -115,15 +122,19 @@ Corpus load_training_corpus(const Config& config) {
 Corpus load_test_corpus(const Config& config) {
   const DataConfig& data = config.data;
   Corpus corpus;
-  if (data.task == "dates") corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
-  else if (data.task == "random") corpus.test = generate_random(config, 2, "test_samples", data.test_samples);
-  else corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
+  if (data.task == "dates")
+    corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
+  else if (data.task == "random")
+    corpus.test = generate_random(config, 2, "test_samples", data.test_samples);
+  else
+    corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
   return corpus;
 }
 
 ParallelText load_valid_split(const Config& config) {
   const DataConfig& data = config.data;
-  if (data.task == "text" && has_valid_files(data)) return read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+  if (data.task == "text" && has_valid_files(data))
+    return read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
   return load_training_corpus(config).valid;
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kSentences = 32;  // decoded at once
 
-std::unique_ptr<Session> load_session(const std::string& folder, const Config& config, TokenizerPair tokenizers, std::vector<BatchShape> shapes) {
+std::unique_ptr<Session> load_session(const std::string& folder, const Config& config, TokenizerPair tokenizers,
+                                      std::vector<BatchShape> shapes) {
   SessionOptions options;
   options.training = false;
   options.shapes = std::move(shapes);
@@ -51,7 +52,8 @@ EvaluationResult LoadedEvaluation::run() {
 Translator::Translator(const std::string& folder, const Config& config) {
   // Doubling lengths: at most half of a row is padding, and few plans are made.
   std::vector<BatchShape> shapes;
-  for (int64_t length = std::min<int64_t>(16, config.model.max_seq_len);; length = std::min(2 * length, config.model.max_seq_len)) {
+  for (int64_t length = std::min<int64_t>(16, config.model.max_seq_len);;
+       length = std::min(2 * length, config.model.max_seq_len)) {
     shapes.push_back({1, length, 1});
     if (length == config.model.max_seq_len) break;
   }
@@ -76,7 +78,8 @@ std::vector<std::vector<Translation>> Translator::translate(const std::vector<st
   const auto generated = session_->generators[0]->generate(sources, n_best, session_->trainer->pool());
   for (size_t i = 0; i < generated.size(); ++i) {
     result[line_of[i]].clear();
-    for (const Hypothesis& hypothesis : generated[i]) result[line_of[i]].push_back({tokenizers.target->decode(hypothesis.ids), hypothesis.score});
+    for (const Hypothesis& hypothesis : generated[i])
+      result[line_of[i]].push_back({tokenizers.target->decode(hypothesis.ids), hypothesis.score});
   }
   return result;
 }

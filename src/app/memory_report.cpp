@@ -31,7 +31,9 @@ uint64_t MemoryForecast::peak() const {
 
 std::string MemoryForecast::text() const {
   std::string text;
-  const auto line = [&](const std::string& name, uint64_t bytes) { text += "  " + name + std::string(26 - std::min<size_t>(25, name.size()), ' ') + megabytes(bytes) + "\n"; };
+  const auto line = [&](const std::string& name, uint64_t bytes) {
+    text += "  " + name + std::string(26 - std::min<size_t>(25, name.size()), ' ') + megabytes(bytes) + "\n";
+  };
   for (const MemoryItem& item : items) line(item.name, item.bytes);
   line("peak", peak());
   return text;

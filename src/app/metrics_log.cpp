@@ -38,9 +38,7 @@ uint64_t good_bytes(const std::string& path, int64_t last_step, bool keep_evalua
 // A line in the making, without allocation.
 class Line {
  public:
-  void add(std::string_view text) {
-    size_ += text.copy(text_ + size_, sizeof text_ - size_);
-  }
+  void add(std::string_view text) { size_ += text.copy(text_ + size_, sizeof text_ - size_); }
   void field(std::string_view name, double value) {
     key(name);
     if (!std::isfinite(value)) return add("null");  // JSON has no other word for it

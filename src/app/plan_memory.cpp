@@ -41,7 +41,8 @@ Basis measure(const Config& config) {
   random.data.tokenizer = "char";
   random.data.train_samples = random.data.valid_samples = std::max<int64_t>(config.data.vocab_size / 16, 64);
   basis.tokenizers = train_tokenizers(random, load_training_corpus(random).train);
-  basis.lengths.assign(100'000, {static_cast<int>(config.model.max_seq_len), static_cast<int>(config.model.max_seq_len)});
+  basis.lengths.assign(100'000,
+                       {static_cast<int>(config.model.max_seq_len), static_cast<int>(config.model.max_seq_len)});
   basis.resident = resident_bytes();
   return basis;
 }

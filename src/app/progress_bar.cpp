@@ -18,14 +18,20 @@ using Text = std::array<char, 256>;
 
 void add_duration(Text& text, size_t& size, double seconds) {
   const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 3.6e9));
-  const auto add = [&](auto format, auto... values) { size = std::min<size_t>(fmt::format_to_n(text.data() + size, text.size() - size, format, values...).size + size, text.size()); };
-  if (s >= 3600) add(FMT_STRING("{}:{:02}:{:02} left"), s / 3600, s / 60 % 60, s % 60);
-  else add(FMT_STRING("{}:{:02} left"), s / 60, s % 60);
+  const auto add = [&](auto format, auto... values) {
+    size = std::min<size_t>(fmt::format_to_n(text.data() + size, text.size() - size, format, values...).size + size,
+                            text.size());
+  };
+  if (s >= 3600)
+    add(FMT_STRING("{}:{:02}:{:02} left"), s / 3600, s / 60 % 60, s % 60);
+  else
+    add(FMT_STRING("{}:{:02} left"), s / 60, s % 60);
 }
 
 size_t write_figures(Text& text, const ProgressView& v) {
-  size_t size = fmt::format_to_n(text.data(), text.size(), FMT_STRING("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s  {:.0f} MB  "), v.step, v.max_steps, v.loss,
-                                 v.learning_rate, v.tokens_per_second, v.memory_mb)
+  size_t size = fmt::format_to_n(text.data(), text.size(),
+                                 FMT_STRING("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s  {:.0f} MB  "), v.step,
+                                 v.max_steps, v.loss, v.learning_rate, v.tokens_per_second, v.memory_mb)
                     .size;
   size = std::min(size, text.size());
   add_duration(text, size, v.seconds_left);
@@ -33,7 +39,8 @@ size_t write_figures(Text& text, const ProgressView& v) {
 }
 
 std::array<char, kBarWidth + 1> bar(const ProgressView& v) {
-  const auto filled = static_cast<size_t>(kBarWidth * static_cast<double>(v.step) / static_cast<double>(std::max<int64_t>(1, v.max_steps)));
+  const auto filled = static_cast<size_t>(kBarWidth * static_cast<double>(v.step) /
+                                          static_cast<double>(std::max<int64_t>(1, v.max_steps)));
   std::array<char, kBarWidth + 1> text{};
   for (size_t i = 0; i < kBarWidth; ++i) text[i] = i < filled ? '=' : ' ';
   return text;
@@ -46,7 +53,8 @@ size_t terminal_width() {
 
 }  // namespace
 
-ProgressBar::ProgressBar() : terminal_(isatty(STDERR_FILENO) != 0), last_(std::chrono::steady_clock::now() - std::chrono::hours(1)) {}
+ProgressBar::ProgressBar()
+    : terminal_(isatty(STDERR_FILENO) != 0), last_(std::chrono::steady_clock::now() - std::chrono::hours(1)) {}
 
 void ProgressBar::update(const ProgressView& view) {
   const auto now = std::chrono::steady_clock::now();

@@ -27,7 +27,9 @@ class RunFolder {
   bool has_config() const { return file_exists(config_path()); }
   bool has_state() const { return file_exists(state_path()); }
   // Any file that a new run would replace.
-  bool in_use() const { return has_config() || has_state() || file_exists(model_path()) || file_exists(metrics_path()); }
+  bool in_use() const {
+    return has_config() || has_state() || file_exists(model_path()) || file_exists(metrics_path());
+  }
   Config load_config() const;  // user error when the folder is not a run
   void lock();                 // user error when another process trains here
 

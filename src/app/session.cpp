@@ -17,7 +17,8 @@ void check_size(const Config& config, const TokenizerPair& tokenizers) {
   const auto d = static_cast<double>(config.model.d_model), ff = static_cast<double>(config.model.d_ff);
   const double layers = static_cast<double>(config.model.num_encoder_layers + 2 * config.model.num_decoder_layers);
   const double vocab = static_cast<double>(tokenizers.source->vocab_size() + 2 * tokenizers.target->vocab_size());
-  const double bytes = 4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
+  const double bytes =
+      4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
   const double available = static_cast<double>(available_memory());
   if (bytes > available)
     fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
@@ -56,11 +57,18 @@ TrainerOptions trainer_options(const Config& config, int threads, bool training)
   return options;
 }
 
-int thread_count(const Config& config) { return config.train.threads > 0 ? static_cast<int>(config.train.threads) : available_threads(); }
+int thread_count(const Config& config) {
+  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : available_threads();
+}
 
 Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOptions options)
-    : config(config), tokenizers(std::move(tokenizer_pair)), model(transformer_config(config, tokenizers)), layout(model), shapes(std::move(options.shapes)) {
-  shared = {store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+    : config(config),
+      tokenizers(std::move(tokenizer_pair)),
+      model(transformer_config(config, tokenizers)),
+      layout(model),
+      shapes(std::move(options.shapes)) {
+  shared = {store.add_region("arena", MemoryKind::kActivations, 0),
+            store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   const int threads = thread_count(config);
   TrainerOptions train = trainer_options(config, threads, options.training);
   train.verify_plans = options.verify_plans;
@@ -68,9 +76,13 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
   bind_batch_inputs();
   const double smoothing = config.train.label_smoothing;
   for (const BatchShape& shape : shapes) {
-    const LossFunction loss = [this, shape, smoothing](Trace& trace) { return translation_loss(model, trace, shape, smoothing); };
-    if (options.training) trainer->add_shape(loss);
-    else trainer->add_evaluation_shape(loss);
+    const LossFunction loss = [this, shape, smoothing](Trace& trace) {
+      return translation_loss(model, trace, shape, smoothing);
+    };
+    if (options.training)
+      trainer->add_shape(loss);
+    else
+      trainer->add_evaluation_shape(loss);
   }
   std::set<int64_t> lengths;
   for (const BatchShape& shape : shapes) lengths.insert(shape.source_length);
@@ -94,9 +106,14 @@ void Session::bind_batch_inputs() {
     source = std::max(source, shape.batch * shape.source_length);
     target = std::max(target, shape.batch * shape.target_length);
   }
-  const RegionId region = store.add_region("batch", MemoryKind::kBatch, static_cast<size_t>(source + 2 * target + 2 * rows) * 4 + 5 * 64);
+  const RegionId region =
+      store.add_region("batch", MemoryKind::kBatch, static_cast<size_t>(source + 2 * target + 2 * rows) * 4 + 5 * 64);
   size_t offset = 0;
-  for (const auto& [name, count] : {std::pair{"source", source}, {"source_lengths", rows}, {"target_in", target}, {"target_out", target}, {"target_lengths", rows}}) {
+  for (const auto& [name, count] : {std::pair{"source", source},
+                                    {"source_lengths", rows},
+                                    {"target_in", target},
+                                    {"target_out", target},
+                                    {"target_lengths", rows}}) {
     const size_t bytes = static_cast<size_t>(count) * 4;
     store.bind(name, {region, offset}, bytes);
     offset += (bytes + 63) / 64 * 64;
@@ -110,7 +127,9 @@ void Session::allocate() {
 }
 
 void Session::load_batch(const Batch& batch) {
-  const auto copy = [&](const char* name, std::span<const int32_t> ids) { std::memcpy(store.data(name), ids.data(), ids.size_bytes()); };
+  const auto copy = [&](const char* name, std::span<const int32_t> ids) {
+    std::memcpy(store.data(name), ids.data(), ids.size_bytes());
+  };
   copy("source", batch.source);
   copy("source_lengths", batch.source_lengths);
   copy("target_in", batch.target_in);

@@ -21,7 +21,7 @@ struct GenerationNeeds {
 
 struct SessionOptions {
   bool training = true;
-  std::vector<BatchShape> shapes;        // of batches to train on (or only evaluate)
+  std::vector<BatchShape> shapes;           // of batches to train on (or only evaluate)
   std::vector<GenerationNeeds> generation;  // the largest first
   bool verify_plans = true;                 // off when only sizes are wanted
 };

@@ -15,15 +15,15 @@
 namespace linnet {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Schedule schedule_of(const TrainConfig& config) {
   Schedule schedule;
   using Kind = Schedule::Kind;
-  schedule.kind = config.schedule == "linear" ? Kind::kLinear : config.schedule == "cosine" ? Kind::kCosine
-                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt : Kind::kConstant;
+  schedule.kind = config.schedule == "linear"         ? Kind::kLinear
+                  : config.schedule == "cosine"       ? Kind::kCosine
+                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
+                                                      : Kind::kConstant;
   schedule.peak = config.learning_rate, schedule.final = config.final_learning_rate;
   schedule.warmup_steps = config.warmup_steps, schedule.max_steps = config.max_steps;
   return schedule;
@@ -32,7 +32,12 @@ Schedule schedule_of(const TrainConfig& config) {
 class TrainingRun {
  public:
   TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingSetup& setup)
-      : request_(request), config_(setup.config.train), folder_(folder), setup_(setup), trainer_(*setup.session->trainer), schedule_(schedule_of(config_)) {}
+      : request_(request),
+        config_(setup.config.train),
+        folder_(folder),
+        setup_(setup),
+        trainer_(*setup.session->trainer),
+        schedule_(schedule_of(config_)) {}
 
   TrainOutcome run() {
     start();
@@ -58,7 +63,8 @@ class TrainingRun {
       progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);
       log_info("resuming at step " + std::to_string(progress_.step));
       if (metadata["isa"] != current_isa())
-        log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() + ": losses will differ in the last digits");
+        log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
+                    ": losses will differ in the last digits");
     } else if (!request_.init.empty()) {
       load_model(RunFolder(request_.init).model_path(), trainer_.layout(), trainer_.state("parameters"));
       trainer_.reset_ema();
@@ -82,9 +88,12 @@ class TrainingRun {
     for (int64_t micro = 0; micro < config_.accumulate_steps; ++micro) {
       const Batch& batch = next_batch();
       bucket = batch.bucket;
-      if (trainer_.accumulates()) trainer_.accumulate(bucket, step, micro);
-      else report = trainer_.step(bucket, rate, step);
-      if (batch.last_of_epoch && micro + 1 < config_.accumulate_steps) break;  // a short last group is not mixed with the next epoch
+      if (trainer_.accumulates())
+        trainer_.accumulate(bucket, step, micro);
+      else
+        report = trainer_.step(bucket, rate, step);
+      if (batch.last_of_epoch && micro + 1 < config_.accumulate_steps)
+        break;  // a short last group is not mixed with the next epoch
     }
     if (trainer_.accumulates()) report = trainer_.apply(rate, step);
     if (!report.finite) stop_non_finite(bucket, step, report);
@@ -109,7 +118,8 @@ class TrainingRun {
     const std::string what = std::isfinite(report.loss) ? "gradient" : "loss";
     const std::string where = trainer_.find_non_finite(bucket);
     throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(step) + "; first at " +
-                                         (where.empty() ? "an earlier micro-batch" : where) + ". The last checkpoint is as it was");
+                                         (where.empty() ? "an earlier micro-batch" : where) +
+                                         ". The last checkpoint is as it was");
   }
 
   void log_step(const StepReport& report, double rate, double seconds) {
@@ -126,9 +136,12 @@ class TrainingRun {
 
   bool out_of_patience() const { return config_.patience > 0 && progress_.worse_since_best >= config_.patience; }
 
-  bool evaluation_due() const { return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_; }
+  bool evaluation_due() const {
+    return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_;
+  }
 
-  // Evaluates and saves where they are due. A signal is answered between the two, so that a resumed run evaluates first.
+  // Evaluates and saves where they are due. A signal is answered between the two, so that a resumed run evaluates
+  // first.
   void finish_step() {
     if (!progress_.evaluated && !stop_requested()) evaluate();
     if (stop_requested()) stopped_ = true;
@@ -159,7 +172,9 @@ class TrainingRun {
   }
 
   double metric_of(const EvaluationResult& result) const {
-    return config_.metric == "bleu" ? result.bleu.score : config_.metric == "exact_match" ? result.exact_match : -result.loss;
+    return config_.metric == "bleu"          ? result.bleu.score
+           : config_.metric == "exact_match" ? result.exact_match
+                                             : -result.loss;
   }
 
   // Equal metrics are told apart by the loss: early BLEU is often 0.
@@ -177,15 +192,22 @@ class TrainingRun {
   }
 
   void report_evaluation(const EvaluationResult& result, bool better, double seconds) {
-    MetricsLine line{progress_.step, "valid", result.loss, learning_rate(schedule_, progress_.step), 0,
-                     static_cast<double>(setup_.valid->dataset.report().target_tokens) / seconds, progress_.seconds, memory_mb_};
+    MetricsLine line{progress_.step,
+                     "valid",
+                     result.loss,
+                     learning_rate(schedule_, progress_.step),
+                     0,
+                     static_cast<double>(setup_.valid->dataset.report().target_tokens) / seconds,
+                     progress_.seconds,
+                     memory_mb_};
     if (config_.metric != "loss") line.metric = config_.metric, line.metric_value = metric_of(result);
     log_->write(line);
     char text[160];
     std::snprintf(text, sizeof text, "step %lld  valid loss %.4f", static_cast<long long>(progress_.step), result.loss);
     std::string message = text;
     if (config_.metric != "loss") {
-      std::snprintf(text, sizeof text, "  %s %.*f", config_.metric == "bleu" ? "BLEU" : "exact match", config_.metric == "bleu" ? 2 : 4, metric_of(result));
+      std::snprintf(text, sizeof text, "  %s %.*f", config_.metric == "bleu" ? "BLEU" : "exact match",
+                    config_.metric == "bleu" ? 2 : 4, metric_of(result));
       message += text;
     }
     std::snprintf(text, sizeof text, "  (%.1f s)%s", seconds, better ? "  best so far" : "");
@@ -197,7 +219,9 @@ class TrainingRun {
   }
 
   // Two lines that change from one evaluation to the next.
-  size_t sample(size_t i, size_t count) const { return (static_cast<size_t>(progress_.step) * 7919 + i * (count / 2 + 1)) % count; }
+  size_t sample(size_t i, size_t count) const {
+    return (static_cast<size_t>(progress_.step) * 7919 + i * (count / 2 + 1)) % count;
+  }
 
   void save_best() {
     save_model(folder_.model_path(), trainer_.layout(), trainer_.state(trainer_.evaluated_state()), metadata());
@@ -210,14 +234,18 @@ class TrainingRun {
   }
 
   Metadata metadata() const {
-    return {{"format", "linnet"}, {"isa", current_isa()}, {"trained_steps", std::to_string(progress_.step)}, {"seed", std::to_string(config_.seed)}};
+    return {{"format", "linnet"},
+            {"isa", current_isa()},
+            {"trained_steps", std::to_string(progress_.step)},
+            {"seed", std::to_string(config_.seed)}};
   }
 
   void close() {
     if (last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
     if (progress_.best_step == 0) save_best();  // stopped before the first evaluation: better than nothing to load
     bar_.clear();
-    if (stopped_) log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
+    if (stopped_)
+      log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
   }
 
   const TrainRequest& request_;
@@ -237,7 +265,8 @@ class TrainingRun {
 // A new folder, or one to resume whose configuration agrees.
 TokenizerPair open_folder(const TrainRequest& request, RunFolder& folder) {
   if (folder.in_use()) {
-    if (!request.resume) fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
+    if (!request.resume)
+      fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
     check_resumable(folder.load_config(), request.config, folder.path());
     folder.lock();
     if (folder.has_state()) return load_tokenizers(request.config, folder.path());
@@ -258,8 +287,8 @@ TokenizerPair initial_tokenizers(const TrainRequest& request) {
 void check_space(const RunFolder& folder, const Trainer& trainer) {
   const uint64_t need = checkpoint_bytes(trainer) + (1 << 20), free = free_disk_bytes(folder.path());
   if (need > free)
-    fail_user("run folder '" + folder.path() + "' needs " + std::to_string(need / 1000000) + " MB for its checkpoints, and its disk has " +
-              std::to_string(free / 1000000) + " MB free");
+    fail_user("run folder '" + folder.path() + "' needs " + std::to_string(need / 1000000) +
+              " MB for its checkpoints, and its disk has " + std::to_string(free / 1000000) + " MB free");
 }
 
 }  // namespace
@@ -271,8 +300,9 @@ TrainOutcome run_training(const TrainRequest& request, const std::function<void(
   if (!tokenizers.source && !request.init.empty()) tokenizers = initial_tokenizers(request);
   TrainingSetup setup(request.config, std::move(tokenizers));
   check_space(folder, *setup.session->trainer);
-  log_info(std::to_string(setup.session->layout.parameter_count()) + " parameters, " + std::to_string(setup.buckets->size()) + " batch shapes, " +
-           std::to_string(thread_count(request.config)) + " threads, " + current_isa() + "; memory at its peak:\n" + setup.forecast.text());
+  log_info(std::to_string(setup.session->layout.parameter_count()) + " parameters, " +
+           std::to_string(setup.buckets->size()) + " batch shapes, " + std::to_string(thread_count(request.config)) +
+           " threads, " + current_isa() + "; memory at its peak:\n" + setup.forecast.text());
   setup.take_memory();
   const TrainOutcome outcome = TrainingRun(request, folder, setup).run();
   if (afterwards && !outcome.stopped) {

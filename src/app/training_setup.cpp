@@ -11,8 +11,10 @@
 
 namespace linnet {
 Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths) {
-  return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens, .batch_size = config.data.batch_size,
-                                   .num_buckets = config.data.num_buckets, .max_seq_len = config.model.max_seq_len});
+  return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens,
+                                   .batch_size = config.data.batch_size,
+                                   .num_buckets = config.data.num_buckets,
+                                   .max_seq_len = config.model.max_seq_len});
 }
 
 SessionOptions training_session_options(const Config& config, const Buckets& buckets) {
@@ -25,7 +27,8 @@ SessionOptions training_session_options(const Config& config, const Buckets& buc
 TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config(config), tokenizers(std::move(given)) {
   Corpus corpus = load_training_corpus(config);
   if (!tokenizers.source) tokenizers = train_tokenizers(config, corpus.train);
-  train = std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target, PairLimits{.max_seq_len = config.model.max_seq_len});
+  train = std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target,
+                                        PairLimits{.max_seq_len = config.model.max_seq_len});
   valid = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers, config.model.max_seq_len);
   corpus = {};
   log_info("training text: " + train->report().text());

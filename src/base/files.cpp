@@ -47,9 +47,7 @@ std::string read_file(const std::string& path) {
   }
 }
 
-bool file_exists(const std::string& path) {
-  return ::access(path.c_str(), F_OK) == 0;
-}
+bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 void make_directories(const std::string& path) {
   std::error_code error;

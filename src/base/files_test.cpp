@@ -26,9 +26,7 @@ std::string error_text(ErrorKind kind, Action action) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 class Files : public testing::Test {
  protected:

@@ -31,11 +31,7 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void log_info(const std::string& message) {
-  logger().info("{}", message);
-}
-void log_warning(const std::string& message) {
-  logger().warn("warning: {}", message);
-}
+void log_info(const std::string& message) { logger().info("{}", message); }
+void log_warning(const std::string& message) { logger().warn("warning: {}", message); }
 
 }  // namespace linnet

@@ -25,11 +25,7 @@ uint64_t status_bytes(const char* name) {
 
 }  // namespace
 
-uint64_t resident_bytes() {
-  return status_bytes("\nVmRSS:");
-}
-uint64_t peak_resident_bytes() {
-  return status_bytes("\nVmHWM:");
-}
+uint64_t resident_bytes() { return status_bytes("\nVmRSS:"); }
+uint64_t peak_resident_bytes() { return status_bytes("\nVmHWM:"); }
 
 }  // namespace linnet

@@ -26,8 +26,6 @@ void catch_stop_signals() {
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
 }
 
-bool stop_requested() {
-  return requested.load(std::memory_order_relaxed);
-}
+bool stop_requested() { return requested.load(std::memory_order_relaxed); }
 
 }  // namespace linnet

@@ -62,7 +62,8 @@ void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   drain(0);
-  for (uint32_t inside = door_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; inside != 0; inside = door_.load(std::memory_order_acquire))
+  for (uint32_t inside = door_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; inside != 0;
+       inside = door_.load(std::memory_order_acquire))
     wait_while_equal(door_, inside);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }

@@ -28,7 +28,11 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
 
 TEST(ThreadPool, AnErrorInATaskReappearsAndThePoolLives) {
   ThreadPool pool(3);
-  EXPECT_THROW(pool.run(100, [](int64_t task, int) { if (task == 40) fail_user("task 40"); }), Error);
+  EXPECT_THROW(pool.run(100,
+                        [](int64_t task, int) {
+                          if (task == 40) fail_user("task 40");
+                        }),
+               Error);
   std::atomic<int> count{0};
   pool.run(10, [&](int64_t, int) { count++; });
   EXPECT_EQ(count, 10);

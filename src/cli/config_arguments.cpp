@@ -8,7 +8,10 @@ namespace linnet {
 
 void ConfigArguments::declare(CLI::App& command, bool data_files) {
   command.add_option("config", config, "a TOML file, or the name of a preset (see `linnet presets`)")->required();
-  command.add_option("--set", settings, "change one key of the configuration: --set key=value")->take_all()->expected(1)->type_name("KEY=VALUE");
+  command.add_option("--set", settings, "change one key of the configuration: --set key=value")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
   if (data_files) {
     command.add_option("--source", source, "training text, one sentence a line, plain or .gz")->type_name("FILE");
     command.add_option("--target", target, "its translation, line by line")->type_name("FILE");

@@ -32,10 +32,13 @@ Score show_test(TrainingSetup& setup) {
     const bool good = is_exact_match(translations[i], set.text.target[i]);
     auto& [good_here, all] = right_and_all[corpus.test_formats[i]];
     right += good, good_here += good, ++all;
-    if (i < kShown) std::printf("%-40s %s%s\n", set.text.source[i].c_str(), translations[i].c_str(), good ? "" : ("   should be " + set.text.target[i]).c_str());
+    if (i < kShown)
+      std::printf("%-40s %s%s\n", set.text.source[i].c_str(), translations[i].c_str(),
+                  good ? "" : ("   should be " + set.text.target[i]).c_str());
   }
   double worst = 1;
-  for (const auto& [format, counts] : right_and_all) worst = std::min(worst, static_cast<double>(counts.first) / counts.second);
+  for (const auto& [format, counts] : right_and_all)
+    worst = std::min(worst, static_cast<double>(counts.first) / counts.second);
   return {static_cast<double>(right) / static_cast<double>(translations.size()), worst};
 }
 
@@ -67,8 +70,12 @@ void add_demo_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("demo", "train the dates preset and show what it learned");
   command->add_option("--run", arguments->folder, "the run folder")->type_name("DIR");
-  command->add_option("--set", arguments->settings, "change one key of the preset")->take_all()->expected(1)->type_name("KEY=VALUE");
-  command->callback([arguments, &action] { action = [arguments] { return demo(arguments->folder, arguments->settings); }; });
+  command->add_option("--set", arguments->settings, "change one key of the preset")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
+  command->callback(
+      [arguments, &action] { action = [arguments] { return demo(arguments->folder, arguments->settings); }; });
 }
 
 }  // namespace linnet

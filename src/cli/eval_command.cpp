@@ -34,18 +34,20 @@ int evaluate(const Arguments& arguments) {
   const EvaluationResult result = evaluation.run();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (arguments.json) {
-    const nlohmann::ordered_json json{{"run", arguments.folder},
-                                      {"split", arguments.source.empty() ? (arguments.split.empty() ? "test" : arguments.split) : "files"},
-                                      {"pairs", evaluation.set->dataset.size()},
-                                      {"beam", config.train.beam},
-                                      {"loss", result.loss},
-                                      {"bleu", result.bleu.score},
-                                      {"exact_match", result.exact_match},
-                                      {"seconds", seconds}};
+    const nlohmann::ordered_json json{
+        {"run", arguments.folder},
+        {"split", arguments.source.empty() ? (arguments.split.empty() ? "test" : arguments.split) : "files"},
+        {"pairs", evaluation.set->dataset.size()},
+        {"beam", config.train.beam},
+        {"loss", result.loss},
+        {"bleu", result.bleu.score},
+        {"exact_match", result.exact_match},
+        {"seconds", seconds}};
     std::printf("%s\n", json.dump().c_str());
   } else {
-    std::printf("%lld pairs  loss %.4f  BLEU %.2f  exact match %.4f  (beam %lld, %.1f s)\n", static_cast<long long>(evaluation.set->dataset.size()),
-                result.loss, result.bleu.score, result.exact_match, static_cast<long long>(config.train.beam), seconds);
+    std::printf("%lld pairs  loss %.4f  BLEU %.2f  exact match %.4f  (beam %lld, %.1f s)\n",
+                static_cast<long long>(evaluation.set->dataset.size()), result.loss, result.bleu.score,
+                result.exact_match, static_cast<long long>(config.train.beam), seconds);
   }
   return 0;
 }
@@ -56,7 +58,8 @@ void add_eval_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("eval", "loss, BLEU and exact match of a trained run");
   command->add_option("run", arguments->folder, "the run folder")->required();
-  command->add_option("--split", arguments->split, "test (default) or valid, as the run's configuration names them")->check(CLI::IsMember({"test", "valid"}));
+  command->add_option("--split", arguments->split, "test (default) or valid, as the run's configuration names them")
+      ->check(CLI::IsMember({"test", "valid"}));
   command->add_option("--source", arguments->source, "or a text of your own ...")->type_name("FILE");
   command->add_option("--target", arguments->target, "... and its translation")->type_name("FILE");
   command->add_option("--beam", arguments->beams, "beam size (default: the run's)")->check(CLI::Range(1, 1024));

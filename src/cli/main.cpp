@@ -1,7 +1,7 @@
 // The command line: parses arguments, runs one command, and turns an error into one line and an exit code.
-#include <CLI/CLI.hpp>
 #include <malloc.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <iostream>

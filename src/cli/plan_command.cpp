@@ -22,8 +22,9 @@ uint64_t parse_size(const std::string& text) {
   std::string unit;
   for (char c : text.substr(used))
     if (c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const std::pair<const char*, double> units[] = {{"", 1}, {"b", 1}, {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"kib", 1024}, {"mib", 1048576},
-                                                  {"gib", 1073741824}, {"k", 1024}, {"m", 1048576}, {"g", 1073741824}};
+  const std::pair<const char*, double> units[] = {{"", 1},     {"b", 1},       {"kb", 1e3},      {"mb", 1e6},
+                                                  {"gb", 1e9}, {"kib", 1024},  {"mib", 1048576}, {"gib", 1073741824},
+                                                  {"k", 1024}, {"m", 1048576}, {"g", 1073741824}};
   if (used > 0 && std::isfinite(value) && value > 0)
     for (const auto& [name, factor] : units)
       if (unit == name && value * factor < 1e18) return static_cast<uint64_t>(value * factor);
@@ -34,17 +35,22 @@ int plan(const ConfigArguments& arguments, const std::string& memory) {
   const Config config = arguments.load();
   const uint64_t limit = memory.empty() ? available_memory() : parse_size(memory);
   const PlanAnswer answer = plan_memory(config, limit);
-  if (answer.assumed) std::printf("The training text is not there: every batch is taken at max_seq_len = %lld.\n", static_cast<long long>(config.model.max_seq_len));
+  if (answer.assumed)
+    std::printf("The training text is not there: every batch is taken at max_seq_len = %lld.\n",
+                static_cast<long long>(config.model.max_seq_len));
   std::printf("%lld parameters; batches of up to", static_cast<long long>(answer.parameters));
   const BatchShape& largest = answer.shapes.back();
-  std::printf(" %lld x (%lld + %lld) tokens, %zu shapes\n", static_cast<long long>(largest.batch), static_cast<long long>(largest.source_length),
-              static_cast<long long>(largest.target_length), answer.shapes.size());
+  std::printf(" %lld x (%lld + %lld) tokens, %zu shapes\n", static_cast<long long>(largest.batch),
+              static_cast<long long>(largest.source_length), static_cast<long long>(largest.target_length),
+              answer.shapes.size());
   std::printf("%s", answer.forecast.text().c_str());
-  std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6, static_cast<double>(answer.arena_lower_bound) / 1e6);
+  std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
+              static_cast<double>(answer.arena_lower_bound) / 1e6);
   if (answer.all_fit)
     std::printf("within %.1f MB even all pairs fit in one batch\n", static_cast<double>(limit) / 1e6);
   else if (answer.largest_batch > 0)
-    std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6, static_cast<long long>(answer.largest_batch));
+    std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6,
+                static_cast<long long>(answer.largest_batch));
   else
     std::printf("no %s fits within %.1f MB\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6);
   return 0;
@@ -57,8 +63,10 @@ void add_plan_command(CLI::App& app, Action& action) {
   auto memory = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("plan", "the memory a run will take, and the largest batch that fits");
   arguments->declare(*command, true);
-  command->add_option("--memory", *memory, "how much there is, e.g. 6GiB (default: what this machine has available)")->type_name("SIZE");
-  command->callback([arguments, memory, &action] { action = [arguments, memory] { return plan(*arguments, *memory); }; });
+  command->add_option("--memory", *memory, "how much there is, e.g. 6GiB (default: what this machine has available)")
+      ->type_name("SIZE");
+  command->callback(
+      [arguments, memory, &action] { action = [arguments, memory] { return plan(*arguments, *memory); }; });
 }
 
 }  // namespace linnet

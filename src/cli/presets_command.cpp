@@ -14,7 +14,8 @@ void add_presets_command(CLI::App& app, Action& action) {
   command->callback([name, &action] {
     action = [name] {
       if (name->empty()) {
-        for (const Preset& preset : presets()) std::printf("%-12s %s\n", preset.name.c_str(), preset.description.c_str());
+        for (const Preset& preset : presets())
+          std::printf("%-12s %s\n", preset.name.c_str(), preset.description.c_str());
         return 0;
       }
       for (const Preset& preset : presets())

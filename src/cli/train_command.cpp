@@ -15,7 +15,8 @@ void add_train_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("train", "train a model from parallel text");
   arguments->declare(*command, true);
-  command->add_option("--run", arguments->folder, "the run folder (default: runs/ and the name of the configuration)")->type_name("DIR");
+  command->add_option("--run", arguments->folder, "the run folder (default: runs/ and the name of the configuration)")
+      ->type_name("DIR");
   command->add_flag("--resume", arguments->resume, "go on with an existing run folder");
   command->add_option("--init", arguments->init, "start from the weights of another run")->type_name("RUN");
   command->callback([arguments, &action] {

@@ -1,6 +1,6 @@
-#include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +40,8 @@ class InputLines {
     if (text.ends_with('\n')) text.remove_suffix(1);
     if (text.ends_with('\r')) text.remove_suffix(1);
     if (const size_t at = invalid_utf8_at(text); at != std::string_view::npos)
-      fail_user("standard input: line " + std::to_string(number_) + ", byte " + std::to_string(at + 1) + ": not valid UTF-8");
+      fail_user("standard input: line " + std::to_string(number_) + ", byte " + std::to_string(at + 1) +
+                ": not valid UTF-8");
     if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
     line = text;
     return true;
@@ -56,7 +57,8 @@ class InputLines {
 void print(const std::vector<std::vector<Translation>>& translations, int64_t first_line, int n_best) {
   for (size_t i = 0; i < translations.size(); ++i)
     for (const Translation& translation : translations[i]) {
-      if (n_best > 1) std::printf("%lld\t%.6f\t", static_cast<long long>(first_line + static_cast<int64_t>(i)), translation.score);
+      if (n_best > 1)
+        std::printf("%lld\t%.6f\t", static_cast<long long>(first_line + static_cast<int64_t>(i)), translation.score);
       std::printf("%s\n", translation.text.c_str());
     }
   if (std::fflush(stdout) != 0) fail_system("cannot write the translations");
@@ -65,7 +67,8 @@ void print(const std::vector<std::vector<Translation>>& translations, int64_t fi
 int translate_input(const Arguments& arguments) {
   const Config config = inference_config(arguments.folder, arguments);
   if (arguments.n_best > config.train.beam)
-    fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " + std::to_string(config.train.beam));
+    fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " +
+              std::to_string(config.train.beam));
   force_isa(config.train.isa);
   Translator translator(arguments.folder, config);
   // At a terminal each line is answered at once.
@@ -89,8 +92,8 @@ int translate_input(const Arguments& arguments) {
   }
   answer();
   if (translator.cut_lines() > 0)
-    log_warning(std::to_string(translator.cut_lines()) + (translator.cut_lines() == 1 ? " line was" : " lines were") + " longer than max_seq_len = " +
-                std::to_string(config.model.max_seq_len) + " tokens and cut");
+    log_warning(std::to_string(translator.cut_lines()) + (translator.cut_lines() == 1 ? " line was" : " lines were") +
+                " longer than max_seq_len = " + std::to_string(config.model.max_seq_len) + " tokens and cut");
   return 0;
 }
 
@@ -100,8 +103,12 @@ void add_translate_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("translate", "translate standard input, line by line");
   command->add_option("run", arguments->folder, "the run folder")->required();
-  command->add_option("--beam", arguments->beams, "beam size (default: the run's); 1 is greedy")->check(CLI::Range(1, 1024));
-  command->add_option("--n-best", arguments->n_best, "the N best translations of each line: number, score, text, with tabs")->check(CLI::Range(1, 1024));
+  command->add_option("--beam", arguments->beams, "beam size (default: the run's); 1 is greedy")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--n-best", arguments->n_best,
+                   "the N best translations of each line: number, score, text, with tabs")
+      ->check(CLI::Range(1, 1024));
   command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
   command->callback([arguments, &action] { action = [arguments] { return translate_input(*arguments); }; });
 }

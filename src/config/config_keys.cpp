@@ -203,9 +203,7 @@ std::string bound_text(const ConfigKey& key, double bound) {
 
 }  // namespace
 
-std::span<const ConfigKey> config_keys() {
-  return table();
-}
+std::span<const ConfigKey> config_keys() { return table(); }
 
 FieldValue field_value(const ConfigKey& key, const Config& config) {
   // The table gives addresses to write to; through a const Config they are only read.
@@ -235,9 +233,7 @@ std::string assign_field(const ConfigKey& key, Config& config, FieldValue value)
   return "";
 }
 
-bool is_section(std::string_view name) {
-  return std::ranges::find(kSections, name) != kSections.end();
-}
+bool is_section(std::string_view name) { return std::ranges::find(kSections, name) != kSections.end(); }
 
 bool is_short_form(std::string_view section, std::string_view name) {
   for (const ShortForm& form : kShortForms)

@@ -39,9 +39,7 @@ std::string invalid(std::initializer_list<const char*> settings) {
   for (const char* setting : settings) set_value(config, setting);
   return user_error([&] { validate(config); });
 }
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 #define EXPECT_CONTAINS(text, part) EXPECT_PRED2(contains, text, part)
 
 TEST(Config, KeysFlatOrInSections) {

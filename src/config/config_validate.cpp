@@ -14,9 +14,7 @@ void require(bool holds, const std::string& problem) {
   if (!holds) fail_user("config: " + problem);
 }
 
-std::string named(const char* name, int64_t value) {
-  return std::string(name) + " = " + std::to_string(value);
-}
+std::string named(const char* name, int64_t value) { return std::string(name) + " = " + std::to_string(value); }
 
 // In doubles: the point is to find sizes whose products overflow whole numbers.
 double parameter_count(const Config& config) {

@@ -143,9 +143,7 @@ metric = "bleu"
 
 }  // namespace
 
-std::span<const PresetText> preset_texts() {
-  return kPresets;
-}
+std::span<const PresetText> preset_texts() { return kPresets; }
 
 const PresetText* find_preset(std::string_view name) {
   for (const PresetText& preset : kPresets)

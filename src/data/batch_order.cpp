@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "base/hash.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace linnet {
 namespace {
@@ -16,7 +16,8 @@ namespace {
 
 class SplitMix64 {
  public:
-  SplitMix64(uint64_t seed, uint64_t epoch, uint64_t stream) : state_(mix64(mix64(mix64(seed + kStep) + epoch) + stream)) {}
+  SplitMix64(uint64_t seed, uint64_t epoch, uint64_t stream)
+      : state_(mix64(mix64(mix64(seed + kStep) + epoch) + stream)) {}
   uint64_t next() { return mix64(state_ += kStep); }
   // Uniform in [0, bound), without the bias of a remainder.
   uint64_t below(uint64_t bound) {

@@ -129,15 +129,9 @@ BatchStream::BatchStream(const PairDataset& dataset, const Buckets& buckets, uin
     : state_(std::make_unique<State>(dataset, buckets, seed, prefetch_depth)) {}
 BatchStream::~BatchStream() = default;
 
-void BatchStream::seek(int64_t epoch, int64_t index) {
-  state_->seek({epoch, index});
-}
-const Batch& BatchStream::next() {
-  return state_->next();
-}
-int64_t BatchStream::batches_per_epoch() const {
-  return state_->order.batch_count();
-}
+void BatchStream::seek(int64_t epoch, int64_t index) { state_->seek({epoch, index}); }
+const Batch& BatchStream::next() { return state_->next(); }
+int64_t BatchStream::batches_per_epoch() const { return state_->order.batch_count(); }
 
 size_t BatchStream::buffer_bytes() const {
   return buffer_bytes(state_->buckets, static_cast<int>(state_->buffers.size()) - 1);
@@ -145,8 +139,6 @@ size_t BatchStream::buffer_bytes() const {
 size_t BatchStream::buffer_bytes(const Buckets& buckets, int prefetch_depth) {
   return static_cast<size_t>(prefetch_depth + 1) * BatchBuffer::bytes(buckets);
 }
-size_t BatchStream::order_bytes() const {
-  return state_->order.bytes();
-}
+size_t BatchStream::order_bytes() const { return state_->order.bytes(); }
 
 }  // namespace linnet

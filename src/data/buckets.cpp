@@ -18,9 +18,7 @@ struct Cell {
   int64_t source, target, pairs;
 };
 
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Chooser {
  public:

@@ -43,9 +43,7 @@ constexpr LanguageNames kNames[kDateLanguageCount] = {
      {"dom", "lun", "mar", "mié", "jue", "vie", "sáb"}},
 };
 
-const LanguageNames& names_of(DateLanguage language) {
-  return kNames[static_cast<size_t>(language)];
-}
+const LanguageNames& names_of(DateLanguage language) { return kNames[static_cast<size_t>(language)]; }
 
 // Lower case without a full stop: what misspellings are compared by.
 std::u32string letters_of(const std::string& name) {
@@ -114,21 +112,15 @@ std::vector<std::string> find_misspellings(const std::string& name, int month) {
 
 }  // namespace
 
-std::string language_code(DateLanguage language) {
-  return names_of(language).code;
-}
+std::string language_code(DateLanguage language) { return names_of(language).code; }
 
-std::string month_name(DateLanguage language, int month) {
-  return names_of(language).months[month - 1];
-}
+std::string month_name(DateLanguage language, int month) { return names_of(language).months[month - 1]; }
 
 std::string month_abbreviation(DateLanguage language, int month) {
   return names_of(language).month_abbreviations[month - 1];
 }
 
-std::string weekday_name(DateLanguage language, int weekday) {
-  return names_of(language).weekdays[weekday];
-}
+std::string weekday_name(DateLanguage language, int weekday) { return names_of(language).weekdays[weekday]; }
 
 std::string weekday_abbreviation(DateLanguage language, int weekday) {
   return names_of(language).weekday_abbreviations[weekday];

@@ -61,17 +61,13 @@ static_assert(kFormatCount % kDateLanguageCount == 0);
 
 constexpr int kMisspeltPercent = 10;
 
-const Format& format_at(int format) {
-  return kFormats[static_cast<size_t>(format)];
-}
+const Format& format_at(int format) { return kFormats[static_cast<size_t>(format)]; }
 
 struct Date {
   int year, month, day, weekday;  // month and day from 1, weekday from 0, Sunday
 };
 
-bool is_leap(int year) {
-  return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-}
+bool is_leap(int year) { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0); }
 
 Date date_of(int number) {
   constexpr int kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -83,9 +79,7 @@ Date date_of(int number) {
   return date;
 }
 
-std::string two_digits(int value) {
-  return {static_cast<char>('0' + value / 10), static_cast<char>('0' + value % 10)};
-}
+std::string two_digits(int value) { return {static_cast<char>('0' + value / 10), static_cast<char>('0' + value % 10)}; }
 
 std::string ordinal(DateLanguage language, int day) {
   if (language == kFr) return day == 1 ? "1er" : std::to_string(day);
@@ -140,17 +134,11 @@ const std::vector<int>& days_of(DateSplit split) {
 
 }  // namespace
 
-int date_format_count() {
-  return kFormatCount;
-}
+int date_format_count() { return kFormatCount; }
 
-std::string date_language(int format) {
-  return language_code(format_at(format).language);
-}
+std::string date_language(int format) { return language_code(format_at(format).language); }
 
-std::string date_format_name(int format) {
-  return date_language(format) + ": " + format_at(format).name;
-}
+std::string date_format_name(int format) { return date_language(format) + ": " + format_at(format).name; }
 
 DateSplit split_of_date(int day) {
   const uint64_t share = mix64(static_cast<uint64_t>(day) * kGolden + kGolden) % 20;

@@ -41,13 +41,9 @@ LineReader::LineReader(const std::string& path) : path_(path), buffer_(kBufferBy
   ::gzbuffer(file_, kBufferBytes);
 }
 
-LineReader::~LineReader() {
-  ::gzclose_r(file_);
-}
+LineReader::~LineReader() { ::gzclose_r(file_); }
 
-std::string LineReader::where() const {
-  return path_ + ":" + std::to_string(line_number_);
-}
+std::string LineReader::where() const { return path_ + ":" + std::to_string(line_number_); }
 
 bool LineReader::fill() {
   errno = 0;

@@ -18,9 +18,7 @@ std::unique_ptr<Tokenizer> words(const std::vector<std::string>& lines) {
   return train_tokenizer(options, lines);
 }
 
-Ids copy(std::span<const TokenId> ids) {
-  return {ids.begin(), ids.end()};
-}
+Ids copy(std::span<const TokenId> ids) { return {ids.begin(), ids.end()}; }
 
 class PairDatasetTest : public ::testing::Test {
  protected:

@@ -8,13 +8,9 @@
 namespace linnet {
 namespace {
 
-[[noreturn]] void fail_empty(const std::string& path) {
-  fail_user("'" + path + "' is empty");
-}
+[[noreturn]] void fail_empty(const std::string& path) { fail_user("'" + path + "' is empty"); }
 
-std::string lines(size_t count) {
-  return std::to_string(count) + (count == 1 ? " line" : " lines");
-}
+std::string lines(size_t count) { return std::to_string(count) + (count == 1 ? " line" : " lines"); }
 
 }  // namespace
 

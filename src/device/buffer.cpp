@@ -16,7 +16,9 @@ size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * 
 
 }  // namespace
 
-size_t Buffer::mapped_bytes(size_t bytes) { return bytes ? round_up(bytes, bytes >= kHugePage ? kHugePage : kPage) : 0; }
+size_t Buffer::mapped_bytes(size_t bytes) {
+  return bytes ? round_up(bytes, bytes >= kHugePage ? kHugePage : kPage) : 0;
+}
 
 Buffer::Buffer(size_t bytes) : mapped_(mapped_bytes(bytes)) {
   if (!mapped_) return;

@@ -12,7 +12,8 @@ class Buffer {
   // Zeroed. Takes address space only. Throws Error(kSystem) naming the size when that is not to be had.
   explicit Buffer(size_t bytes);
   ~Buffer();
-  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), mapped_(std::exchange(other.mapped_, 0)) {}
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), mapped_(std::exchange(other.mapped_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(mapped_, other.mapped_);

@@ -23,14 +23,19 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
     const size_t in = operands_.size();
     for (ValueId value : node.in) operands_.push_back(view(value));
     for (ValueId value : node.out) operands_.push_back(view(value));
-    steps_.push_back({&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(), node.out.size()});
+    steps_.push_back(
+        {&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(), node.out.size()});
   }
   for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
   for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
 }
 
 void Executor::run_step(const Step& step, ThreadPool& pool) const {
-  step.kernel->run({*step.node, {operands_.data() + step.in, step.in_count}, {operands_.data() + step.out, step.out_count}, workspace_, pool});
+  step.kernel->run({*step.node,
+                    {operands_.data() + step.in, step.in_count},
+                    {operands_.data() + step.out, step.out_count},
+                    workspace_,
+                    pool});
 }
 
 void Executor::run(ThreadPool& pool) const {

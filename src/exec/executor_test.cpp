@@ -21,7 +21,8 @@ class Planned {
       const size_t bytes = graph.value(input.value).type.bytes();
       store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
     }
-    shared = {store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+    shared = {store.add_region("arena", MemoryKind::kActivations, 0),
+              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
     plan = make_plan(optimize(std::move(graph)), store, shared, {});
     store.allocate();
     executor = std::make_unique<Executor>(plan, store, shared);
@@ -110,7 +111,8 @@ TEST(Executor, AnInputThatIsNotBoundIsNamed) {
   Graph graph;
   graph.output("y", exp(graph.input("nowhere", kState)));
   Store store;
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   try {
     make_plan(std::move(graph), store, shared, {});
     FAIL();

@@ -4,9 +4,12 @@ namespace linnet {
 
 double HostTensor::operator[](int64_t i) const {
   switch (type_.dtype) {
-    case DType::kF32: return as<float>()[static_cast<size_t>(i)];
-    case DType::kF64: return as<double>()[static_cast<size_t>(i)];
-    case DType::kI32: return as<int32_t>()[static_cast<size_t>(i)];
+    case DType::kF32:
+      return as<float>()[static_cast<size_t>(i)];
+    case DType::kF64:
+      return as<double>()[static_cast<size_t>(i)];
+    case DType::kI32:
+      return as<int32_t>()[static_cast<size_t>(i)];
   }
   return 0;
 }

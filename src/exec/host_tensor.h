@@ -21,9 +21,13 @@ class HostTensor {
   void* data() { return words_.data(); }
   const void* data() const { return words_.data(); }
   template <class T>
-  std::span<T> as() { return {static_cast<T*>(data()), static_cast<size_t>(type_.shape.elements())}; }
+  std::span<T> as() {
+    return {static_cast<T*>(data()), static_cast<size_t>(type_.shape.elements())};
+  }
   template <class T>
-  std::span<const T> as() const { return {static_cast<const T*>(data()), static_cast<size_t>(type_.shape.elements())}; }
+  std::span<const T> as() const {
+    return {static_cast<const T*>(data()), static_cast<size_t>(type_.shape.elements())};
+  }
   // Element i as a double, whatever the type.
   double operator[](int64_t i) const;
   std::vector<double> values() const;

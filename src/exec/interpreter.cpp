@@ -22,7 +22,8 @@ class Interpreter {
       const auto found = inputs.find(input.name);
       if (found == inputs.end()) fail_user("the graph's input " + input.name + " was not given");
       if (found->second.type() != graph.value(input.value).type)
-        fail_user("the graph's input " + input.name + " is " + found->second.type().text() + ", expected " + graph.value(input.value).type.text());
+        fail_user("the graph's input " + input.name + " is " + found->second.type().text() + ", expected " +
+                  graph.value(input.value).type.text());
       memory_[input.value] = found->second;
     }
   }
@@ -43,7 +44,8 @@ class Interpreter {
   TensorView view(ValueId id) {
     const Root root = root_of(graph_, id);
     auto* data = static_cast<std::byte*>(memory_.at(root.value).data());
-    return {data + static_cast<size_t>(root.offset) * dtype_size(graph_.value(id).type.dtype), graph_.value(id).type, root.strides};
+    return {data + static_cast<size_t>(root.offset) * dtype_size(graph_.value(id).type.dtype), graph_.value(id).type,
+            root.strides};
   }
 
  private:
@@ -75,7 +77,8 @@ class Interpreter {
 };
 
 bool all_finite(const TensorView& x) {
-  if (x.type.dtype == DType::kI32 || x.strides != dense_strides(x.type.shape)) return true;  // parts show in their whole
+  if (x.type.dtype == DType::kI32 || x.strides != dense_strides(x.type.shape))
+    return true;  // parts show in their whole
   bool finite = true;
   for_float(x.type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < x.elements(); ++i) {

@@ -95,8 +95,10 @@ Generator::Generator(Transformer& model, const ParameterLayout& layout, Store& s
   for (size_t i = 0; i < options_.source_lengths.size(); ++i) {
     auto bucket = std::make_unique<Bucket>();
     bucket->length = options_.source_lengths[i];
-    bucket->prefill = make_plan(std::move(graphs[2 * i]), store, shared, {.threads = options_.threads, .verify = options_.verify_plans});
-    bucket->decode = make_plan(std::move(graphs[2 * i + 1]), store, shared, {.threads = options_.threads, .verify = options_.verify_plans});
+    bucket->prefill = make_plan(std::move(graphs[2 * i]), store, shared,
+                                {.threads = options_.threads, .verify = options_.verify_plans});
+    bucket->decode = make_plan(std::move(graphs[2 * i + 1]), store, shared,
+                               {.threads = options_.threads, .verify = options_.verify_plans});
     plan_list_.push_back(&bucket->prefill);
     plan_list_.push_back(&bucket->decode);
     buckets_.push_back(std::move(bucket));

@@ -37,9 +37,7 @@ std::string problem(const std::string& bytes) {
 }
 
 #define EXPECT_PROBLEM(bytes, part) EXPECT_PRED2(contains, problem(bytes), part)
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 TEST(Safetensors, AcceptsWhatTheFormatAllows) {
   EXPECT_EQ(problem(file_of("{}", 0)), "");
@@ -66,9 +64,7 @@ TEST(Safetensors, NamesWhatIsWrongWithTheFrame) {
 }
 
 // A header with one tensor 't' of the given fields, over 24 bytes of data.
-std::string one(const std::string& fields) {
-  return file_of("{\"t\":{" + fields + "}}", 24);
-}
+std::string one(const std::string& fields) { return file_of("{\"t\":{" + fields + "}}", 24); }
 
 TEST(Safetensors, NamesWhatIsWrongWithATensor) {
   EXPECT_EQ(problem(one(R"("dtype":"F32","shape":[2,3],"data_offsets":[0,24])")), "");

@@ -34,7 +34,8 @@ std::string dump(const Graph& graph) {
     for (size_t i = 0; i < node.out.size(); ++i) text += (i ? ", " : "") + value_text(graph, node.out[i]);
     text += "   # " + graph.where_text(id) + "\n";
   }
-  for (const GraphOutput& output : graph.outputs()) text += "output " + output.name + " = " + name_of(output.value) + "\n";
+  for (const GraphOutput& output : graph.outputs())
+    text += "output " + output.name + " = " + name_of(output.value) + "\n";
   for (const StateUpdate& update : graph.updates())
     text += "update " + name_of(update.state) + " := " + name_of(update.value) + "\n";
   return text;

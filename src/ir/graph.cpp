@@ -72,7 +72,8 @@ Tensor Graph::add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, 
 Tensor Graph::input(std::string name, TensorType type) {
   if (const auto found = find_input(name)) {
     if (value(*found).type != type)
-      throw Error(ErrorKind::kShape, "input " + name + " is used both as " + value(*found).type.text() + " and as " + type.text());
+      throw Error(ErrorKind::kShape,
+                  "input " + name + " is used both as " + value(*found).type.text() + " and as " + type.text());
     return {this, *found};
   }
   values_.push_back({type, kNone, 0, std::nullopt});

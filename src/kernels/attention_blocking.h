@@ -20,12 +20,8 @@ constexpr int64_t kMaxHeadSize = 256;
 constexpr int64_t kUnit = 16;           // blocks of queries start at multiples of the widest vector
 constexpr int64_t kChunkQueries = 320;  // queries of a forward task
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-constexpr int64_t round_up(int64_t a, int64_t b) {
-  return ceil_div(a, b) * b;
-}
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 inline void check(const AttentionArgs& args) {
   if (args.kv_heads < 1 || args.query_heads % args.kv_heads != 0)

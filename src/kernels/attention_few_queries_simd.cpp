@@ -134,9 +134,7 @@ namespace {
 HWY_EXPORT(AttendSample);
 
 // Floats of one thread's scores, in whole cache lines.
-int64_t score_floats(const AttentionArgs& args) {
-  return (args.key_length + 15) / 16 * 16;
-}
+int64_t score_floats(const AttentionArgs& args) { return (args.key_length + 15) / 16 * 16; }
 
 }  // namespace
 

@@ -23,13 +23,9 @@ static_assert(std::size(kRows) == static_cast<size_t>(Scalar::kSelect) + 1);
 
 }  // namespace
 
-const char* scalar_name(Scalar function) {
-  return kRows[static_cast<size_t>(function)].name;
-}
+const char* scalar_name(Scalar function) { return kRows[static_cast<size_t>(function)].name; }
 
-int scalar_arity(Scalar function) {
-  return kRows[static_cast<size_t>(function)].arity;
-}
+int scalar_arity(Scalar function) { return kRows[static_cast<size_t>(function)].arity; }
 
 void check_expression(const Expression& expression, int operands) {
   const auto count = static_cast<int>(expression.code.size());

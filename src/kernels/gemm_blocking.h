@@ -16,17 +16,11 @@ constexpr int64_t kFewRows = 8;            // few rows of C: B is read in place
 constexpr int64_t kFewColumns = 16;        // few columns: A is read in place
 constexpr int64_t kFewFloats = 1 << 18;    // of the small operand, which is transposed into scratch if need be
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-constexpr int64_t round_up(int64_t a, int64_t b) {
-  return ceil_div(a, b) * b;
-}
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Length of the k blocks: K cut evenly, to a multiple of 16.
-constexpr int64_t depth(int64_t k) {
-  return std::min(k, round_up(ceil_div(k, ceil_div(k, kMaxDepth)), 16));
-}
+constexpr int64_t depth(int64_t k) { return std::min(k, round_up(ceil_div(k, ceil_div(k, kMaxDepth)), 16)); }
 
 // The block of B that is packed at a time: [block_depth, block_columns]. All of B unless it is very large.
 constexpr int64_t block_depth(int64_t n, int64_t k) {
@@ -38,12 +32,8 @@ constexpr int64_t block_columns(int64_t n, int64_t k) {
 }
 
 // Rows packed by columns need rows * depth floats and a vector per tile: less than rows * kRowStride + kSlack.
-constexpr int64_t scratch_a_floats(int64_t m) {
-  return round_up(std::min(m, kMaxRows) * kRowStride + kSlack, 16);
-}
-constexpr int64_t block_b_floats(int64_t n, int64_t k) {
-  return round_up(block_depth(n, k) * block_columns(n, k), 16);
-}
+constexpr int64_t scratch_a_floats(int64_t m) { return round_up(std::min(m, kMaxRows) * kRowStride + kSlack, 16); }
+constexpr int64_t block_b_floats(int64_t n, int64_t k) { return round_up(block_depth(n, k) * block_columns(n, k), 16); }
 
 // The ways to compute a product.
 enum class Method {

@@ -38,9 +38,7 @@ struct Finish {
   bool relu = false;
 };
 
-HWY_INLINE V Relu(V x) {
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
-}  // a NaN is not < 0: it stays
+HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
 
 // c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
 // is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].

@@ -12,9 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-int64_t this_target() {
-  return HWY_TARGET;
-}
+int64_t this_target() { return HWY_TARGET; }
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -52,9 +50,7 @@ std::vector<std::string> available_isas() {
   return names;
 }
 
-std::string current_isa() {
-  return isa_name(HWY_DYNAMIC_DISPATCH(this_target)());
-}
+std::string current_isa() { return isa_name(HWY_DYNAMIC_DISPATCH(this_target)()); }
 
 void force_isa(const std::string& name) {
   const std::vector<int64_t> targets = available_targets();

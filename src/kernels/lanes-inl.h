@@ -24,15 +24,9 @@ using FloatTag = hn::ScalableTag<float>;
 using Floats = hn::Vec<FloatTag>;
 constexpr int64_t kFloatLanes = HWY_MAX_BYTES / sizeof(float);
 
-HWY_INLINE Floats SetAll(float x) {
-  return hn::Set(FloatTag(), x);
-}
-HWY_INLINE Floats LoadFloats(const float* p) {
-  return hn::LoadU(FloatTag(), p);
-}
-HWY_INLINE void StoreFloats(Floats x, float* p) {
-  hn::StoreU(x, FloatTag(), p);
-}
+HWY_INLINE Floats SetAll(float x) { return hn::Set(FloatTag(), x); }
+HWY_INLINE Floats LoadFloats(const float* p) { return hn::LoadU(FloatTag(), p); }
+HWY_INLINE void StoreFloats(Floats x, float* p) { hn::StoreU(x, FloatTag(), p); }
 
 // The first `count` floats (fewer than a vector), then `filler`. Highway's MaskedLoad demands alignment on SSE and
 // slower targets, so those go through memory.
@@ -61,9 +55,7 @@ HWY_INLINE void StorePart(Floats x, float* p, int64_t count) {
 #endif
 }
 
-HWY_INLINE float SumLanes(Floats x) {
-  return hn::GetLane(hn::SumOfLanes(FloatTag(), x));
-}
+HWY_INLINE float SumLanes(Floats x) { return hn::GetLane(hn::SumOfLanes(FloatTag(), x)); }
 
 // A position in a row: a whole vector of elements, or the ragged end. A kernel's body is written once, for both.
 struct WholeLanes {

@@ -17,9 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
-HWY_INLINE Floats SetDouble(double x) {
-  return SetAll(static_cast<float>(x));
-}
+HWY_INLINE Floats SetDouble(double x) { return SetAll(static_cast<float>(x)); }
 
 // Finishes an element: stores the parameter, moves its average, clears its gradient.
 template <class Args, class Position>

@@ -23,8 +23,6 @@ void for_ranges(ThreadPool& pool, int64_t count, int64_t work, const Body& body)
 }
 
 // Sums over rows are cut into this many chunks of consecutive rows, whose partial sums are then added in order.
-inline int64_t row_chunks(int64_t rows) {
-  return std::clamp<int64_t>((rows + 63) / 64, 1, 32);
-}
+inline int64_t row_chunks(int64_t rows) { return std::clamp<int64_t>((rows + 63) / 64, 1, 32); }
 
 }  // namespace linnet

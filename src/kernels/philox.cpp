@@ -23,9 +23,7 @@ uint32_t dropout_threshold(float p) {
   return std::min<uint32_t>(static_cast<uint32_t>(std::lround(p * 65536.0)), 65535);
 }
 
-float dropout_scale(float p) {
-  return 65536.0f / static_cast<float>(65536 - dropout_threshold(p));
-}
+float dropout_scale(float p) { return 65536.0f / static_cast<float>(65536 - dropout_threshold(p)); }
 
 bool dropout_keeps(uint64_t key, int64_t index, uint32_t c1, uint32_t c2, uint32_t c3, float p) {
   const auto words = philox4x32({static_cast<uint32_t>(index / 8), c1, c2, c3}, key);

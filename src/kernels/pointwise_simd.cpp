@@ -273,9 +273,7 @@ class Task {
   alignas(64) float scratch_[kScratch];
 };
 
-void RunTask(const PointwiseCall& call, int64_t begin, int64_t end) {
-  Task(call, begin, end).Run(begin, end);
-}
+void RunTask(const PointwiseCall& call, int64_t begin, int64_t end) { Task(call, begin, end).Run(begin, end); }
 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE

@@ -6,12 +6,8 @@
 namespace linnet {
 namespace {
 
-Instruction input(int operand) {
-  return {.function = Scalar::kInput, .a = static_cast<int16_t>(operand)};
-}
-Instruction constant(double value) {
-  return {.function = Scalar::kConstant, .constant = value};
-}
+Instruction input(int operand) { return {.function = Scalar::kInput, .a = static_cast<int16_t>(operand)}; }
+Instruction constant(double value) { return {.function = Scalar::kConstant, .constant = value}; }
 
 int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
   switch (operand.broadcast) {

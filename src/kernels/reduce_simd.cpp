@@ -96,9 +96,7 @@ HWY_EXPORT(SumBlocks);
 HWY_EXPORT(SumStrip);
 HWY_EXPORT(AddRows);
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, ThreadPool& pool) {
   auto* partial = static_cast<double*>(workspace);
@@ -113,9 +111,7 @@ double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, T
 
 }  // namespace
 
-size_t sum_workspace(int64_t n) {
-  return static_cast<size_t>(ceil_div(n, kSumBlock)) * sizeof(double);
-}
+size_t sum_workspace(int64_t n) { return static_cast<size_t>(ceil_div(n, kSumBlock)) * sizeof(double); }
 
 double sum(int64_t n, const float* x, void* workspace, ThreadPool& pool) {
   return sum_in_blocks(false, n, x, workspace, pool);

@@ -104,7 +104,9 @@ TEST(Softmax, LogSumExpOfMaskedAndBrokenRows) {
         log_sum_exp_rows(4, width, x.data(), y.data(), pool);
         return y;
       },
-      [&](const std::vector<float>& y) { expect_close(y, std::vector<float>{-kInf, kNan, kInf, 90}, 0); });
+      [&](const std::vector<float>& y) {
+        expect_close(y, std::vector<float>{-kInf, kNan, kInf, 90}, 0);
+      });
 }
 
 }  // namespace

@@ -19,9 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
 // c0 + c1 x + c2 x^2 + ...
-HWY_INLINE Floats Polynomial(Floats, float c0) {
-  return SetAll(c0);
-}
+HWY_INLINE Floats Polynomial(Floats, float c0) { return SetAll(c0); }
 template <class... Rest>
 HWY_INLINE Floats Polynomial(Floats x, float c0, Rest... rest) {
   return hn::MulAdd(Polynomial(x, rest...), x, SetAll(c0));

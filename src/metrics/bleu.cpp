@@ -14,17 +14,11 @@ namespace {
 constexpr size_t kOrders = 4;
 
 // White space as Python's str.split() takes it: Unicode's, and the four information separators of ASCII.
-bool is_python_space(char32_t c) {
-  return is_white_space(c) || (c >= 0x1C && c <= 0x1F);
-}
+bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-bool is_period_or_comma(char c) {
-  return c == '.' || c == ',';
-}
+bool is_period_or_comma(char c) { return c == '.' || c == ','; }
 
 // All ASCII punctuation but ' , - . -- those three are part of words and numbers -- and the blank.
 bool always_stands_alone(char c) {

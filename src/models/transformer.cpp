@@ -73,7 +73,8 @@ Tensor DecoderLayer::operator()(Tensor x, Tensor lengths, Tensor memory, Tensor 
 Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths) {
   ModuleScope scope(*this);
   x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step); });
-  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn.step(y, keys_values, memory_lengths, step.beams); });
+  x = residual(x, norm_first, norm2, dropout2,
+               [&](Tensor y) { return cross_attn.step(y, keys_values, memory_lengths, step.beams); });
   return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
 }
 
@@ -115,7 +116,8 @@ Transformer::Transformer(const TransformerConfig& config)
       decoder{this, "decoder", config},
       head{this, "head", config} {
   if (config.share_embeddings && config.source_vocab != config.target_vocab)
-    fail_user("shared embeddings need one vocabulary, got " + std::to_string(config.source_vocab) + " and " + std::to_string(config.target_vocab));
+    fail_user("shared embeddings need one vocabulary, got " + std::to_string(config.source_vocab) + " and " +
+              std::to_string(config.target_vocab));
   if (config.share_embeddings) {
     shared_embedding.emplace(this, "shared_embedding", config.source_vocab, config.d_model);
   } else {
@@ -150,7 +152,8 @@ Tensor Transformer::step(Tensor tokens, const DecodeStep& step, int64_t memory_l
   Graph& graph = *tokens.graph;
   Tensor x = reshape(target_table()(tokens) + embedding(positions.tensor(), step.position), {rows, 1, width});
   for (size_t i = 0; i < decoder.layers.size(); ++i) {
-    const Tensor keys_values = graph.input("memory." + std::to_string(i), {x.type().dtype, {rows / step.beams, memory_length, 2 * width}});
+    const Tensor keys_values =
+        graph.input("memory." + std::to_string(i), {x.type().dtype, {rows / step.beams, memory_length, 2 * width}});
     x = decoder.layers[i].step(x, step, keys_values, source_lengths);
   }
   if (decoder.norm) x = (*decoder.norm)(x);

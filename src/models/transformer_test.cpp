@@ -21,7 +21,9 @@ TEST(Transformer, MorePaddingNeverChangesASentencesLoss) {
     config.norm_first = config.final_norm = pre;
     for (const auto& lengths : {std::pair<int32_t, int32_t>{1, 1}, {3, 7}, {7, 4}}) {
       std::vector<TokenBatch> padded;
-      for (int64_t extra : {0, 1, 9, 24}) padded.push_back(make_batch({lengths}, std::min<int64_t>(32, lengths.first + extra), std::min<int64_t>(32, lengths.second + extra), 50));
+      for (int64_t extra : {0, 1, 9, 24})
+        padded.push_back(make_batch({lengths}, std::min<int64_t>(32, lengths.first + extra),
+                                    std::min<int64_t>(32, lengths.second + extra), 50));
       // And beside longer sentences.
       std::vector<BatchShape> shapes;
       for (const TokenBatch& batch : padded) shapes.push_back(batch.shape);
@@ -37,7 +39,8 @@ TEST(Transformer, MorePaddingNeverChangesASentencesLoss) {
 }
 
 TEST(Transformer, ASentencesLossDoesNotDependOnItsNeighbours) {
-  const TokenBatch alone = make_batch({{5, 6}}, 8, 8, 50), both = make_batch({{5, 6}, {8, 8}}, 8, 8, 50), other = make_batch({{8, 8}}, 8, 8, 50, 1);
+  const TokenBatch alone = make_batch({{5, 6}}, 8, 8, 50), both = make_batch({{5, 6}, {8, 8}}, 8, 8, 50),
+                   other = make_batch({{8, 8}}, 8, 8, 50, 1);
   Training training(small_config(), {alone.shape, both.shape});
   const auto loss = [&](const TokenBatch& batch, int shape) {
     training.load(batch);

@@ -10,12 +10,15 @@
 namespace linnet {
 
 Initializer constant_init(double value) {
-  return [value](std::span<float> values, const Shape&, const auto&) { std::ranges::fill(values, static_cast<float>(value)); };
+  return [value](std::span<float> values, const Shape&, const auto&) {
+    std::ranges::fill(values, static_cast<float>(value));
+  };
 }
 
 Initializer glorot_uniform(int64_t parts) {
   return [parts](std::span<float> values, const Shape& shape, const auto& uniform) {
-    const double bound = std::sqrt(6.0 / (static_cast<double>(shape[1]) + static_cast<double>(shape[0]) / static_cast<double>(parts)));
+    const double bound =
+        std::sqrt(6.0 / (static_cast<double>(shape[1]) + static_cast<double>(shape[0]) / static_cast<double>(parts)));
     for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
   };
 }
@@ -34,13 +37,16 @@ Initializer sinusoidal_positions() {
     const int64_t width = shape[1];
     for (int64_t position = 0; position < shape[0]; ++position)
       for (int64_t i = 0; i < width; ++i) {
-        const double angle = static_cast<double>(position) / std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
-        values[static_cast<size_t>(position * width + i)] = static_cast<float>(i % 2 ? std::cos(angle) : std::sin(angle));
+        const double angle = static_cast<double>(position) /
+                             std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
+        values[static_cast<size_t>(position * width + i)] =
+            static_cast<float>(i % 2 ? std::cos(angle) : std::sin(angle));
       }
   };
 }
 
-void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape, std::span<float> values) {
+void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape,
+                std::span<float> values) {
   const uint64_t key = fnv1a(name, 0xcbf29ce484222325u ^ seed * 0x9e3779b97f4a7c15u);
   uint64_t counter = 0;
   const auto uniform = [&] {

@@ -10,7 +10,8 @@
 namespace linnet {
 
 // Fills a parameter of this shape; `uniform` gives numbers in [0, 1).
-using Initializer = std::function<void(std::span<float> values, const Shape& shape, const std::function<double()>& uniform)>;
+using Initializer =
+    std::function<void(std::span<float> values, const Shape& shape, const std::function<double()>& uniform)>;
 
 Initializer constant_init(double value);
 // U(-a, a), a = sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010). A weight that stacks `parts` matrices (a fused
@@ -20,6 +21,7 @@ Initializer normal_init(double deviation);
 // PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos of the same (Vaswani et al. 2017). Shape [length, d].
 Initializer sinusoidal_positions();
 
-void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape, std::span<float> values);
+void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape,
+                std::span<float> values);
 
 }  // namespace linnet

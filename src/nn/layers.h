@@ -7,7 +7,8 @@
 
 namespace linnet {
 
-// y = x weight^T + bias; x [..., in] -> [..., out]. `parts`: how many matrices the weight stacks (for its initial scale).
+// y = x weight^T + bias; x [..., in] -> [..., out]. `parts`: how many matrices the weight stacks (for its initial
+// scale).
 struct Linear : Module {
   Linear(Module* parent, std::string name, int64_t in, int64_t out, int64_t parts = 1);
   Tensor operator()(At x);

@@ -23,8 +23,10 @@ std::vector<ParameterSpec> Module::parameters() const {
 
 void Module::collect(std::vector<ParameterSpec>& out) const {
   for (const Member& member : members_) {
-    if (member.module) member.module->collect(out);
-    else out.push_back(member.parameter->spec());
+    if (member.module)
+      member.module->collect(out);
+    else
+      out.push_back(member.parameter->spec());
   }
 }
 
@@ -35,7 +37,8 @@ int64_t Module::parameter_count() const {
 }
 
 Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer)
-    : spec_{module->path().empty() ? name : module->path() + "." + name, shape, std::move(initializer), shape.rank() >= 2} {
+    : spec_{module->path().empty() ? name : module->path() + "." + name, shape, std::move(initializer),
+            shape.rank() >= 2} {
   module->members_.push_back({nullptr, this});
 }
 

@@ -29,7 +29,7 @@ class Parameter;
 
 class Module {
  public:
-  Module() = default;  // a root
+  Module() = default;                        // a root
   Module(Module* parent, std::string name);  // an empty name adds nothing to the path
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;

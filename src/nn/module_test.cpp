@@ -12,7 +12,8 @@ namespace linnet {
 namespace {
 
 struct Mlp : Module {
-  Mlp(Module* up, std::string name, int64_t d) : Module(up, std::move(name)), fc{this, "fc", d, 4 * d}, proj{this, "proj", 4 * d, d} {}
+  Mlp(Module* up, std::string name, int64_t d)
+      : Module(up, std::move(name)), fc{this, "fc", d, 4 * d}, proj{this, "proj", 4 * d, d} {}
   Tensor operator()(Tensor x) { return proj(relu(fc(x))); }
   Linear fc, proj;
 };
@@ -26,9 +27,10 @@ TEST(Module, NamesFollowTheMembersInOrder) {
   Net net;
   std::vector<std::string> names;
   for (const ParameterSpec& spec : net.parameters()) names.push_back(spec.name);
-  const std::vector<std::string> expected{"first.fc.weight", "first.fc.bias", "first.proj.weight", "first.proj.bias",
-                                          "layers.0.fc.weight", "layers.0.fc.bias", "layers.0.proj.weight", "layers.0.proj.bias",
-                                          "layers.1.fc.weight", "layers.1.fc.bias", "layers.1.proj.weight", "layers.1.proj.bias"};
+  const std::vector<std::string> expected{"first.fc.weight",      "first.fc.bias",        "first.proj.weight",
+                                          "first.proj.bias",      "layers.0.fc.weight",   "layers.0.fc.bias",
+                                          "layers.0.proj.weight", "layers.0.proj.bias",   "layers.1.fc.weight",
+                                          "layers.1.fc.bias",     "layers.1.proj.weight", "layers.1.proj.bias"};
   EXPECT_EQ(names, expected);
   EXPECT_EQ(net.parameter_count(), 3 * (16 * 4 + 16 + 4 * 16 + 4));
 }
@@ -42,7 +44,10 @@ TEST(Module, AShapeErrorNamesTheModule) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("module_test.cpp:"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("matmul: got [2, 5] and [16, 4] transposed, inner sizes 5 and 4 differ (in layers.1.fc)"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what())
+                  .find("matmul: got [2, 5] and [16, 4] transposed, inner sizes 5 and 4 differ (in layers.1.fc)"),
+              std::string::npos)
+        << error.what();
   }
 }
 

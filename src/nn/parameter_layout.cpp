@@ -23,12 +23,15 @@ namespace {
 
 void initialize_all(const std::vector<ParameterPlace>& places, uint64_t seed, float* buffer) {
   for (const auto& [spec, offset] : places)
-    initialize(spec.initializer, spec.name, seed, spec.shape, {buffer + offset, static_cast<size_t>(spec.shape.elements())});
+    initialize(spec.initializer, spec.name, seed, spec.shape,
+               {buffer + offset, static_cast<size_t>(spec.shape.elements())});
 }
 
 }  // namespace
 
-void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters) const { initialize_all(trainable_, seed, parameters); }
+void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters) const {
+  initialize_all(trainable_, seed, parameters);
+}
 void ParameterLayout::initialize_constants(float* constants) const { initialize_all(constants_, 0, constants); }
 
 }  // namespace linnet

@@ -10,7 +10,8 @@ namespace {
 thread_local Trace* t_current = nullptr;
 
 // One split node cuts the whole flat input; the views pass makes each part a place in it.
-void cut(Graph& graph, DType dtype, const std::string& name, const std::vector<ParameterPlace>& places, std::map<std::string, Tensor>& parts) {
+void cut(Graph& graph, DType dtype, const std::string& name, const std::vector<ParameterPlace>& places,
+         std::map<std::string, Tensor>& parts) {
   if (places.empty()) return;
   std::vector<int64_t> sizes;
   for (const ParameterPlace& place : places) sizes.push_back(place.spec.shape.elements());
@@ -39,7 +40,9 @@ Tensor Trace::parameter(const ParameterSpec& spec) {
   return parts_.at(spec.name);
 }
 
-Tensor Trace::number(double value, std::source_location where) { return fill(graph_, {options_.dtype, {}}, value, where); }
+Tensor Trace::number(double value, std::source_location where) {
+  return fill(graph_, {options_.dtype, {}}, value, where);
+}
 
 Tensor Trace::random() { return graph_.input("random", {DType::kI32, {4}}); }
 

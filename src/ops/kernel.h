@@ -17,7 +17,9 @@ struct TensorView {
   Shape strides;  // elements
 
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   const Shape& shape() const { return type.shape; }
   int64_t elements() const { return type.shape.elements(); }
 };
@@ -69,9 +71,12 @@ inline bool all_f32(const KernelQuery& query) {
 template <class Body>
 void for_float(DType dtype, Body&& body) {
   switch (dtype) {
-    case DType::kF32: return body.template operator()<float>();
-    case DType::kF64: return body.template operator()<double>();
-    case DType::kI32: break;
+    case DType::kF32:
+      return body.template operator()<float>();
+    case DType::kF64:
+      return body.template operator()<double>();
+    case DType::kI32:
+      break;
   }
   fail_internal("a floating-point kernel was given i32");
 }

@@ -32,11 +32,13 @@ class Accumulate {
     const NodeId id = rewriter_.graph().value(rewriter_[node.in[which]].id).producer;
     if (id == kNone) return false;
     const Node producer = rewriter_.graph().node(id);
-    if (!producer.op->can_accumulate || !producer.op->can_accumulate(producer) || producer.out.size() != 1) return false;
+    if (!producer.op->can_accumulate || !producer.op->can_accumulate(producer) || producer.out.size() != 1)
+      return false;
     std::vector<Tensor> in;
     for (ValueId value : producer.in) in.push_back({&rewriter_.graph(), value});
     in.push_back(rewriter_[node.in[1 - which]]);
-    rewriter_.map(node.out[0], rewriter_.add(producer, *producer.op, in, producer.op->with_accumulator(producer.attrs))[0]);
+    rewriter_.map(node.out[0],
+                  rewriter_.add(producer, *producer.op, in, producer.op->with_accumulator(producer.attrs))[0]);
     return true;
   }
 

@@ -63,7 +63,8 @@ class Epilogue {
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
     const Tensor row = rewriter_[node.in[1 - which]];
     const Shape& shape = rewriter_.old().value(node.in[which]).type.shape;
-    if (attrs.bias || attrs.relu || attrs.accumulate || row.shape() != Shape{shape[-1]} || shape.rank() < 2) return false;
+    if (attrs.bias || attrs.relu || attrs.accumulate || row.shape() != Shape{shape[-1]} || shape.rank() < 2)
+      return false;
     attrs.bias = true;
     std::vector<Tensor> in = operands(*product);
     in.push_back(row);

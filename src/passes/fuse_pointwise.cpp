@@ -18,8 +18,10 @@ class Pointwise {
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes()) {
-      if (node.op == &kPointwise) fuse(node);
-      else rewriter_.copy(node);
+      if (node.op == &kPointwise)
+        fuse(node);
+      else
+        rewriter_.copy(node);
     }
     return remove_dead_code(rewriter_.finish());
   }
@@ -37,7 +39,8 @@ class Pointwise {
         ++k;
         continue;
       }
-      expression = join(producer->attrs.as<PointwiseAttrs>().expression, static_cast<int>(producer->in.size()), expression, static_cast<int>(k));
+      expression = join(producer->attrs.as<PointwiseAttrs>().expression, static_cast<int>(producer->in.size()),
+                        expression, static_cast<int>(k));
       std::vector<Tensor> joined;
       std::vector<ValueId> joined_old;
       for (ValueId id : producer->in) joined.push_back({&rewriter_.graph(), id}), joined_old.push_back(kNone);

@@ -16,7 +16,8 @@ std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
     bool any = false;
     for (ValueId in : node.in) any = any || depends[static_cast<size_t>(in)];
     for (ValueId out : node.out)
-      if (is_float(graph.value(out).type.dtype)) depends[static_cast<size_t>(out)] = any || depends[static_cast<size_t>(out)];
+      if (is_float(graph.value(out).type.dtype))
+        depends[static_cast<size_t>(out)] = any || depends[static_cast<size_t>(out)];
   }
   return depends;
 }
@@ -53,8 +54,7 @@ class Backward {
       wanted = wanted || depends_[static_cast<size_t>(v)];
     }
     if (!flows || !wanted) return;
-    if (!node.op->gradient)
-      throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
+    if (!node.op->gradient) throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
     graph_.set_scope(node.scope);
     graph_.set_origin(node.where);
     const std::vector<Tensor> gradients = node.op->gradient({graph_, node, in, out, out_grad});
@@ -65,8 +65,8 @@ class Backward {
   void add(const Node& node, ValueId value, Tensor part) {
     Tensor& sum = gradient_[static_cast<size_t>(value)];
     if (part.type() != graph_.value(value).type)
-      fail_internal(std::string("the gradient of ") + node.op->name + " has type " + part.type().text() + ", its operand " +
-                    graph_.value(value).type.text());
+      fail_internal(std::string("the gradient of ") + node.op->name + " has type " + part.type().text() +
+                    ", its operand " + graph_.value(value).type.text());
     sum = sum.defined() ? sum + part : part;
   }
 

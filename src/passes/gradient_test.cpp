@@ -30,7 +30,12 @@ TEST(Gradient, AValueUsedTwiceGetsBothParts) {
 }
 
 TEST(Gradient, OnlyTheUsedPartOfASplitFlows) {
-  EXPECT_EQ(gradient_of([](Tensor x) { return split(x, 0, {1, 2})[1] * 2.0; }, {1, 2, 3}), (std::vector<double>{0, 2, 2}));
+  EXPECT_EQ(gradient_of(
+                [](Tensor x) {
+                  return split(x, 0, {1, 2})[1] * 2.0;
+                },
+                {1, 2, 3}),
+            (std::vector<double>{0, 2, 2}));
 }
 
 TEST(Gradient, WhatTheLossDoesNotDependOnHasZeros) {
@@ -44,7 +49,8 @@ TEST(Gradient, WhatTheLossDoesNotDependOnHasZeros) {
 
 TEST(Gradient, AnOpWithoutOneIsAnErrorThatNamesItsLine) {
   Graph graph;
-  const Tensor cache = graph.input("cache", {DType::kF64, {1, 2, 3}}), row = graph.input("row", {DType::kF64, {1, 1, 3}});
+  const Tensor cache = graph.input("cache", {DType::kF64, {1, 2, 3}}),
+               row = graph.input("row", {DType::kF64, {1, 1, 3}});
   const Tensor written = cache_write(cache, row, graph.input("at", {DType::kI32, {1}}));
   const std::string line = std::to_string(__LINE__ - 1);
   try {
@@ -75,7 +81,8 @@ TEST(Gradient, NodesKeepTheLineAndModuleOfTheirForwardNode) {
   gradients(sum_to(y, {}), std::array{row});
   int from_product = 0;
   for (NodeId id = forward; id < graph.node_count(); ++id)
-    from_product += static_cast<int>(graph.node(id).where.line()) == line && graph.scope_path(graph.node(id).scope) == "layers.3";
+    from_product +=
+        static_cast<int>(graph.node(id).where.line()) == line && graph.scope_path(graph.node(id).scope) == "layers.3";
   EXPECT_EQ(from_product, 3);  // the products for x and for row, and the sum of the latter over rows
 }
 

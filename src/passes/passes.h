@@ -29,7 +29,8 @@ struct PassReport {
 };
 
 struct PassOptions {
-  std::set<std::string> off;  // names of passes to leave out: fuse_epilogue, fuse_accumulate, fuse_pointwise, make_views
+  std::set<std::string>
+      off;  // names of passes to leave out: fuse_epilogue, fuse_accumulate, fuse_pointwise, make_views
   bool verify = true;
 };
 

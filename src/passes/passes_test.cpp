@@ -13,7 +13,8 @@ namespace {
 
 Graph linear_relu() {
   Graph graph;
-  const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {6, 8}}), b = graph.input("b", {DType::kF32, {6}});
+  const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {6, 8}}),
+               b = graph.input("b", {DType::kF32, {6}});
   graph.output("y", relu(matmul(x, w, false, true) + b));
   return graph;
 }
@@ -51,7 +52,8 @@ TEST(Passes, WhatNobodyReadsIsRemoved) {
 
 TEST(Passes, AProductReadTwiceKeepsItsOwnResult) {
   Graph graph;
-  const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {8, 6}}), b = graph.input("b", {DType::kF32, {6}});
+  const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {8, 6}}),
+               b = graph.input("b", {DType::kF32, {6}});
   const Tensor product = matmul(x, w);
   graph.output("y", product + b);
   graph.output("z", product);

@@ -1,5 +1,5 @@
-// How a pass rewrites: it walks the old graph in order and builds a new one, mapping values as it goes. Graphs are never
-// changed in place, so a pass cannot leave one half rewritten.
+// How a pass rewrites: it walks the old graph in order and builds a new one, mapping values as it goes. Graphs are
+// never changed in place, so a pass cannot leave one half rewritten.
 #pragma once
 #include "ir/graph.h"
 

@@ -97,7 +97,8 @@ class Views {
     const NodeId id = graph_.value(part).producer;
     if (id == kNone || graph_.node(id).op != &kReshape || graph_.value(part).view) return false;
     const ValueId source = graph_.node(id).in[0];
-    if (readers_[static_cast<size_t>(part)].size() != 1 || readers_[static_cast<size_t>(source)].size() != 1) return false;
+    if (readers_[static_cast<size_t>(part)].size() != 1 || readers_[static_cast<size_t>(source)].size() != 1)
+      return false;
     if (!can_write_into(source, true, true, 0)) return false;
     graph_.set_view(part, {whole, offset, dense_strides(graph_.value(part).type.shape)});
     graph_.set_view(source, {part, 0, dense_strides(graph_.value(source).type.shape)});

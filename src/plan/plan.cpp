@@ -1,10 +1,11 @@
+#include "plan/plan.h"
+
 #include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "ir/op.h"
 #include "plan/arena.h"
-#include "plan/plan.h"
 #include "plan/storage.h"
 
 namespace linnet {

@@ -14,9 +14,11 @@ Access access_of(const Graph& graph, NodeId node, ValueId id) {
   const Root root = root_of(graph, id);
   const TensorType& type = graph.value(id).type;
   int64_t last = root.offset;
-  for (int axis = 0; axis < type.shape.rank(); ++axis) last += (std::max<int64_t>(type.shape[axis], 1) - 1) * root.strides[axis];
+  for (int axis = 0; axis < type.shape.rank(); ++axis)
+    last += (std::max<int64_t>(type.shape[axis], 1) - 1) * root.strides[axis];
   const size_t size = dtype_size(type.dtype);
-  return {node, static_cast<size_t>(root.offset) * size, type.shape.elements() ? static_cast<size_t>(last + 1) * size : static_cast<size_t>(root.offset) * size, id};
+  return {node, static_cast<size_t>(root.offset) * size,
+          type.shape.elements() ? static_cast<size_t>(last + 1) * size : static_cast<size_t>(root.offset) * size, id};
 }
 
 // A movement node whose operand and result are one memory neither reads nor writes.
@@ -29,7 +31,11 @@ bool moves_nothing(const Graph& graph, ValueId in, ValueId out) {
 }  // namespace
 
 StorageMap::StorageMap(const Graph& graph, bool reuse)
-    : graph_(graph), parent_(at(graph.value_count())), reads_(parent_.size()), writes_(parent_.size()), reserved_(parent_.size()) {
+    : graph_(graph),
+      parent_(at(graph.value_count())),
+      reads_(parent_.size()),
+      writes_(parent_.size()),
+      reserved_(parent_.size()) {
   for (ValueId id = 0; id < graph.value_count(); ++id) parent_[at(id)] = root_of(graph, id).value;
   collect_accesses();
   for (const StateUpdate& update : graph.updates()) reserved_[at(find(update.state))] = true;
@@ -48,17 +54,21 @@ void StorageMap::collect_accesses() {
   for (NodeId id = 0; id < graph_.node_count(); ++id) {
     const Node& node = graph_.node(id);
     for (ValueId in : node.in) {
-      const bool moved = std::all_of(node.out.begin(), node.out.end(), [&](ValueId out) { return moves_nothing(graph_, in, out); });
+      const bool moved =
+          std::all_of(node.out.begin(), node.out.end(), [&](ValueId out) { return moves_nothing(graph_, in, out); });
       if (!moved) reads_[at(find(in))].push_back(access_of(graph_, id, in));
     }
     for (ValueId out : node.out) {
-      const bool moved = !node.in.empty() && std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return moves_nothing(graph_, in, out); });
+      const bool moved = !node.in.empty() && std::all_of(node.in.begin(), node.in.end(),
+                                                         [&](ValueId in) { return moves_nothing(graph_, in, out); });
       if (!moved) writes_[at(find(out))].push_back(access_of(graph_, id, out));
     }
   }
   // What leaves the graph is read after the last node.
-  for (const GraphOutput& output : graph_.outputs()) reads_[at(find(output.value))].push_back(access_of(graph_, graph_.node_count(), output.value));
-  for (const StateUpdate& update : graph_.updates()) reads_[at(find(update.value))].push_back(access_of(graph_, graph_.node_count(), update.value));
+  for (const GraphOutput& output : graph_.outputs())
+    reads_[at(find(output.value))].push_back(access_of(graph_, graph_.node_count(), output.value));
+  for (const StateUpdate& update : graph_.updates())
+    reads_[at(find(update.value))].push_back(access_of(graph_, graph_.node_count(), update.value));
 }
 
 // A node may write over what it reads when the op says so and both are the same bytes.
@@ -68,7 +78,8 @@ bool StorageMap::overwrites(NodeId id, const Access& read, const Access& write) 
   if (!node.op->may_overwrite || read.begin != write.begin || read.end != write.end) return false;
   for (size_t i = 0; i < node.in.size(); ++i)
     for (size_t o = 0; o < node.out.size(); ++o)
-      if (node.in[i] == read.value && node.out[o] == write.value && node.op->may_overwrite(node, static_cast<int>(o), static_cast<int>(i)) &&
+      if (node.in[i] == read.value && node.out[o] == write.value &&
+          node.op->may_overwrite(node, static_cast<int>(o), static_cast<int>(i)) &&
           std::count(node.in.begin(), node.in.end(), read.value) == 1)
         return true;
   return false;
@@ -112,7 +123,8 @@ void StorageMap::place_updates() {
         for (size_t i = 0; i < node.in.size() && previous == kNone; ++i) {
           const ValueId operand = find(node.in[i]);
           if (node.op->may_overwrite(node, graph_.value(current).output, static_cast<int>(i)) && operand != state &&
-              !is_input(operand) && graph_.value(operand).type.bytes() == graph_.value(current).type.bytes() && may_share(operand, current))
+              !is_input(operand) && graph_.value(operand).type.bytes() == graph_.value(current).type.bytes() &&
+              may_share(operand, current))
             previous = operand;
         }
       if (previous == kNone) break;
@@ -124,8 +136,10 @@ void StorageMap::place_updates() {
     const Root root = root_of(graph_, update.value);
     const bool whole = graph_.value(root.value).type.bytes() == graph_.value(update.value).type.bytes();
     if (current == state) continue;
-    if (fits && whole && may_share(state, current)) merge(state, current);
-    else copies_.push_back(update);
+    if (fits && whole && may_share(state, current))
+      merge(state, current);
+    else
+      copies_.push_back(update);
   }
 }
 
@@ -138,7 +152,8 @@ void StorageMap::overwrite_in_place() {
         if (!node.op->may_overwrite(node, static_cast<int>(o), static_cast<int>(i))) continue;
         const ValueId early = find(node.in[i]), late = find(node.out[o]);
         if (early == late || is_input(early) || is_input(late)) continue;
-        const bool roots = root_of(graph_, node.in[i]).value == node.in[i] && root_of(graph_, node.out[o]).value == node.out[o];
+        const bool roots =
+            root_of(graph_, node.in[i]).value == node.in[i] && root_of(graph_, node.out[o]).value == node.out[o];
         if (roots && graph_.value(early).type.bytes() == graph_.value(late).type.bytes() && may_share(early, late)) {
           merge(early, late);
           break;

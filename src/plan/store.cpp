@@ -8,14 +8,22 @@ namespace linnet {
 
 const char* memory_kind_name(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::kParameters: return "parameters";
-    case MemoryKind::kGradients: return "accumulated gradient";
-    case MemoryKind::kOptimizer: return "optimizer";
-    case MemoryKind::kConstants: return "constants";
-    case MemoryKind::kBatch: return "batches";
-    case MemoryKind::kCache: return "decoding cache";
-    case MemoryKind::kActivations: return "activations, gradients";
-    case MemoryKind::kWorkspace: return "workspace";
+    case MemoryKind::kParameters:
+      return "parameters";
+    case MemoryKind::kGradients:
+      return "accumulated gradient";
+    case MemoryKind::kOptimizer:
+      return "optimizer";
+    case MemoryKind::kConstants:
+      return "constants";
+    case MemoryKind::kBatch:
+      return "batches";
+    case MemoryKind::kCache:
+      return "decoding cache";
+    case MemoryKind::kActivations:
+      return "activations, gradients";
+    case MemoryKind::kWorkspace:
+      return "workspace";
   }
   return "?";
 }
@@ -41,7 +49,8 @@ const Location& Store::find(const std::string& name, size_t bytes) const {
   const auto found = bindings_.find(name);
   if (found == bindings_.end()) fail_internal("graph input " + name + " is not bound to memory");
   if (bytes > found->second.capacity)
-    fail_internal("graph input " + name + " takes " + std::to_string(bytes) + " bytes, bound to " + std::to_string(found->second.capacity));
+    fail_internal("graph input " + name + " takes " + std::to_string(bytes) + " bytes, bound to " +
+                  std::to_string(found->second.capacity));
   return found->second.location;
 }
 

@@ -29,7 +29,8 @@ class ByteMap {
     auto it = owners_.upper_bound(begin);
     if (it == owners_.begin()) return begin == end;
     for (--it; begin < end; ++it) {
-      if (it == owners_.end() || it->first > begin || it->second.end <= begin || !allowed(it->second.owner)) return false;
+      if (it == owners_.end() || it->first > begin || it->second.end <= begin || !allowed(it->second.owner))
+        return false;
       begin = it->second.end;
     }
     return true;
@@ -62,7 +63,8 @@ class Replay {
   Replay(const Plan& plan, const Store& store) : plan_(plan), graph_(plan.graph), store_(store) {}
 
   void run() {
-    for (const GraphInput& input : graph_.inputs()) each_row(input.value, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, input.value); });
+    for (const GraphInput& input : graph_.inputs())
+      each_row(input.value, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, input.value); });
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& node = graph_.node(id);
       for (ValueId in : node.in) check_read(in, graph_.where_text(id));
@@ -74,7 +76,8 @@ class Replay {
     for (const StateUpdate& copy : plan_.copies) copied.insert(copy.state);
     for (const StateUpdate& update : graph_.updates()) {
       check_read(update.value, "a state update");
-      const Location &state = plan_.location[static_cast<size_t>(update.state)], &value = plan_.location[static_cast<size_t>(update.value)];
+      const Location &state = plan_.location[static_cast<size_t>(update.state)],
+                     &value = plan_.location[static_cast<size_t>(update.value)];
       if (!copied.contains(update.state) && (state.region != value.region || state.offset != value.offset))
         fail_internal("a state's update is neither in its place nor copied there");
     }
@@ -89,9 +92,10 @@ class Replay {
     const Location& location = plan_.location[static_cast<size_t>(id)];
     const size_t size = dtype_size(type.dtype);
     if (type.shape.elements() == 0) return;
-        int64_t last = 0;
+    int64_t last = 0;
     for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root.strides[axis];
-    if (location.offset + static_cast<size_t>(last + 1) * size > store_.regions()[static_cast<size_t>(location.region)].bytes)
+    if (location.offset + static_cast<size_t>(last + 1) * size >
+        store_.regions()[static_cast<size_t>(location.region)].bytes)
       fail_internal("plan: value %" + std::to_string(id) + " lies beyond its region");
     ByteMap& map = maps_[location.region];
     if (root.strides == dense_strides(type.shape)) return body(map, location.offset, location.offset + type.bytes());
@@ -117,7 +121,9 @@ class Replay {
 
   void check_read(ValueId id, const std::string& where) {
     bool good = true;
-    each_row(id, [&](ByteMap& map, size_t b, size_t e) { good = good && map.holds(b, e, [&](ValueId owner) { return same_data(id, owner); }); });
+    each_row(id, [&](ByteMap& map, size_t b, size_t e) {
+      good = good && map.holds(b, e, [&](ValueId owner) { return same_data(id, owner); });
+    });
     if (!good) fail_internal("plan: " + where + " reads %" + std::to_string(id) + ", whose bytes were overwritten");
   }
 

@@ -48,9 +48,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
-int64_t SentencePieceTokenizer::vocab_size() const {
-  return processor_->GetPieceSize();
-}
+int64_t SentencePieceTokenizer::vocab_size() const { return processor_->GetPieceSize(); }
 
 void SentencePieceTokenizer::encode(std::string_view line, std::vector<TokenId>& ids) const {
   std::vector<int> pieces;

@@ -11,9 +11,7 @@ namespace {
 
 constexpr const char* kSpecialPieces[] = {"<pad>", "<unk>", "<s>", "</s>"};
 
-const char* name_of(TextUnit unit) {
-  return unit == TextUnit::kCharacter ? "char" : "word";
-}
+const char* name_of(TextUnit unit) { return unit == TextUnit::kCharacter ? "char" : "word"; }
 
 std::vector<std::string_view> split_units(TextUnit unit, std::string_view line) {
   return unit == TextUnit::kCharacter ? split_code_points(line) : split_white_space(line);
@@ -63,9 +61,7 @@ VocabularyTokenizer::VocabularyTokenizer(TextUnit unit, std::vector<std::string>
   for (size_t i = 0; i < tokens_.size(); ++i) ids_.emplace(tokens_[i], kSpecialTokenCount + static_cast<TokenId>(i));
 }
 
-std::string VocabularyTokenizer::kind() const {
-  return name_of(unit_);
-}
+std::string VocabularyTokenizer::kind() const { return name_of(unit_); }
 
 void VocabularyTokenizer::encode(std::string_view line, std::vector<TokenId>& ids) const {
   for (const std::string_view unit : split_units(unit_, line)) {

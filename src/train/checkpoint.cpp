@@ -10,15 +10,18 @@ namespace linnet {
 namespace {
 
 // The named tensors of one flat buffer; `prefix` tells the states of a training state apart.
-void add_tensors(std::vector<SafetensorsTensor>& tensors, const ParameterLayout& layout, const std::string& prefix, const float* flat) {
-  for (const auto& [spec, offset] : layout.trainable()) tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat + offset});
+void add_tensors(std::vector<SafetensorsTensor>& tensors, const ParameterLayout& layout, const std::string& prefix,
+                 const float* flat) {
+  for (const auto& [spec, offset] : layout.trainable())
+    tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat + offset});
 }
 
 void copy_tensors(const SafetensorsFile& file, const ParameterLayout& layout, const std::string& prefix, float* flat) {
   for (const auto& [spec, offset] : layout.trainable()) {
     const SafetensorsEntry& entry = file.at(prefix + spec.name);
     const TensorType expected{DType::kF32, spec.shape};
-    if (entry.type != expected) fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text() + ", expected " + expected.text());
+    if (entry.type != expected)
+      fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text() + ", expected " + expected.text());
     std::memcpy(flat + offset, entry.data, expected.bytes());
     file.drop_pages();
   }
@@ -43,16 +46,19 @@ int64_t integer(const SafetensorsFile& file, const std::string& key) { return st
 Metadata with_progress(Metadata metadata, const Progress& p) {
   metadata["format_version"] = std::to_string(kStateFormatVersion);
   const std::pair<const char*, double> fields[] = {
-      {"step", p.step}, {"epoch", p.epoch}, {"batch", p.batch}, {"target_tokens", p.target_tokens}, {"seconds", p.seconds},
-      {"evaluated", p.evaluated}, {"best_step", p.best_step}, {"best_metric", p.best_metric}, {"best_loss", p.best_loss},
-      {"worse_since_best", p.worse_since_best}};
+      {"step", p.step},           {"epoch", p.epoch},
+      {"batch", p.batch},         {"target_tokens", p.target_tokens},
+      {"seconds", p.seconds},     {"evaluated", p.evaluated},
+      {"best_step", p.best_step}, {"best_metric", p.best_metric},
+      {"best_loss", p.best_loss}, {"worse_since_best", p.worse_since_best}};
   for (const auto& [key, value] : fields) metadata[key] = exact(value);
   return metadata;
 }
 
 std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
-  for (const std::string& state : trainer.states()) add_tensors(tensors, trainer.layout(), state + ".", trainer.state(state));
+  for (const std::string& state : trainer.states())
+    add_tensors(tensors, trainer.layout(), state + ".", trainer.state(state));
   return tensors;
 }
 
@@ -77,7 +83,8 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, floa
   return file.metadata();
 }
 
-void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress, const Metadata& metadata) {
+void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
+                         const Metadata& metadata) {
   save_safetensors(path, state_tensors(trainer), with_progress(metadata, progress));
 }
 
@@ -85,13 +92,17 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
   const SafetensorsFile file(path);
   file.check_data();
   if (const int64_t version = integer(file, "format_version"); version != kStateFormatVersion)
-    fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " + std::to_string(kStateFormatVersion));
-  for (const std::string& state : trainer.states()) copy_tensors(file, trainer.layout(), state + ".", trainer.state(state));
+    fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " +
+              std::to_string(kStateFormatVersion));
+  for (const std::string& state : trainer.states())
+    copy_tensors(file, trainer.layout(), state + ".", trainer.state(state));
   if (metadata) *metadata = file.metadata();
   Progress p;
   p.step = integer(file, "step"), p.epoch = integer(file, "epoch"), p.batch = integer(file, "batch");
-  p.target_tokens = integer(file, "target_tokens"), p.seconds = number(file, "seconds"), p.evaluated = integer(file, "evaluated") != 0;
-  p.best_step = integer(file, "best_step"), p.best_metric = number(file, "best_metric"), p.best_loss = number(file, "best_loss");
+  p.target_tokens = integer(file, "target_tokens"), p.seconds = number(file, "seconds"),
+  p.evaluated = integer(file, "evaluated") != 0;
+  p.best_step = integer(file, "best_step"), p.best_metric = number(file, "best_metric"),
+  p.best_loss = number(file, "best_loss");
   p.worse_since_best = integer(file, "worse_since_best");
   return p;
 }

@@ -31,7 +31,8 @@ void save_model(const std::string& path, const ParameterLayout& layout, const fl
 // Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape.
 Metadata load_model(const std::string& path, const ParameterLayout& layout, float* flat);
 
-void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress, const Metadata& metadata);
+void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
+                         const Metadata& metadata);
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata = nullptr);
 
 // Bytes a run folder needs at most while it is replacing its files.

@@ -21,7 +21,10 @@ std::vector<double> read_doubles(const SafetensorsEntry& entry) {
 
 class Golden : public testing::TestWithParam<const char*> {
  protected:
-  Golden() : file_(std::string("tests/golden/transformer_") + GetParam() + ".safetensors"), model_(config()), layout_(model_) {
+  Golden()
+      : file_(std::string("tests/golden/transformer_") + GetParam() + ".safetensors"),
+        model_(config()),
+        layout_(model_) {
     options_.optimizer.beta1 = number("beta1");
     options_.optimizer.beta2 = number("beta2");
     options_.optimizer.epsilon = number("epsilon");
@@ -39,7 +42,8 @@ class Golden : public testing::TestWithParam<const char*> {
     TransformerConfig config;
     const bool tied = flag("tied");
     const Shape& target = file_.at(tied ? "init.shared_embedding.weight" : "init.target_embedding.weight").type.shape;
-    config.source_vocab = file_.at(tied ? "init.shared_embedding.weight" : "init.source_embedding.weight").type.shape[0];
+    config.source_vocab =
+        file_.at(tied ? "init.shared_embedding.weight" : "init.source_embedding.weight").type.shape[0];
     config.target_vocab = target[0];
     config.d_model = static_cast<int64_t>(number("d_model"));
     config.num_heads = static_cast<int64_t>(number("num_heads"));
@@ -72,7 +76,8 @@ class Golden : public testing::TestWithParam<const char*> {
     const int64_t width = model_.config.d_model;
     for (int64_t position = 0; position < model_.config.max_seq_len; ++position)
       for (int64_t i = 0; i < width; ++i) {
-        const double angle = static_cast<double>(position) / std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
+        const double angle = static_cast<double>(position) /
+                             std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
         table.push_back(i % 2 ? std::cos(angle) : std::sin(angle));
       }
     return table;
@@ -124,21 +129,26 @@ TEST_P(Golden, TheFloat64InterpreterAgreesWithLossesGradientsAndFinalParameters)
       const double count = interpret(step, inputs).outputs.at("token_count")[0];
       const std::vector<double> reference = flat("grad");
       for (size_t j = 0; j < reference.size(); ++j)
-        EXPECT_NEAR(gradient[static_cast<int64_t>(j)] / count, reference[j], 1e-9 * std::abs(reference[j]) + 1e-12) << j;
+        EXPECT_NEAR(gradient[static_cast<int64_t>(j)] / count, reference[j], 1e-9 * std::abs(reference[j]) + 1e-12)
+            << j;
     }
     InterpreterResult result = interpret(step, inputs);
-    EXPECT_NEAR(result.outputs.at("loss_sum")[0] / result.outputs.at("token_count")[0], losses[static_cast<size_t>(i)], 1e-9 * losses[static_cast<size_t>(i)]) << "step " << i;
+    EXPECT_NEAR(result.outputs.at("loss_sum")[0] / result.outputs.at("token_count")[0], losses[static_cast<size_t>(i)],
+                1e-9 * losses[static_cast<size_t>(i)])
+        << "step " << i;
     for (const char* state : {"parameters", "moment1", "moment2"}) inputs[state] = result.states.at(state);
   }
   const std::vector<double> final = flat("final");
-  for (size_t j = 0; j < final.size(); ++j) EXPECT_NEAR(inputs["parameters"][static_cast<int64_t>(j)], final[j], 1e-8) << j;
+  for (size_t j = 0; j < final.size(); ++j)
+    EXPECT_NEAR(inputs["parameters"][static_cast<int64_t>(j)], final[j], 1e-8) << j;
 }
 
 // The fp32 planned executor, with every pass on.
 TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   Store store;
   const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * 4; };
-  const RegionId states = store.add_region("states", MemoryKind::kParameters, bytes(5 * layout_.parameter_count() + layout_.constant_count() + 4096));
+  const RegionId states = store.add_region("states", MemoryKind::kParameters,
+                                           bytes(5 * layout_.parameter_count() + layout_.constant_count() + 4096));
   size_t offset = 0;
   const auto bind = [&](const char* name, int64_t count) {
     store.bind(name, {states, offset}, bytes(count));
@@ -148,7 +158,8 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   bind("constants", layout_.constant_count());
   for (const char* name : {"control", "loss_sum", "token_count"}) bind(name, 2);
   for (const char* name : kBatchInputs) bind(name, file_.at(name).type.shape.elements() / steps_);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   const Plan step = make_plan(optimize(single_graph(layout_, loss_, options_)), store, shared, {});
   const Plan accumulate = make_plan(optimize(accumulate_graph(layout_, loss_, options_)), store, shared, {});
   store.allocate();
@@ -173,7 +184,9 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
         const auto size = static_cast<size_t>(place.spec.shape.elements());
         const std::span<const double> expected(reference.data() + place.offset, size);
         std::vector<double> difference;
-        for (size_t j = 0; j < size; ++j) difference.push_back(store.as<float>("gradient")[place.offset + static_cast<int64_t>(j)] / count - expected[j]);
+        for (size_t j = 0; j < size; ++j)
+          difference.push_back(store.as<float>("gradient")[place.offset + static_cast<int64_t>(j)] / count -
+                               expected[j]);
         EXPECT_LE(norm(difference), 1e-4 * norm(expected) + 1e-7 * norm(reference)) << place.spec.name;
       }
     }
@@ -183,7 +196,8 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, Golden, testing::Values("post_ln_relu", "pre_ln_gelu"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(PyTorch, Golden, testing::Values("post_ln_relu", "pre_ln_gelu"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace linnet

@@ -5,7 +5,8 @@
 namespace linnet {
 
 Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options) : layout_(model) {
-  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0), store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
+                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared, options);
   // Whatever the loss asks for beyond the trainer's own states is the user's to fill.
   const Graph graph = evaluate_graph(layout_, loss, "parameters");
@@ -25,7 +26,9 @@ Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& o
 void* Learner::place(const std::string& input, size_t bytes) {
   const auto found = inputs_.find(input);
   if (found == inputs_.end()) fail_user("the loss has no input \"" + input + "\"");
-  if (found->second != bytes) fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " + std::to_string(bytes));
+  if (found->second != bytes)
+    fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " +
+              std::to_string(bytes));
   return store_.data(input);
 }
 

@@ -1,5 +1,5 @@
-// The shortest way to train a model of one's own: a module, a loss, and arrays to feed it. A Learner owns the memory, one
-// Trainer and one batch shape; programs with buckets, evaluation or decoding use Trainer and Store directly.
+// The shortest way to train a model of one's own: a module, a loss, and arrays to feed it. A Learner owns the memory,
+// one Trainer and one batch shape; programs with buckets, evaluation or decoding use Trainer and Store directly.
 //
 //   Learner learner(net, [&](Trace& trace) -> Loss { ... trace.input("x", {...}) ... });
 //   learner.set<float>("x", {0, 1});
@@ -23,7 +23,9 @@ class Learner {
     std::copy(values.begin(), values.end(), static_cast<T*>(place(input, sizeof(T) * values.size())));
   }
   template <class T>
-  void set(const std::string& input, std::initializer_list<T> values) { set(input, std::span<const T>(values.begin(), values.size())); }
+  void set(const std::string& input, std::initializer_list<T> values) {
+    set(input, std::span<const T>(values.begin(), values.size()));
+  }
 
   StepReport step(double learning_rate) { return trainer_->step(shape_, learning_rate, ++steps_); }
   double evaluate();  // mean loss, without dropout

@@ -8,7 +8,8 @@ namespace linnet {
 namespace {
 
 TEST(Schedule, WarmupIsLinearAndReachesThePeak) {
-  for (auto kind : {Schedule::Kind::kConstant, Schedule::Kind::kLinear, Schedule::Kind::kCosine, Schedule::Kind::kInverseSqrt}) {
+  for (auto kind :
+       {Schedule::Kind::kConstant, Schedule::Kind::kLinear, Schedule::Kind::kCosine, Schedule::Kind::kInverseSqrt}) {
     const Schedule schedule{.kind = kind, .peak = 2, .warmup_steps = 10, .max_steps = 110};
     EXPECT_DOUBLE_EQ(learning_rate(schedule, 1), 0.2);
     EXPECT_DOUBLE_EQ(learning_rate(schedule, 5), 1.0);

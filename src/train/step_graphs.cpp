@@ -31,13 +31,17 @@ Traced trace_gradient(Trace& trace, const ParameterLayout& layout, const LossFun
   return {loss, concat(parts[0], std::span(parts).subspan(1), 0)};
 }
 
-Tensor flat_state(Graph& graph, const char* name, DType dtype, int64_t count) { return graph.input(name, {dtype, {count}}); }
+Tensor flat_state(Graph& graph, const char* name, DType dtype, int64_t count) {
+  return graph.input(name, {dtype, {count}});
+}
 
-void add_update(Graph& graph, const ParameterLayout& layout, const StepOptions& options, Tensor gradient, Tensor count) {
+void add_update(Graph& graph, const ParameterLayout& layout, const StepOptions& options, Tensor gradient,
+                Tensor count) {
   const int64_t n = layout.parameter_count();
   OptimizerAttrs attrs = options.optimizer;
   attrs.decay_count = layout.decay_count();
-  OptimizerState state{flat_state(graph, "parameters", options.dtype, n), flat_state(graph, "moment1", options.dtype, n)};
+  OptimizerState state{flat_state(graph, "parameters", options.dtype, n),
+                       flat_state(graph, "moment1", options.dtype, n)};
   if (attrs.kind == OptimizerAttrs::Kind::kAdam) state.moment2 = flat_state(graph, "moment2", options.dtype, n);
   if (attrs.ema_decay > 0) state.ema = flat_state(graph, "ema", options.dtype, n);
   const Tensor squares = sum_of_squares(gradient);
@@ -78,7 +82,8 @@ Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   Trace trace({.dtype = options.dtype});
   Graph& graph = trace.graph();
   const Tensor gradient = flat_state(graph, "gradient", options.dtype, layout.parameter_count());
-  const Tensor count = graph.input("token_count", {options.dtype, {}}), sum = graph.input("loss_sum", {options.dtype, {}});
+  const Tensor count = graph.input("token_count", {options.dtype, {}}),
+               sum = graph.input("loss_sum", {options.dtype, {}});
   add_update(graph, layout, options, gradient, count);
   // Copied out before they are cleared for the next step.
   graph.output("loss_sum", sum * 1.0);
@@ -87,7 +92,8 @@ Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   return trace.finish();
 }
 
-Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss_function, const std::string& flat_name, DType dtype) {
+Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss_function, const std::string& flat_name,
+                     DType dtype) {
   Trace trace({.dtype = dtype, .layout = &layout, .flat_name = flat_name});
   const Loss loss = loss_function(trace);
   trace.graph().output("loss_sum", loss.sum);

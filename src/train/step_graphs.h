@@ -5,8 +5,8 @@
 //   single       both in one, when a step is one micro-batch: the gradient is never added up in memory
 //   evaluate     forward only
 //
-// States: "parameters", "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [P]; "loss_sum", "token_count" [].
-// Other inputs: "control" [2] = {learning rate, step from 1}, "random" i32 [4], and what the loss declares.
+// States: "parameters", "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [P]; "loss_sum", "token_count"
+// []. Other inputs: "control" [2] = {learning rate, step from 1}, "random" i32 [4], and what the loss declares.
 // Outputs: single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient);
 // evaluate: "loss_sum", "token_count".
 #pragma once
@@ -25,6 +25,7 @@ Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, cons
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
 // `flat_name`: "parameters", or "ema" to evaluate the moving average.
-Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name, DType dtype = DType::kF32);
+Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name,
+                     DType dtype = DType::kF32);
 
 }  // namespace linnet

@@ -16,11 +16,18 @@ size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(f
 
 }  // namespace
 
-Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options)
-    : layout_(layout), store_(store), shared_(shared), options_(options), step_options_{DType::kF32, options.optimizer}, pool_(options.threads) {
+Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+                 const TrainerOptions& options)
+    : layout_(layout),
+      store_(store),
+      shared_(shared),
+      options_(options),
+      step_options_{DType::kF32, options.optimizer},
+      pool_(options.threads) {
   declare_states();
   if (options_.training && accumulates())
-    apply_ = make_plan(optimize(apply_graph(layout, step_options_), options.passes), store, shared, {.threads = options.threads, .verify = options.verify_plans});
+    apply_ = make_plan(optimize(apply_graph(layout, step_options_), options.passes), store, shared,
+                       {.threads = options.threads, .verify = options.verify_plans});
 }
 
 void Trainer::declare_states() {
@@ -42,21 +49,25 @@ void Trainer::declare_states() {
   store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
   const RegionId small = store_.add_region("step inputs", MemoryKind::kBatch, 4 * kLine);
   size_t offset = 0;
-  for (const char* name : {"control", "random", "loss_sum", "token_count"}) store_.bind(name, {small, std::exchange(offset, offset + kLine)}, kLine);
+  for (const char* name : {"control", "random", "loss_sum", "token_count"})
+    store_.bind(name, {small, std::exchange(offset, offset + kLine)}, kLine);
 }
 
 int Trainer::add_shape(LossFunction loss) {
   const int shape = add_evaluation_shape(std::move(loss));
   ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
-  Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_) : single_graph(layout_, plans.loss, step_options_);
-  plans.train = make_plan(optimize(std::move(graph), options_.passes), store_, shared_, {.threads = options_.threads, .verify = options_.verify_plans});
+  Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_)
+                              : single_graph(layout_, plans.loss, step_options_);
+  plans.train = make_plan(optimize(std::move(graph), options_.passes), store_, shared_,
+                          {.threads = options_.threads, .verify = options_.verify_plans});
   return shape;
 }
 
 int Trainer::add_evaluation_shape(LossFunction loss) {
   auto plans = std::make_unique<ShapePlans>();
   plans->loss = std::move(loss);
-  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), options_.passes), store_, shared_, {.threads = options_.threads, .verify = options_.verify_plans});
+  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), options_.passes), store_,
+                              shared_, {.threads = options_.threads, .verify = options_.verify_plans});
   shapes_.push_back(std::move(plans));
   return static_cast<int>(shapes_.size()) - 1;
 }
@@ -121,7 +132,8 @@ StepReport Trainer::apply(double learning_rate, int64_t step) {
 LossTotal Trainer::evaluate(int shape) {
   const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_evaluate;
   executor.run(pool_);
-  return {executor.output("loss_sum").as<float>()[0], static_cast<int64_t>(executor.output("token_count").as<float>()[0])};
+  return {executor.output("loss_sum").as<float>()[0],
+          static_cast<int64_t>(executor.output("token_count").as<float>()[0])};
 }
 
 std::string Trainer::find_non_finite(int shape) const {

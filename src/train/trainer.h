@@ -58,8 +58,8 @@ class Trainer {
   // The loss of a batch without dropout, on the weights evaluation uses.
   LossTotal evaluate(int shape);
 
-  // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first that
-  // produced a NaN or an infinity; empty when none did.
+  // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first
+  // that produced a NaN or an infinity; empty when none did.
   std::string find_non_finite(int shape) const;
 
   const ParameterLayout& layout() const { return layout_; }

@@ -36,7 +36,8 @@ TEST(Trainer, TheFirstLossIsThatOfGuessing) {
     Training training(config, {batch.shape});
     training.load(batch);
     const LossTotal total = training.trainer->evaluate(0);
-    EXPECT_NEAR(total.sum / static_cast<double>(total.tokens), std::log(1000.0), 0.1 * std::log(1000.0)) << (tied ? "tied" : "untied");
+    EXPECT_NEAR(total.sum / static_cast<double>(total.tokens), std::log(1000.0), 0.1 * std::log(1000.0))
+        << (tied ? "tied" : "untied");
   }
 }
 
@@ -109,7 +110,8 @@ TEST(Trainer, EachPassCanBeOffAndChangesNothingThatMatters) {
     const Outcome all_on = run(config, {});
     for (const std::string& name : pass_names()) {
       const Outcome without = run(config, {.passes = {.off = {name}}});
-      for (size_t i = 0; i < all_on.losses.size(); ++i) EXPECT_NEAR(without.losses[i], all_on.losses[i], 1e-5 * all_on.losses[i]) << name;
+      for (size_t i = 0; i < all_on.losses.size(); ++i)
+        EXPECT_NEAR(without.losses[i], all_on.losses[i], 1e-5 * all_on.losses[i]) << name;
     }
     // Where values lie is no arithmetic at all.
     EXPECT_TRUE(run(config, {.passes = {.off = {"make_views"}}}) == all_on);
@@ -161,7 +163,8 @@ TEST(Trainer, AStepThatIsNotFiniteChangesNothingAndNamesItsNode) {
   training.load(batch);
   // The last parameter by name of the second encoder layer's first projection.
   for (const ParameterPlace& place : training.layout.trainable())
-    if (place.spec.name == "encoder.layers.1.linear1.weight") training.trainer->state("parameters")[place.offset + 5] = std::numeric_limits<float>::infinity();
+    if (place.spec.name == "encoder.layers.1.linear1.weight")
+      training.trainer->state("parameters")[place.offset + 5] = std::numeric_limits<float>::infinity();
   const std::vector<float> before = training.parameters();
   const StepReport report = training.trainer->step(0, 1e-3, 1);
   EXPECT_FALSE(report.finite);

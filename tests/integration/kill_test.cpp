@@ -14,20 +14,24 @@ namespace linnet::testing {
 namespace {
 
 // Large enough that a checkpoint takes a while to write; dropout, moving average, accumulation and evaluations on.
-const Arguments kSettings{"d_model=128",  "num_heads=4",   "d_ff=512",       "dropout=0.1",        "ema_decay=0.95",  "accumulate_steps=2",
-                          "max_steps=240", "eval_every=15", "save_every=4", "batch_size=8", "train_samples=150"};
+const Arguments kSettings{"d_model=128",    "num_heads=4",        "d_ff=512",         "dropout=0.1",
+                          "ema_decay=0.95", "accumulate_steps=2", "max_steps=240",    "eval_every=15",
+                          "save_every=4",   "batch_size=8",       "train_samples=150"};
 
 size_t logged(const std::string& run) { return lines(contents(run + "/metrics.jsonl")).size(); }
 
 // Whether the moment came while the process was alive: a checkpoint being written, or some steps further on.
 bool wait_for_moment(Program& program, const std::string& run, std::mt19937& random, bool in_checkpoint) {
   const size_t start = logged(run), steps = 1 + random() % 7;
-  const char* files[] = {"/training_state.safetensors.tmp", "/training_state.safetensors.tmp", "/model.safetensors.tmp"};
+  const char* files[] = {"/training_state.safetensors.tmp", "/training_state.safetensors.tmp",
+                         "/model.safetensors.tmp"};
   const std::string temporary = run + files[random() % 3];
   // The last process may have left its temporary file behind: it is the new one's when it was written to since.
   const auto stamp = [&] {
     struct stat status {};
-    return ::stat(temporary.c_str(), &status) == 0 ? std::pair{status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, status.st_size} : std::pair{0L, 0L};
+    return ::stat(temporary.c_str(), &status) == 0
+               ? std::pair{status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, status.st_size}
+               : std::pair{0L, 0L};
   };
   const auto before = stamp();
   while (in_checkpoint ? stamp() == before || stamp().second == 0 : logged(run) < start + steps) {

@@ -38,13 +38,14 @@ TEST(Memory, OfTheDemoIsAsPredicted) {
 
 TEST(Memory, OfTheReferenceShapeAt384IsAsPredicted) {
   const TemporaryFolder folder;
-  check_run({"train", "reference", "--run", folder / "run", "--set", "max_seq_len=384", "--set", "max_steps=3", "--set", "train_samples=64"});
+  check_run({"train", "reference", "--run", folder / "run", "--set", "max_seq_len=384", "--set", "max_steps=3", "--set",
+             "train_samples=64"});
 }
 
 TEST(Memory, WithAccumulationAndAMovingAverageIsAsPredicted) {
   const TemporaryFolder folder;
-  check_run({"train", "dates", "--run", folder / "run", "--set", "max_steps=12", "--set", "accumulate_steps=2", "--set", "ema_decay=0.9", "--set", "eval_beam=3",
-             "--set", "train_samples=20000"});
+  check_run({"train", "dates", "--run", folder / "run", "--set", "max_steps=12", "--set", "accumulate_steps=2", "--set",
+             "ema_decay=0.9", "--set", "eval_beam=3", "--set", "train_samples=20000"});
 }
 
 // `linnet plan` says the same without taking the memory.
@@ -55,7 +56,8 @@ TEST(Memory, ThePlanCommandAgreesWithTheRun) {
   for (Arguments* arguments : {&plan, &train}) arguments->insert(arguments->end(), settings.begin(), settings.end());
   const Outcome planned = run(plan), trained = run(train, {.log = "info"});
   ASSERT_EQ(planned.exit_code, 0) << planned.error;
-  EXPECT_NEAR(predicted_mb(planned.out), predicted_mb(trained.error), 0.02 * predicted_mb(trained.error) + 2) << planned.out << trained.error;
+  EXPECT_NEAR(predicted_mb(planned.out), predicted_mb(trained.error), 0.02 * predicted_mb(trained.error) + 2)
+      << planned.out << trained.error;
   EXPECT_LT(static_cast<double>(planned.peak_bytes) / 1e6, 0.5 * predicted_mb(planned.out));
 }
 

@@ -79,7 +79,8 @@ void Program::send(int signal) const { ::kill(pid_, signal); }
 
 bool Program::running() {
   siginfo_t info{};
-  return !ended_ && ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+  return !ended_ && ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
 }
 
 Outcome Program::wait() {
@@ -102,12 +103,15 @@ Outcome Program::wait() {
   return outcome_;
 }
 
-Outcome run(const Arguments& arguments, const Surroundings& surroundings) { return Program(arguments, surroundings).wait(); }
+Outcome run(const Arguments& arguments, const Surroundings& surroundings) {
+  return Program(arguments, surroundings).wait();
+}
 
 Arguments train_arguments(const std::string& run_folder, const Arguments& settings) {
   Arguments all{"train", "dates", "--run", run_folder};
-  const Arguments tiny{"threads=1", "d_model=16", "num_heads=2", "num_layers=1", "d_ff=32", "train_samples=200", "valid_samples=8", "test_samples=24",
-                       "batch_size=16", "num_buckets=2", "warmup_steps=5", "max_steps=20", "eval_every=10", "save_every=5", "schedule=constant"};
+  const Arguments tiny{"threads=1",         "d_model=16",      "num_heads=2",     "num_layers=1",  "d_ff=32",
+                       "train_samples=200", "valid_samples=8", "test_samples=24", "batch_size=16", "num_buckets=2",
+                       "warmup_steps=5",    "max_steps=20",    "eval_every=10",   "save_every=5",  "schedule=constant"};
   for (const Arguments* list : {&tiny, &settings})
     for (const std::string& setting : *list) all.insert(all.end(), {"--set", setting});
   return all;
@@ -143,8 +147,9 @@ void copy_folder(const std::string& from, const std::string& to) {
 std::vector<Metrics> read_metrics(const std::string& run_folder) {
   std::vector<Metrics> result;
   for (const std::string& line : lines(contents(run_folder + "/metrics.jsonl")))
-    result.push_back({std::atoi(field(line, "step").c_str()), field(line, "split"), field(line, "loss"), field(line, "learning_rate"),
-                      field(line, "grad_norm"), field(line, "exact_match") + field(line, "bleu")});
+    result.push_back({std::atoi(field(line, "step").c_str()), field(line, "split"), field(line, "loss"),
+                      field(line, "learning_rate"), field(line, "grad_norm"),
+                      field(line, "exact_match") + field(line, "bleu")});
   return result;
 }
 
@@ -156,7 +161,8 @@ std::vector<Metrics> of_split(const std::vector<Metrics>& metrics, const std::st
 }
 
 void PrintTo(const Metrics& m, std::ostream* out) {
-  *out << "step " << m.step << " " << m.split << " loss " << m.loss << " rate " << m.learning_rate << " norm " << m.grad_norm << " metric " << m.metric;
+  *out << "step " << m.step << " " << m.split << " loss " << m.loss << " rate " << m.learning_rate << " norm "
+       << m.grad_norm << " metric " << m.metric;
 }
 
 }  // namespace linnet::testing

@@ -33,8 +33,8 @@ struct Outcome {
 };
 
 struct Surroundings {
-  std::string input;       // standard input
-  std::string input_path;  // or a file as standard input
+  std::string input;        // standard input
+  std::string input_path;   // or a file as standard input
   std::string output_path;  // a file as standard output; Outcome::out is empty then
   std::string log = "off";  // LINNET_LOG
 };

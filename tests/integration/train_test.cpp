@@ -1,4 +1,5 @@
-// Training through the command line: what stops it, what goes on from where it stopped, and that it always learns the same.
+// Training through the command line: what stops it, what goes on from where it stopped, and that it always learns the
+// same.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -38,7 +39,8 @@ TEST(Train, TwoRunsWithOneSeedAreTheSameAndWithAnotherAreNot) {
 TEST(Train, ThreadsDoNotChangeABit) {
   const TemporaryFolder folder;
   for (const char* threads : {"1", "2", "3"})
-    ASSERT_EQ(train(folder / threads, with(kEverything, {"d_model=64", "d_ff=128"}), {"--threads", threads}).exit_code, 0);
+    ASSERT_EQ(train(folder / threads, with(kEverything, {"d_model=64", "d_ff=128"}), {"--threads", threads}).exit_code,
+              0);
   ASSERT_EQ(read_metrics(folder / "1").size(), 22u);  // 20 steps, 2 evaluations
   EXPECT_EQ(read_metrics(folder / "1"), read_metrics(folder / "2"));
   EXPECT_EQ(read_metrics(folder / "1"), read_metrics(folder / "3"));
@@ -49,7 +51,8 @@ TEST(Train, MetricsHaveEveryFieldOfTheStep) {
   const TemporaryFolder folder;
   ASSERT_EQ(train(folder / "run").exit_code, 0);
   const std::string first = lines(contents(folder / "run/metrics.jsonl")).at(0);
-  for (const char* name : {"step", "split", "loss", "learning_rate", "grad_norm", "tokens_per_second", "seconds", "memory_mb"})
+  for (const char* name :
+       {"step", "split", "loss", "learning_rate", "grad_norm", "tokens_per_second", "seconds", "memory_mb"})
     EXPECT_NE(first.find(std::string("\"") + name + "\":"), first.npos) << name << " in " << first;
 }
 
@@ -76,7 +79,8 @@ TEST_P(Signal, SavesEndsWithZeroAndTheResumedRunIsTheUndisturbedOne) {
   EXPECT_EQ(contents(folder / "run/model.safetensors"), contents(folder / "whole/model.safetensors"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Train, Signal, ::testing::Values(SIGTERM, SIGINT), [](const auto& info) { return info.param == SIGTERM ? "Terminate" : "Interrupt"; });
+INSTANTIATE_TEST_SUITE_P(Train, Signal, ::testing::Values(SIGTERM, SIGINT),
+                         [](const auto& info) { return info.param == SIGTERM ? "Terminate" : "Interrupt"; });
 
 TEST(Train, ASecondProcessOnTheSameFolderIsRefused) {
   const TemporaryFolder folder;
@@ -85,7 +89,8 @@ TEST(Train, ASecondProcessOnTheSameFolderIsRefused) {
   ASSERT_TRUE(wait_for_lines(first, folder / "run", 3));
   const Outcome second = train(folder / "run", settings, {"--resume"});
   EXPECT_EQ(second.exit_code, 2);
-  EXPECT_EQ(second.error, "linnet: run folder '" + folder / "run" + "' is in use by process " + std::to_string(first.pid()) + "\n");
+  EXPECT_EQ(second.error,
+            "linnet: run folder '" + folder / "run" + "' is in use by process " + std::to_string(first.pid()) + "\n");
   first.send(SIGTERM);
   EXPECT_EQ(first.wait().exit_code, 0);
 }
@@ -93,7 +98,8 @@ TEST(Train, ASecondProcessOnTheSameFolderIsRefused) {
 TEST(Train, AnExistingFolderNeedsResumeAndKeepsItsFiles) {
   const TemporaryFolder folder;
   ASSERT_EQ(train(folder / "run").exit_code, 0);
-  const std::string model = contents(folder / "run/model.safetensors"), metrics = contents(folder / "run/metrics.jsonl");
+  const std::string model = contents(folder / "run/model.safetensors"),
+                    metrics = contents(folder / "run/metrics.jsonl");
   const Outcome again = train(folder / "run");
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_NE(again.error.find("exists already; --resume goes on with it"), again.error.npos) << again.error;
@@ -130,10 +136,12 @@ TEST(Resume, MayTrainLongerButNotOtherwise) {
 
 TEST(Resume, OfAFinishedRunChangesNothing) {
   const TemporaryFolder folder;
-  ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}).exit_code, 0);  // neither evaluated nor saved on schedule
+  ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}).exit_code,
+            0);  // neither evaluated nor saved on schedule
   copy_folder(folder / "run", folder / "before");
   ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}, {"--resume"}).exit_code, 0);
-  for (const char* name : {"metrics.jsonl", "model.safetensors", "training_state.safetensors", "config.toml", "source.char", "target.char"})
+  for (const char* name : {"metrics.jsonl", "model.safetensors", "training_state.safetensors", "config.toml",
+                           "source.char", "target.char"})
     EXPECT_EQ(contents(folder / "run/" + name), contents(folder / "before/" + name)) << name;
 }
 
@@ -154,7 +162,8 @@ TEST(Resume, OfARunThatStoppedEarlyDoesNotGoOn) {
 
 TEST(Resume, OfAFolderWithoutCheckpointStartsFromTheBeginning) {
   const TemporaryFolder folder;
-  const Arguments settings{"max_steps=1000000", "eval_every=1000000", "save_every=1000000", "d_model=64"}, shorter{"eval_every=1000000", "d_model=64"};
+  const Arguments settings{"max_steps=1000000", "eval_every=1000000", "save_every=1000000", "d_model=64"},
+      shorter{"eval_every=1000000", "d_model=64"};
   ASSERT_EQ(train(folder / "whole", shorter).exit_code, 0);
   Program program(train_arguments(folder / "run", settings));
   ASSERT_TRUE(wait_for_lines(program, folder / "run", 3));
@@ -174,12 +183,14 @@ TEST(Init, StartsFromTheOtherRunsWeightsAndTokenizers) {
   ASSERT_EQ(train(folder / "fine", {"seed=5", "max_steps=2"}, {"--init", folder / "base"}).exit_code, 0);
   ASSERT_EQ(train(folder / "fresh", {"seed=5", "max_steps=2"}).exit_code, 0);
   EXPECT_EQ(contents(folder / "fine/source.char"), contents(folder / "base/source.char"));
-  const double fine = std::stod(read_metrics(folder / "fine").at(0).loss), fresh = std::stod(read_metrics(folder / "fresh").at(0).loss);
+  const double fine = std::stod(read_metrics(folder / "fine").at(0).loss),
+               fresh = std::stod(read_metrics(folder / "fresh").at(0).loss);
   EXPECT_LT(fine, fresh - 0.3);
 
   const Outcome other = train(folder / "other", {"d_model=32"}, {"--init", folder / "base"});
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_NE(other.error.find("--init: the model of run '" + folder / "base" + "' is another one"), other.error.npos) << other.error;
+  EXPECT_NE(other.error.find("--init: the model of run '" + folder / "base" + "' is another one"), other.error.npos)
+      << other.error;
 }
 
 // Killed before its first own checkpoint, a fine-tuned run still goes on from the other run's weights.
@@ -187,7 +198,8 @@ TEST(Init, SurvivesAKillBeforeTheFirstCheckpoint) {
   const TemporaryFolder folder;
   ASSERT_EQ(train(folder / "base", {"max_steps=100", "eval_every=100"}).exit_code, 0);
   ASSERT_EQ(train(folder / "whole", {"eval_every=1000000"}, {"--init", folder / "base"}).exit_code, 0);
-  Arguments arguments = train_arguments(folder / "run", {"max_steps=1000000", "eval_every=1000000", "save_every=1000000"});
+  Arguments arguments =
+      train_arguments(folder / "run", {"max_steps=1000000", "eval_every=1000000", "save_every=1000000"});
   arguments.insert(arguments.end(), {"--init", folder / "base"});
   Program program(arguments);
   ASSERT_TRUE(wait_for_lines(program, folder / "run", 3));

@@ -11,7 +11,9 @@ namespace {
 
 class Translate : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_EQ(train(run_, {"max_steps=150", "eval_every=150", "learning_rate=3e-3"}).exit_code, 0); }
+  void SetUp() override {
+    ASSERT_EQ(train(run_, {"max_steps=150", "eval_every=150", "learning_rate=3e-3"}).exit_code, 0);
+  }
 
   Outcome translate(const std::string& input, const Arguments& more = {}) const {
     Arguments arguments{"translate", run_};
@@ -57,17 +59,22 @@ TEST_F(Translate, WindowsLineEndsByteOrderMarksAndAMissingLastNewlineMakeNoDiffe
   ASSERT_EQ(lines(plain).size(), 2u);
   EXPECT_EQ(translate("3/7/19\r\n5 mai 2031\r\n").out, plain);
   EXPECT_EQ(translate("3/7/19\n5 mai 2031").out, plain);
-  EXPECT_EQ(translate("\xEF\xBB\xBF" "3/7/19\n5 mai 2031\n").out, plain);
+  EXPECT_EQ(translate("\xEF\xBB\xBF"
+                      "3/7/19\n5 mai 2031\n")
+                .out,
+            plain);
   EXPECT_EQ(translate("").out, "");
   EXPECT_EQ(translate("\n").out, "\n");
 }
 
 TEST_F(Translate, AVeryLongLineIsCutAndSaidSo) {
-  const Outcome outcome = linnet::testing::run({"translate", run_}, {.input = std::string(1'000'000, '3') + "\n3/7/19\n", .log = "info"});
+  const Outcome outcome =
+      linnet::testing::run({"translate", run_}, {.input = std::string(1'000'000, '3') + "\n3/7/19\n", .log = "info"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(lines(outcome.out).size(), 2u);
   EXPECT_EQ(lines(outcome.out).back(), translation_of("3/7/19"));
-  EXPECT_NE(outcome.error.find("warning: 1 line was longer than max_seq_len = 48"), outcome.error.npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("warning: 1 line was longer than max_seq_len = 48"), outcome.error.npos)
+      << outcome.error;
 }
 
 TEST_F(Translate, CharactersNeverSeenAreNoProblem) {
@@ -87,7 +94,9 @@ TEST_F(Translate, TheNBestComeWithFallingScoresAndTheirLineNumber) {
     ASSERT_NE(second, line.npos) << line;
     const double score = std::stod(line.substr(first + 1));
     EXPECT_LE(score, 0);
-    if (&line > &got[0] && &line <= &got[2]) EXPECT_LE(score, before) << outcome.out;
+    if (&line > &got[0] && &line <= &got[2]) {
+      EXPECT_LE(score, before) << outcome.out;
+    }
     before = score;
   }
   EXPECT_EQ(got[0].substr(0, 2) + got[3] + got[4].substr(0, 2), "1\t2\t0.000000\t3\t");
@@ -106,7 +115,12 @@ TEST_F(Translate, InputThatCannotBeReadAndOutputThatCannotBeWrittenAreErrors) {
   const Outcome input = linnet::testing::run({"translate", run_}, {.input_path = folder_.path()});
   EXPECT_EQ(input.exit_code, 2);
   EXPECT_EQ(input.error, "linnet: cannot read standard input: Is a directory\n");
-  for (const Arguments& arguments : {Arguments{"translate", run_}, {"eval", run_, "--json"}, {"presets"}, {"info"}, {"presets", "dates"}, {"--help"}}) {
+  for (const Arguments& arguments : {Arguments{"translate", run_},
+                                     {"eval", run_, "--json"},
+                                     {"presets"},
+                                     {"info"},
+                                     {"presets", "dates"},
+                                     {"--help"}}) {
     const Outcome output = linnet::testing::run(arguments, {.input = "3/7/19\n", .output_path = "/dev/full"});
     EXPECT_EQ(output.exit_code, 2) << arguments[0];
     EXPECT_EQ(lines(output.error).size(), 1u) << output.error;

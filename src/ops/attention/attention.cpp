@@ -39,7 +39,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
 std::vector<TensorType> infer_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AttentionAttrs>();
   expect_inputs(args, 6u + attrs.has_lengths + has_random(attrs));
-  expect(args.in[0] == args.in[3] && args.in[0] == args.in[5], "got q " + args.in[0].text() + ", o " + args.in[3].text());
+  expect(args.in[0] == args.in[3] && args.in[0] == args.in[5],
+         "got q " + args.in[0].text() + ", o " + args.in[3].text());
   return {args.in[0], args.in[1], args.in[2]};
 }
 
@@ -89,23 +90,31 @@ std::vector<Tensor> gradient_mask(const GradientArgs& args) {
 
 }  // namespace
 
-const OpDef kAttention{.name = "attention", .infer = infer, .gradient = gradient, .decompose = decompose, .strided_inputs = 0b111, .strided_outputs = 0};
-const OpDef kAttentionGrad{.name = "attention_grad", .infer = infer_grad, .strided_inputs = 0b111, .strided_outputs = 0b111};
+const OpDef kAttention{.name = "attention",
+                       .infer = infer,
+                       .gradient = gradient,
+                       .decompose = decompose,
+                       .strided_inputs = 0b111,
+                       .strided_outputs = 0};
+const OpDef kAttentionGrad{
+    .name = "attention_grad", .infer = infer_grad, .strided_inputs = 0b111, .strided_outputs = 0b111};
 const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
 
 std::string AttentionAttrs::text() const {
-  return "heads=" + std::to_string(heads) + " kv_heads=" + std::to_string(kv_heads) + " scale=" + std::to_string(scale) +
-         (causal ? " causal" : "") + (has_lengths ? " lengths" : "") +
+  return "heads=" + std::to_string(heads) + " kv_heads=" + std::to_string(kv_heads) +
+         " scale=" + std::to_string(scale) + (causal ? " causal" : "") + (has_lengths ? " lengths" : "") +
          (dropout > 0 ? " dropout=" + std::to_string(dropout) + " site=" + std::to_string(dropout_site) : "");
 }
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
-  AttentionAttrs attrs{.heads = options.heads, .kv_heads = options.kv_heads ? options.kv_heads : options.heads, .scale = options.scale};
+  AttentionAttrs attrs{
+      .heads = options.heads, .kv_heads = options.kv_heads ? options.kv_heads : options.heads, .scale = options.scale};
   attrs.causal = options.causal;
   attrs.has_lengths = options.lengths.defined();
   attrs.dropout = options.dropout;
   attrs.dropout_site = options.dropout_site;
-  if (attrs.scale == 0) attrs.scale = 1 / std::sqrt(static_cast<double>(q.value.dim(-1)) / static_cast<double>(attrs.heads));
+  if (attrs.scale == 0)
+    attrs.scale = 1 / std::sqrt(static_cast<double>(q.value.dim(-1)) / static_cast<double>(attrs.heads));
   std::vector<Tensor> in{q.value, k, v};
   if (attrs.has_lengths) in.push_back(options.lengths);
   if (has_random(attrs)) in.push_back(options.random);
@@ -131,7 +140,8 @@ void run_mask(const KernelArgs& args) {
       int64_t visible = attrs.has_lengths ? std::min<int64_t>(keys, args.in[1].as<int32_t>()[sample]) : keys;
       if (attrs.causal) visible = std::min(visible, query + keys - queries + 1);
       for (int64_t j = 0; j < keys; ++j)
-        args.out[0].as<T>()[row * keys + j] = j < visible ? args.in[0].as<T>()[row * keys + j] : -std::numeric_limits<T>::infinity();
+        args.out[0].as<T>()[row * keys + j] =
+            j < visible ? args.in[0].as<T>()[row * keys + j] : -std::numeric_limits<T>::infinity();
     }
   });
 }

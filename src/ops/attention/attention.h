@@ -33,10 +33,10 @@ struct AttentionOptions {
   int64_t heads = 1, kv_heads = 0;  // 0: as many as heads
   double scale = 0;                 // 0: 1 / sqrt(head size)
   bool causal = false;
-  Tensor lengths = {};              // i32 [B]; undefined: every key counts
+  Tensor lengths = {};  // i32 [B]; undefined: every key counts
   float dropout = 0;
   uint64_t dropout_site = 0;
-  Tensor random = {};               // i32 [4], with dropout only
+  Tensor random = {};  // i32 [4], with dropout only
 };
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options);

@@ -1,6 +1,5 @@
 #include "kernels/attention.h"
 #include "kernels/attention_few_queries.h"
-
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
 
@@ -31,11 +30,13 @@ AttentionRows rows(const TensorView& x) { return {x.as<const float>(), x.strides
 MutableAttentionRows mutable_rows(const TensorView& x) { return {x.as<float>(), x.strides[0], x.strides[1]}; }
 
 size_t workspace(const KernelQuery& query) {
-  return attention_forward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
+  return attention_forward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]),
+                                     query.threads);
 }
 
 size_t grad_workspace(const KernelQuery& query) {
-  return attention_backward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
+  return attention_backward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]),
+                                      query.threads);
 }
 
 void run(const KernelArgs& args) {
@@ -60,7 +61,8 @@ bool supports_few(const KernelQuery& query) {
 }
 
 size_t few_workspace(const KernelQuery& query) {
-  return attention_few_queries_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]), query.threads);
+  return attention_few_queries_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]),
+                                         query.threads);
 }
 
 void run_few(const KernelArgs& args) {
@@ -71,7 +73,8 @@ void run_few(const KernelArgs& args) {
 constexpr Kernel kKernels[] = {{"few_queries", supports_few, few_workspace, run_few},
                                {"flash", supports, workspace, run},
                                {"reference", nullptr, nullptr, attention_reference}};
-constexpr Kernel kGradKernels[] = {{"flash", supports, grad_workspace, run_grad}, {"reference", nullptr, nullptr, attention_grad_reference}};
+constexpr Kernel kGradKernels[] = {{"flash", supports, grad_workspace, run_grad},
+                                   {"reference", nullptr, nullptr, attention_grad_reference}};
 
 }  // namespace
 

@@ -35,7 +35,8 @@ class Reference {
     });
   }
 
-  // With p = softmax, m = dropout mask: dv = (p m)^T do; dp = m (do v^T); ds = p (dp - sum(dp p)); dq = scale ds k; dk = scale ds^T q
+  // With p = softmax, m = dropout mask: dv = (p m)^T do; dp = m (do v^T); ds = p (dp - sum(dp p)); dq = scale ds k; dk
+  // = scale ds^T q
   void backward() {
     for (int o = 0; o < 3; ++o) clear(args_.out[static_cast<size_t>(o)], o == 0 ? attrs_.heads : attrs_.kv_heads);
     std::vector<double> dp;
@@ -106,8 +107,10 @@ class Reference {
     for (double& p : p_) p /= sum;
     if (attrs_.dropout > 0)
       for (int64_t j = 0; j < visible_; ++j)
-        kept_[static_cast<size_t>(j)] = dropout_keeps(key_, j, static_cast<uint32_t>(i), static_cast<uint32_t>(h), static_cast<uint32_t>(b), attrs_.dropout)
-                                            ? dropout_scale(attrs_.dropout) : 0;
+        kept_[static_cast<size_t>(j)] = dropout_keeps(key_, j, static_cast<uint32_t>(i), static_cast<uint32_t>(h),
+                                                      static_cast<uint32_t>(b), attrs_.dropout)
+                                            ? dropout_scale(attrs_.dropout)
+                                            : 0;
     return top + std::log(sum);
   }
 

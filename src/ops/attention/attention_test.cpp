@@ -12,13 +12,15 @@ namespace {
 using testing::check_op;
 using testing::OpCase;
 
-OpCase attention_case(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t kv_heads, int64_t size, bool causal,
-                      bool lengths, float dropout) {
-  OpCase op{.inputs = {{{batch, queries, heads * size}}, {{batch, keys, kv_heads * size}}, {{batch, keys, kv_heads * size}}}};
+OpCase attention_case(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t kv_heads, int64_t size,
+                      bool causal, bool lengths, float dropout) {
+  OpCase op{
+      .inputs = {{{batch, queries, heads * size}}, {{batch, keys, kv_heads * size}}, {{batch, keys, kv_heads * size}}}};
   op.inputs.push_back({.shape = {batch}, .integer = true, .low = 1, .high = static_cast<int32_t>(keys) + 1});
   op.inputs.push_back({.shape = {4}, .integer = true, .low = 0, .high = 1000});
   op.build = [=](Graph&, const auto& x) {
-    AttentionOptions options{.heads = heads, .kv_heads = kv_heads, .causal = causal, .dropout = dropout, .dropout_site = 99};
+    AttentionOptions options{
+        .heads = heads, .kv_heads = kv_heads, .causal = causal, .dropout = dropout, .dropout_site = 99};
     if (lengths) options.lengths = x[3];
     options.random = x[4];
     return std::vector{attention(x[0], x[1], x[2], options)};
@@ -39,7 +41,9 @@ TEST(Attention, HeadsOfManySizesAndSharedKeys) {
   check_op(attention_case(1, 5, 5, 3, 1, 8, true, false, 0));
 }
 
-TEST(Attention, DropoutOfProbabilitiesIsTheSameInEveryForm) { check_op(attention_case(3, 19, 23, 2, 2, 8, false, true, 0.3f)); }
+TEST(Attention, DropoutOfProbabilitiesIsTheSameInEveryForm) {
+  check_op(attention_case(3, 19, 23, 2, 2, 8, false, true, 0.3f));
+}
 
 // A fused projection: the parts are read, and their gradients written, in place.
 TEST(Attention, PartsOfOneProjection) {
@@ -68,7 +72,8 @@ TEST(Attention, RowsOfProbabilitiesSumToOneUnderEveryMask) {
       const std::vector<int32_t> lengths{1, 4};
       inputs["n"] = HostTensor({DType::kI32, {2}}, std::span<const int32_t>(lengths));
       for (KernelSet kernels : {KernelSet::kFast, KernelSet::kReference})
-        for (double value : interpret(graph, inputs, {.kernels = kernels}).outputs.at("o").values()) EXPECT_NEAR(value, 1, 1e-6);
+        for (double value : interpret(graph, inputs, {.kernels = kernels}).outputs.at("o").values())
+          EXPECT_NEAR(value, 1, 1e-6);
     }
 }
 

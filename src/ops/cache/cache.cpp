@@ -20,7 +20,8 @@ void expect_cache(const InferArgs& args) {
 std::vector<TensorType> infer_write(const InferArgs& args) {
   expect_cache(args);
   const Shape& cache = args.in[0].shape;
-  expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}}, "got cache " + args.in[0].text() + " and rows " + args.in[1].text());
+  expect(args.in[1] == TensorType{args.in[0].dtype, {cache[0], 1, cache[2]}},
+         "got cache " + args.in[0].text() + " and rows " + args.in[1].text());
   return {args.in[0]};
 }
 
@@ -45,17 +46,20 @@ void run_write(const KernelArgs& args) {
   if (position < 0 || position >= shape[1]) fail_internal("a cache position beyond the cache");
   for_float(args.out[0].type.dtype, [&]<class T>() {
     for (int64_t r = 0; r < shape[0]; ++r)
-      std::copy_n(args.in[1].as<T>() + r * args.in[1].strides[0], shape[2], args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
+      std::copy_n(args.in[1].as<T>() + r * args.in[1].strides[0], shape[2],
+                  args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
   });
 }
 
 size_t reorder_workspace(const KernelQuery& query) {
   const Shape& shape = query.in[0].shape;
-  return static_cast<size_t>(query.threads * query.node.attrs.as<ReorderAttrs>().group * shape[1] * shape[2]) * dtype_size(query.in[0].dtype);
+  return static_cast<size_t>(query.threads * query.node.attrs.as<ReorderAttrs>().group * shape[1] * shape[2]) *
+         dtype_size(query.in[0].dtype);
 }
 
-// One group of rows in place, `used` elements of each. A search keeps most beams in their rows and moves the others onto
-// rows nobody continues; then rows are copied directly. Any other parents: the group is set aside and dealt out again.
+// One group of rows in place, `used` elements of each. A search keeps most beams in their rows and moves the others
+// onto rows nobody continues; then rows are copied directly. Any other parents: the group is set aside and dealt out
+// again.
 template <class T>
 void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_t> parents, int64_t start, T* aside) {
   const auto group = static_cast<int64_t>(parents.size());
@@ -68,7 +72,8 @@ void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_
   if (!direct)
     for (int64_t r = 0; r < group; ++r) std::copy_n(rows + r * stride, used, aside + r * used);
   for (int64_t r = 0; r < group; ++r)
-    if (parent(r) != r) std::copy_n(direct ? rows + parent(r) * stride : aside + parent(r) * used, used, rows + r * stride);
+    if (parent(r) != r)
+      std::copy_n(direct ? rows + parent(r) * stride : aside + parent(r) * used, used, rows + r * stride);
 }
 
 void run_reorder(const KernelArgs& args) {
@@ -76,12 +81,14 @@ void run_reorder(const KernelArgs& args) {
   const int64_t group = args.node.attrs.as<ReorderAttrs>().group;
   const Shape& shape = args.out[0].shape();
   const std::span<const int32_t> parents(args.in[1].as<int32_t>(), static_cast<size_t>(shape[0]));
-  const int64_t used = std::min<int64_t>(args.in[2].as<int32_t>()[0], shape[1]) * shape[2], stride = shape[1] * shape[2];
+  const int64_t used = std::min<int64_t>(args.in[2].as<int32_t>()[0], shape[1]) * shape[2],
+                stride = shape[1] * shape[2];
   for_float(args.out[0].type.dtype, [&]<class T>() {
     args.pool.run(shape[0] / group, [&](int64_t task, int worker) {
       const int64_t start = task * group;
-      reorder_group(args.out[0].as<T>() + start * stride, stride, used, parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)),
-                    start, reinterpret_cast<T*>(args.workspace) + worker * group * stride);
+      reorder_group(args.out[0].as<T>() + start * stride, stride, used,
+                    parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)), start,
+                    reinterpret_cast<T*>(args.workspace) + worker * group * stride);
     });
   });
 }
@@ -91,7 +98,8 @@ constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, 
 
 }  // namespace
 
-const OpDef kCacheWrite{.name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
+const OpDef kCacheWrite{
+    .name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = first_operand};
 
 KernelList cache_write_kernels() { return kWriteKernels; }
@@ -102,7 +110,8 @@ Tensor cache_write(At cache, Tensor rows, Tensor position) {
 }
 
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
-  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, ReorderAttrs{group}, cache.where);
+  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, ReorderAttrs{group},
+                                    cache.where);
 }
 
 }  // namespace linnet

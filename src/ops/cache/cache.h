@@ -12,8 +12,8 @@ KernelList cache_reorder_kernels();
 // Row r of `rows` [R, 1, D] becomes entry `position` (i32 [1]) of row r of the cache. `rows` may be strided.
 Tensor cache_write(At cache, Tensor rows, Tensor position);
 
-// Row r takes the first `position` entries of row parents[r] (i32 [R]): beams that go on from another beam. Parents stay
-// within groups of `group` rows.
+// Row r takes the first `position` entries of row parents[r] (i32 [R]): beams that go on from another beam. Parents
+// stay within groups of `group` rows.
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group);
 
 }  // namespace linnet

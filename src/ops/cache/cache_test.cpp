@@ -24,7 +24,8 @@ NamedTensors inputs(int32_t position, std::vector<int32_t> parents) {
 TEST(Cache, ARowIsWrittenAtItsPositionAndNowhereElse) {
   Graph graph;
   const Tensor cache = graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}});
-  graph.output("y", cache_write(cache, graph.input("rows", {DType::kF32, {kRows, 1, kWidth}}), graph.input("position", {DType::kI32, {1}})));
+  graph.output("y", cache_write(cache, graph.input("rows", {DType::kF32, {kRows, 1, kWidth}}),
+                                graph.input("position", {DType::kI32, {1}})));
   const auto y = interpret(graph, inputs(1, {0, 1, 2, 3})).outputs.at("y");
   for (int64_t row = 0; row < kRows; ++row)
     for (int64_t t = 0; t < kLength; ++t)
@@ -38,12 +39,14 @@ TEST(Cache, ARowIsWrittenAtItsPositionAndNowhereElse) {
 TEST(Cache, BeamsTakeTheHistoryOfTheirParents) {
   Graph graph;
   const Tensor cache = graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}});
-  graph.output("y", cache_reorder(cache, graph.input("parents", {DType::kI32, {kRows}}), graph.input("position", {DType::kI32, {1}}), 2));
+  graph.output("y", cache_reorder(cache, graph.input("parents", {DType::kI32, {kRows}}),
+                                  graph.input("position", {DType::kI32, {1}}), 2));
   for (const std::vector<int32_t>& parents : {std::vector<int32_t>{1, 0, 3, 3}, {0, 0, 2, 3}, {1, 1, 3, 2}}) {
     const auto y = interpret(graph, inputs(2, parents)).outputs.at("y");
     for (int64_t row = 0; row < kRows; ++row)
       for (int64_t i = 0; i < 2 * kWidth; ++i)
-        EXPECT_EQ(y[row * kLength * kWidth + i], static_cast<double>(parents[static_cast<size_t>(row)] * kLength * kWidth + i));
+        EXPECT_EQ(y[row * kLength * kWidth + i],
+                  static_cast<double>(parents[static_cast<size_t>(row)] * kLength * kWidth + i));
   }
   EXPECT_THROW(interpret(graph, inputs(2, {2, 1, 2, 3})), Error);  // another sentence's beam
 }

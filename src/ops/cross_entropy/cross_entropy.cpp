@@ -63,7 +63,8 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 std::vector<TensorType> infer_mask(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &targets = args.in[0], &lengths = args.in[1];
-  expect(targets.dtype == DType::kI32 && targets.shape.rank() == 2, "got targets " + targets.text() + ", expected i32 [B, T]");
+  expect(targets.dtype == DType::kI32 && targets.shape.rank() == 2,
+         "got targets " + targets.text() + ", expected i32 [B, T]");
   expect(lengths == TensorType{DType::kI32, {targets.shape[0]}}, "got lengths " + lengths.text());
   return {targets};
 }
@@ -85,7 +86,8 @@ const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot};
 const OpDef kCountTargets{.name = "count_targets", .infer = infer_count};
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing) {
-  return logits.value.graph->add(kCrossEntropy, std::array{logits.value, targets}, CrossEntropyAttrs{label_smoothing}, logits.where)[0];
+  return logits.value.graph->add(kCrossEntropy, std::array{logits.value, targets}, CrossEntropyAttrs{label_smoothing},
+                                 logits.where)[0];
 }
 
 Tensor mask_targets(At targets, Tensor lengths) {

@@ -24,7 +24,8 @@ KernelList one_hot_kernels();
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing = 0);
 
-// targets i32 [B, T], lengths i32 [B]: -1 at and past each length. Padding is known by lengths, never by a token's value.
+// targets i32 [B, T], lengths i32 [B]: -1 at and past each length. Padding is known by lengths, never by a token's
+// value.
 Tensor mask_targets(At targets, Tensor lengths);
 
 // targets i32 [...] -> [..., classes] of type `dtype`: 1 at the target, 0 elsewhere; a row of zeros for a negative one.

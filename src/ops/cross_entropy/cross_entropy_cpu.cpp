@@ -54,7 +54,9 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-size_t workspace(const KernelQuery& query) { return static_cast<size_t>(query.out[1].shape.elements()) * sizeof(float); }
+size_t workspace(const KernelQuery& query) {
+  return static_cast<size_t>(query.out[1].shape.elements()) * sizeof(float);
+}
 
 void run(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
@@ -69,16 +71,18 @@ void run(const KernelArgs& args) {
 }
 
 void run_grad(const KernelArgs& args) {
-  cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<int32_t>(),
-                         static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing), args.in[2].as<float>(),
-                         args.in[3].as<float>()[0], args.out[0].as<float>(), args.pool);
+  cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], args.in[0].as<float>(),
+                         args.in[1].as<int32_t>(),
+                         static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing),
+                         args.in[2].as<float>(), args.in[3].as<float>()[0], args.out[0].as<float>(), args.pool);
 }
 
 void run_mask(const KernelArgs& args) {
   const int64_t batch = args.in[0].shape()[0], length = args.in[0].shape()[1];
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < length; ++t)
-      args.out[0].as<int32_t>()[b * length + t] = t < args.in[1].as<int32_t>()[b] ? args.in[0].as<int32_t>()[b * length + t] : -1;
+      args.out[0].as<int32_t>()[b * length + t] =
+          t < args.in[1].as<int32_t>()[b] ? args.in[0].as<int32_t>()[b * length + t] : -1;
 }
 
 void run_count(const KernelArgs& args) {
@@ -93,12 +97,14 @@ void run_one_hot(const KernelArgs& args) {
   std::memset(args.out[0].data, 0, args.out[0].type.bytes());
   for_float(args.out[0].type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < args.in[0].elements(); ++i)
-      if (const int32_t target = args.in[0].as<int32_t>()[i]; target >= 0) args.out[0].as<T>()[i * classes + target] = 1;
+      if (const int32_t target = args.in[0].as<int32_t>()[i]; target >= 0)
+        args.out[0].as<T>()[i * classes + target] = 1;
   });
 }
 
 constexpr Kernel kKernels[] = {{"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad}, {"reference", nullptr, nullptr, run_grad_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad},
+                                   {"reference", nullptr, nullptr, run_grad_reference}};
 constexpr Kernel kMaskKernels[] = {{"reference", nullptr, nullptr, run_mask}};
 constexpr Kernel kOneHotKernels[] = {{"reference", nullptr, nullptr, run_one_hot}};
 constexpr Kernel kCountKernels[] = {{"reference", nullptr, nullptr, run_count}};

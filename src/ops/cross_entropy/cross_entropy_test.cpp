@@ -22,7 +22,8 @@ TEST(CrossEntropy, ValuesAndGradientsWithSmoothingAndIgnoredTargets) {
 
 TEST(CrossEntropy, UniformLogitsCostLogOfTheClasses) {
   Graph graph;
-  graph.output("y", cross_entropy_sum(graph.input("x", {DType::kF32, {2, 1000}}), graph.input("t", {DType::kI32, {2}}), 0.1));
+  graph.output(
+      "y", cross_entropy_sum(graph.input("x", {DType::kF32, {2, 1000}}), graph.input("t", {DType::kI32, {2}}), 0.1));
   NamedTensors inputs;
   inputs["x"] = HostTensor({DType::kF32, {2, 1000}});
   inputs["t"] = HostTensor({DType::kI32, {2}});

@@ -8,32 +8,37 @@ namespace {
 std::vector<TensorType> infer(const InferArgs& args) {
   expect_inputs(args, 2);
   const auto& attrs = args.attrs.as<DropoutAttrs>();
-  expect(attrs.probability >= 0 && attrs.probability < 1, "got probability " + std::to_string(attrs.probability) + ", expected [0, 1)");
+  expect(attrs.probability >= 0 && attrs.probability < 1,
+         "got probability " + std::to_string(attrs.probability) + ", expected [0, 1)");
   expect(args.in[1] == TensorType{DType::kI32, {4}}, "got random state " + args.in[1].text() + ", expected i32[4]");
   expect(is_float(args.in[0].dtype) && args.in[0].shape.rank() >= 1, "got " + args.in[0].text());
-  expect(attrs.layout == DropoutLayout::kDense || args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
+  expect(attrs.layout == DropoutLayout::kDense || args.in[0].shape.rank() == 4,
+         "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
   return {args.in[0]};
 }
 
 // The mask is linear: the gradient passes through the same one.
 std::vector<Tensor> gradient(const GradientArgs& args) {
-  return {args.graph.add_one(kDropout, std::array{args.out_grad[0], args.in[1]}, args.node.attrs, args.node.where), Tensor{}};
+  return {args.graph.add_one(kDropout, std::array{args.out_grad[0], args.in[1]}, args.node.attrs, args.node.where),
+          Tensor{}};
 }
 
 }  // namespace
 
-const OpDef kDropout{.name = "dropout",
-                     .infer = infer,
-                     .gradient = gradient,
-                     .may_overwrite = [](const Node&, int, int input) { return input == 0; }};
+const OpDef kDropout{
+    .name = "dropout", .infer = infer, .gradient = gradient, .may_overwrite = [](const Node&, int, int input) {
+      return input == 0;
+    }};
 
 std::string DropoutAttrs::text() const {
-  return "p=" + std::to_string(probability) + " site=" + std::to_string(site) + (layout == DropoutLayout::kAttention ? " attention" : "");
+  return "p=" + std::to_string(probability) + " site=" + std::to_string(site) +
+         (layout == DropoutLayout::kAttention ? " attention" : "");
 }
 
 Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout) {
   if (probability == 0) return x.value;
-  return x.value.graph->add_one(kDropout, std::array{x.value, random}, DropoutAttrs{probability, site, layout}, x.where);
+  return x.value.graph->add_one(kDropout, std::array{x.value, random}, DropoutAttrs{probability, site, layout},
+                                x.where);
 }
 
 uint64_t dropout_site(std::string_view module_path, std::string_view name) {

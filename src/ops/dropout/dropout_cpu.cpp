@@ -1,5 +1,4 @@
 #include "kernels/dropout.h"
-
 #include "kernels/philox.h"
 #include "ops/dropout/dropout.h"
 
@@ -21,7 +20,8 @@ void run_reference(const KernelArgs& args) {
         bool keep;
         if (attention) {
           const int64_t query = i / keys % shape[2], head = i / keys / shape[2];
-          keep = dropout_keeps(key, i % keys, static_cast<uint32_t>(query), static_cast<uint32_t>(head), sample, attrs.probability);
+          keep = dropout_keeps(key, i % keys, static_cast<uint32_t>(query), static_cast<uint32_t>(head), sample,
+                               attrs.probability);
         } else {
           keep = dropout_keeps(key, i, kDenseDropout, 0, sample, attrs.probability);
         }

@@ -19,7 +19,8 @@ NamedTensors inputs_at(int32_t step, int64_t rows) {
 
 Graph dropout_graph(float p, uint64_t site, int64_t rows = 20) {
   Graph graph;
-  graph.output("y", dropout(graph.input("x", {DType::kF32, {rows, 1000}}), graph.input("r", {DType::kI32, {4}}), p, site));
+  graph.output("y",
+               dropout(graph.input("x", {DType::kF32, {rows, 1000}}), graph.input("r", {DType::kI32, {4}}), p, site));
   return graph;
 }
 
@@ -30,7 +31,8 @@ TEST(Dropout, ValuesAndGradientsShareOneMask) {
 }
 
 TEST(Dropout, KeepsTheMeanAndDropsTheAskedShare) {
-  const auto y = interpret(dropout_graph(0.3f, 5), inputs_at(1, 20), {.kernels = KernelSet::kFast}).outputs.at("y").values();
+  const auto y =
+      interpret(dropout_graph(0.3f, 5), inputs_at(1, 20), {.kernels = KernelSet::kFast}).outputs.at("y").values();
   double sum = 0, zeros = 0;
   for (double v : y) sum += v, zeros += v == 0;
   EXPECT_NEAR(zeros / 20000, 0.3, 0.012);  // four standard deviations
@@ -39,7 +41,9 @@ TEST(Dropout, KeepsTheMeanAndDropsTheAskedShare) {
 
 TEST(Dropout, MasksDifferByStepAndSiteAndRepeatOtherwise) {
   const auto mask = [](int32_t step, uint64_t site) {
-    return interpret(dropout_graph(0.5f, site), inputs_at(step, 20), {.kernels = KernelSet::kFast}).outputs.at("y").values();
+    return interpret(dropout_graph(0.5f, site), inputs_at(step, 20), {.kernels = KernelSet::kFast})
+        .outputs.at("y")
+        .values();
   };
   EXPECT_EQ(mask(1, 5), mask(1, 5));
   EXPECT_NE(mask(1, 5), mask(2, 5));

@@ -5,7 +5,8 @@ namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   expect_inputs(args, 2);
-  expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype), "got table " + args.in[0].text() + ", expected [vocab, width]");
+  expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype),
+         "got table " + args.in[0].text() + ", expected [vocab, width]");
   expect(args.in[1].dtype == DType::kI32, "got ids " + args.in[1].text() + ", expected i32");
   TensorType out{args.in[0].dtype, args.in[1].shape};
   out.shape.push_back(args.in[0].shape[1]);
@@ -22,7 +23,8 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
   const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0)};
-  return {args.graph.add_one(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where), Tensor{}};
+  return {args.graph.add_one(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where),
+          Tensor{}};
 }
 
 Attrs with_accumulator(const Attrs& old) {

@@ -1,9 +1,8 @@
-#include "kernels/embedding.h"
-
 #include <algorithm>
 #include <cstring>
 #include <string>
 
+#include "kernels/embedding.h"
 #include "ops/embedding/embedding.h"
 
 namespace linnet {
@@ -26,8 +25,10 @@ void run_reference(const KernelArgs& args) {
 }
 
 void start_table(const KernelArgs& args) {
-  if (!args.node.attrs.as<EmbeddingGradAttrs>().accumulate) std::memset(args.out[0].data, 0, args.out[0].type.bytes());
-  else if (args.in[2].data != args.out[0].data) std::memcpy(args.out[0].data, args.in[2].data, args.out[0].type.bytes());
+  if (!args.node.attrs.as<EmbeddingGradAttrs>().accumulate)
+    std::memset(args.out[0].data, 0, args.out[0].type.bytes());
+  else if (args.in[2].data != args.out[0].data)
+    std::memcpy(args.out[0].data, args.in[2].data, args.out[0].type.bytes());
 }
 
 void run_grad_reference(const KernelArgs& args) {
@@ -49,12 +50,13 @@ void run(const KernelArgs& args) {
 
 void run_grad(const KernelArgs& args) {
   start_table(args);
-  scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], args.in[0].as<float>(),
-                   args.in[1].as<int32_t>(), args.out[0].as<float>(), args.pool);
+  scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<int32_t>(),
+                   args.out[0].as<float>(), args.pool);
 }
 
 constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad}, {"reference", nullptr, nullptr, run_grad_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad},
+                                   {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace
 

@@ -17,8 +17,9 @@ TEST(Embedding, RowsAreTakenAndTheirGradientsAddUp) {
 }
 
 TEST(Embedding, ATableTiedToAProductGetsBothGradients) {
-  check_op({.inputs = {{{13, 8}}, {.shape = {2, 4}, .integer = true, .low = 0, .high = 13}},
-            .build = [](Graph&, const auto& x) { return std::vector{matmul(embedding(x[0], x[1]), x[0], false, true)}; }});
+  check_op(
+      {.inputs = {{{13, 8}}, {.shape = {2, 4}, .integer = true, .low = 0, .high = 13}},
+       .build = [](Graph&, const auto& x) { return std::vector{matmul(embedding(x[0], x[1]), x[0], false, true)}; }});
 }
 
 TEST(Embedding, AnIdOutsideTheTableIsAnError) {

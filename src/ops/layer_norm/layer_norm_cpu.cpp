@@ -47,7 +47,8 @@ void run_grad_reference(const KernelArgs& args) {
       }
       for (int64_t j = 0; j < width; ++j) {
         const double normal = (x[j] - mean) * rstd, g = static_cast<double>(dy[j]) * weight[j];
-        args.out[0].as<T>()[r * width + j] = static_cast<T>(rstd * (g - (sum_g + normal * sum_gx) / static_cast<double>(width)));
+        args.out[0].as<T>()[r * width + j] =
+            static_cast<T>(rstd * (g - (sum_g + normal * sum_gx) / static_cast<double>(width)));
       }
     }
   });
@@ -55,9 +56,9 @@ void run_grad_reference(const KernelArgs& args) {
 
 void run(const KernelArgs& args) {
   const int64_t width = args.in[0].shape()[-1];
-  layer_norm_forward(args.out[1].elements(), width, args.in[0].as<float>(), args.in[1].as<float>(), args.in[2].as<float>(),
-                     static_cast<float>(args.node.attrs.as<LayerNormAttrs>().epsilon), args.out[0].as<float>(),
-                     args.out[1].as<float>(), args.out[2].as<float>(), args.pool);
+  layer_norm_forward(args.out[1].elements(), width, args.in[0].as<float>(), args.in[1].as<float>(),
+                     args.in[2].as<float>(), static_cast<float>(args.node.attrs.as<LayerNormAttrs>().epsilon),
+                     args.out[0].as<float>(), args.out[1].as<float>(), args.out[2].as<float>(), args.pool);
 }
 
 size_t grad_workspace(const KernelQuery& query) {
@@ -71,7 +72,8 @@ void run_grad(const KernelArgs& args) {
 }
 
 constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, grad_workspace, run_grad}, {"reference", nullptr, nullptr, run_grad_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", all_f32, grad_workspace, run_grad},
+                                   {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace
 

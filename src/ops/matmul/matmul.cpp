@@ -73,13 +73,18 @@ const OpDef kMatmul{.name = "matmul",
 
 std::string MatmulAttrs::text() const {
   std::string text;
-  for (const auto& [on, name] : {std::pair{trans_a, "trans_a"}, {trans_b, "trans_b"}, {bias, "bias"}, {relu, "relu"}, {accumulate, "accumulate"}})
+  for (const auto& [on, name] : {std::pair{trans_a, "trans_a"},
+                                 {trans_b, "trans_b"},
+                                 {bias, "bias"},
+                                 {relu, "relu"},
+                                 {accumulate, "accumulate"}})
     if (on) text += (text.empty() ? "" : " ") + std::string(name);
   return text;
 }
 
 Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
-  return a.value.graph->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b}, a.where);
+  return a.value.graph->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b},
+                                a.where);
 }
 
 }  // namespace linnet

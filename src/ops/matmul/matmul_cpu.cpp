@@ -16,7 +16,8 @@ Sizes sizes(const Node& node, const TensorType& a, const TensorType& b) {
   const int64_t k = b.shape[attrs.trans_b ? -1 : -2], n = b.shape[attrs.trans_b ? -2 : -1];
   const bool batched = b.shape.rank() > 2;
   const int64_t batch = batched ? b.shape.elements(0, b.shape.rank() - 2) : 1;
-  const int64_t m = attrs.trans_a ? a.shape[-1] : a.shape.elements(batched ? a.shape.rank() - 2 : 0, a.shape.rank() - 1);
+  const int64_t m =
+      attrs.trans_a ? a.shape[-1] : a.shape.elements(batched ? a.shape.rank() - 2 : 0, a.shape.rank() - 1);
   return {batch, m, n, k};
 }
 
@@ -36,7 +37,8 @@ void reference_product(const KernelArgs& args) {
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (int64_t p = 0; p < k; ++p)
-          sum += static_cast<double>(attrs.trans_a ? a[p * m + i] : a[i * k + p]) * (attrs.trans_b ? b[j * k + p] : b[p * n + j]);
+          sum += static_cast<double>(attrs.trans_a ? a[p * m + i] : a[i * k + p]) *
+                 (attrs.trans_b ? b[j * k + p] : b[p * n + j]);
         if (attrs.bias) sum += args.in[2].as<T>()[j];
         if (attrs.relu) sum = sum < 0 ? 0 : sum;
         if (attrs.accumulate) sum += c[i * n + j];

@@ -37,7 +37,8 @@ TEST(Matmul, BiasAndReluBecomeItsEpilogue) {
                            }};
   check_op(op);
   Graph graph;
-  const Tensor x = graph.input("x", {DType::kF32, {4, 16}}), w = graph.input("w", {DType::kF32, {24, 16}}), b = graph.input("b", {DType::kF32, {24}});
+  const Tensor x = graph.input("x", {DType::kF32, {4, 16}}), w = graph.input("w", {DType::kF32, {24, 16}}),
+               b = graph.input("b", {DType::kF32, {24}});
   graph.output("y", relu(matmul(x, w, false, true) + b));
   const Graph fused = optimize(std::move(graph));
   ASSERT_EQ(fused.node_count(), 1);

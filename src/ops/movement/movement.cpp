@@ -27,7 +27,8 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
   expect_inputs(args, 1);
   const auto& attrs = args.attrs.as<SplitAttrs>();
   const Shape& shape = args.in[0].shape;
-  expect(attrs.axis >= 0 && attrs.axis < shape.rank(), "got " + shape.text() + ", no axis " + std::to_string(attrs.axis));
+  expect(attrs.axis >= 0 && attrs.axis < shape.rank(),
+         "got " + shape.text() + ", no axis " + std::to_string(attrs.axis));
   std::vector<TensorType> out;
   int64_t total = 0;
   for (int64_t size : attrs.sizes) {
@@ -110,23 +111,25 @@ std::vector<Tensor> gradient_permute(const GradientArgs& args) {
 
 }  // namespace
 
-const OpDef kReshape{.name = "reshape",
-                     .infer = infer_reshape,
-                     .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                       return {reshape(args.out_grad[0], args.in[0].shape())};
-                     }};
+const OpDef kReshape{
+    .name = "reshape", .infer = infer_reshape, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {reshape(args.out_grad[0], args.in[0].shape())};
+    }};
 // split and concat read and write any strides: they are what the views pass could not do away with.
-const OpDef kSplit{.name = "split", .infer = infer_split, .gradient = gradient_split, .strided_inputs = ~0u, .strided_outputs = ~0u};
-const OpDef kConcat{.name = "concat", .infer = infer_concat, .gradient = gradient_concat, .strided_inputs = ~0u, .strided_outputs = ~0u};
+const OpDef kSplit{
+    .name = "split", .infer = infer_split, .gradient = gradient_split, .strided_inputs = ~0u, .strided_outputs = ~0u};
+const OpDef kConcat{.name = "concat",
+                    .infer = infer_concat,
+                    .gradient = gradient_concat,
+                    .strided_inputs = ~0u,
+                    .strided_outputs = ~0u};
 const OpDef kPermute{.name = "permute", .infer = infer_permute, .gradient = gradient_permute, .strided_inputs = 1};
-const OpDef kBroadcast{.name = "broadcast",
-                       .infer = infer_broadcast,
-                       .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                         return {sum_to(args.out_grad[0], args.in[0].shape())};
-                       }};
-const OpDef kFill{.name = "fill",
-                  .infer = infer_fill,
-                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
+const OpDef kBroadcast{
+    .name = "broadcast", .infer = infer_broadcast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {sum_to(args.out_grad[0], args.in[0].shape())};
+    }};
+const OpDef kFill{
+    .name = "fill", .infer = infer_fill, .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
 
 std::string SplitAttrs::text() const { return "axis=" + std::to_string(axis) + " sizes=" + list_text(sizes); }
 std::string PermuteAttrs::text() const { return "order=" + list_text(order); }

@@ -1,5 +1,6 @@
 // Ops that only move or rename elements: reshape, split, slice, concat, permute, broadcast, fill. The views pass gives
-// their results the memory of their operands where it can; then the kernel finds both at the same place and does nothing.
+// their results the memory of their operands where it can; then the kernel finds both at the same place and does
+// nothing.
 #pragma once
 #include <vector>
 

@@ -10,7 +10,8 @@ namespace {
 
 // Copies a block of `shape` between two strided places. The last axis is copied as a run when dense on both sides.
 template <class Word>
-void copy_strided(const Shape& shape, const Word* from, const Shape& from_strides, Word* to, const Shape& to_strides, int axis = 0) {
+void copy_strided(const Shape& shape, const Word* from, const Shape& from_strides, Word* to, const Shape& to_strides,
+                  int axis = 0) {
   if (shape.elements() == 0) return;
   const int last = shape.rank() - 1;
   if (last < 0) {
@@ -31,15 +32,18 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
   const auto copy = [&]<class Word>(const Word* source, Word* target) {
     source += from_offset, target += to_offset;
     if (source == target && from_strides == to_strides) return;  // the views pass made them one
-    if (shape.rank() < 2 || shape.elements() < 32768) return copy_strided(shape, source, from_strides, target, to_strides);
+    if (shape.rank() < 2 || shape.elements() < 32768)
+      return copy_strided(shape, source, from_strides, target, to_strides);
     Shape rest(shape.sizes().subspan(1));
     const Shape from_rest(from_strides.sizes().subspan(1)), to_rest(to_strides.sizes().subspan(1));
     pool.run(shape[0], [&](int64_t i, int) {
       copy_strided(rest, source + i * from_strides[0], from_rest, target + i * to_strides[0], to_rest);
     });
   };
-  if (dtype_size(from.type.dtype) == 8) copy(from.as<const uint64_t>(), to.as<uint64_t>());
-  else copy(from.as<const uint32_t>(), to.as<uint32_t>());
+  if (dtype_size(from.type.dtype) == 8)
+    copy(from.as<const uint64_t>(), to.as<uint64_t>());
+  else
+    copy(from.as<const uint32_t>(), to.as<uint32_t>());
 }
 
 void run_reshape(const KernelArgs& args) {
@@ -87,7 +91,8 @@ void run_broadcast(const KernelArgs& args) {
 void run_fill(const KernelArgs& args) {
   const double value = args.node.attrs.as<FillAttrs>().value;
   const TensorView& out = args.out[0];
-  if (out.type.dtype == DType::kI32) return void(std::fill_n(out.as<int32_t>(), out.elements(), static_cast<int32_t>(value)));
+  if (out.type.dtype == DType::kI32)
+    return void(std::fill_n(out.as<int32_t>(), out.elements(), static_cast<int32_t>(value)));
   for_float(out.type.dtype, [&]<class T>() { std::fill_n(out.as<T>(), out.elements(), static_cast<T>(value)); });
 }
 

@@ -17,7 +17,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   for (size_t i = 1; i <= states; ++i)
     expect(args.in[i] == args.in[0], "got parameters " + args.in[0].text() + " beside " + args.in[i].text());
   expect(args.in.back().shape == Shape{2}, "got control " + args.in.back().text() + ", expected [2]");
-  expect(attrs.decay_count >= 0 && attrs.decay_count <= args.in[0].shape.elements(), "decay_count beyond the parameters");
+  expect(attrs.decay_count >= 0 && attrs.decay_count <= args.in[0].shape.elements(),
+         "decay_count beyond the parameters");
   return std::vector<TensorType>(states, args.in[0]);
 }
 
@@ -32,16 +33,17 @@ std::vector<TensorType> infer_squares(const InferArgs& args) {
 const OpDef kOptimizerStep{.name = "optimizer_step",
                            .infer = infer,
                            .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
-const OpDef kSumOfSquares{.name = "sum_of_squares",
-                          .infer = infer_squares,
-                          .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                            return {args.in[0] * (args.out_grad[0] * 2.0)};
-                          }};
+const OpDef kSumOfSquares{
+    .name = "sum_of_squares", .infer = infer_squares, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {args.in[0] * (args.out_grad[0] * 2.0)};
+    }};
 
 std::string OptimizerAttrs::text() const {
-  std::string text = kind == Kind::kAdam ? "adam beta1=" + std::to_string(beta1) + " beta2=" + std::to_string(beta2) + " epsilon=" + std::to_string(epsilon)
+  std::string text = kind == Kind::kAdam ? "adam beta1=" + std::to_string(beta1) + " beta2=" + std::to_string(beta2) +
+                                               " epsilon=" + std::to_string(epsilon)
                                          : "sgd momentum=" + std::to_string(momentum);
-  text += " weight_decay=" + std::to_string(weight_decay) + (decoupled ? " decoupled" : "") + " decay_count=" + std::to_string(decay_count);
+  text += " weight_decay=" + std::to_string(weight_decay) + (decoupled ? " decoupled" : "") +
+          " decay_count=" + std::to_string(decay_count);
   return text + " clip_norm=" + std::to_string(clip_norm) + " ema_decay=" + std::to_string(ema_decay);
 }
 

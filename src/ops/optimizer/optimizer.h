@@ -1,8 +1,8 @@
 // Optimizer steps over the flat buffers: every parameter of the model in one pass, with clipping folded in.
 //
 // `gradient` holds the gradient of a SUM of losses; the step divides by `count` (tokens), which gradient accumulation
-// has added up over micro-steps, and clips by the global norm. `control` f32/f64 [2] = {learning rate, step number from 1}.
-// When the norm is not finite nothing changes: the old state is kept, and the trainer finds out why.
+// has added up over micro-steps, and clips by the global norm. `control` f32/f64 [2] = {learning rate, step number from
+// 1}. When the norm is not finite nothing changes: the old state is kept, and the trainer finds out why.
 #pragma once
 #include <optional>
 
@@ -14,12 +14,12 @@ namespace linnet {
 struct OptimizerAttrs {
   enum class Kind { kAdam, kSgd } kind = Kind::kAdam;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015
-  double momentum = 0;                                 // SGD
+  double momentum = 0;                                // SGD
   double weight_decay = 0;
-  bool decoupled = false;      // AdamW (Loshchilov & Hutter 2019): decay the weight itself, not the gradient
-  int64_t decay_count = 0;     // weight decay touches the first this many elements only
-  double clip_norm = 0;        // 0: no clipping
-  double ema_decay = 0;        // 0: no moving average of the weights
+  bool decoupled = false;   // AdamW (Loshchilov & Hutter 2019): decay the weight itself, not the gradient
+  int64_t decay_count = 0;  // weight decay touches the first this many elements only
+  double clip_norm = 0;     // 0: no clipping
+  double ema_decay = 0;     // 0: no moving average of the weights
   std::string text() const;
 };
 
@@ -32,8 +32,8 @@ struct OptimizerState {
 };
 
 // Returns the new state.
-OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor sum_of_squares, Tensor count, Tensor control,
-                              const OptimizerAttrs& attrs);
+OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor sum_of_squares, Tensor count,
+                              Tensor control, const OptimizerAttrs& attrs);
 
 Tensor sum_of_squares(At x);  // [] ; accumulated in float64
 

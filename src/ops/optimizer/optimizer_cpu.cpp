@@ -1,8 +1,7 @@
-#include "kernels/optimizer.h"
-
 #include <cmath>
 #include <cstring>
 
+#include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "ops/optimizer/optimizer.h"
 
@@ -41,12 +40,15 @@ void reference_step(const KernelArgs& args, const Operands& x) {
   T *p = args.out[0].as<T>(), *m = args.out[1].as<T>(), *v = adam ? args.out[2].as<T>() : nullptr;
   T* ema = attrs.ema_decay > 0 ? args.out.back().as<T>() : nullptr;
   const T* gradient = args.in[x.states].as<T>();
-  const double correction1 = 1 - std::pow(attrs.beta1, x.step), correction2 = std::sqrt(1 - std::pow(attrs.beta2, x.step));
+  const double correction1 = 1 - std::pow(attrs.beta1, x.step),
+               correction2 = std::sqrt(1 - std::pow(attrs.beta2, x.step));
   for (int64_t i = 0; i < x.n; ++i) {
     double g = gradient[i] * x.scale, w = p[i];
     const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
-    if (adam && attrs.decoupled) w -= x.learning_rate * decay * w;
-    else g += decay * w;
+    if (adam && attrs.decoupled)
+      w -= x.learning_rate * decay * w;
+    else
+      g += decay * w;
     if (adam) {
       m[i] = static_cast<T>(attrs.beta1 * m[i] + (1 - attrs.beta1) * g);
       v[i] = static_cast<T>(attrs.beta2 * v[i] + (1 - attrs.beta2) * g * g);
@@ -76,7 +78,8 @@ void run(const KernelArgs& args) {
   if (x.attrs.kind == OptimizerAttrs::Kind::kAdam) {
     AdamArgs adam{};
     adam.n = x.n, adam.decay_count = x.attrs.decay_count;
-    adam.param = args.out[0].as<float>(), adam.grad = gradient, adam.m = args.out[1].as<float>(), adam.v = args.out[2].as<float>();
+    adam.param = args.out[0].as<float>(), adam.grad = gradient, adam.m = args.out[1].as<float>(),
+    adam.v = args.out[2].as<float>();
     adam.ema = ema, adam.ema_decay = x.attrs.ema_decay;
     adam.learning_rate = x.learning_rate, adam.beta1 = x.attrs.beta1;
     adam.beta2 = x.attrs.beta2, adam.epsilon = x.attrs.epsilon;
@@ -97,7 +100,8 @@ void run(const KernelArgs& args) {
 void run_squares_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
     double sum = 0;
-    for (int64_t i = 0; i < args.in[0].elements(); ++i) sum += static_cast<double>(args.in[0].as<T>()[i]) * args.in[0].as<T>()[i];
+    for (int64_t i = 0; i < args.in[0].elements(); ++i)
+      sum += static_cast<double>(args.in[0].as<T>()[i]) * args.in[0].as<T>()[i];
     args.out[0].as<T>()[0] = static_cast<T>(sum);
   });
 }
@@ -105,11 +109,13 @@ void run_squares_reference(const KernelArgs& args) {
 size_t squares_workspace(const KernelQuery& query) { return sum_workspace(query.in[0].shape.elements()); }
 
 void run_squares(const KernelArgs& args) {
-  args.out[0].as<float>()[0] = static_cast<float>(sum_of_squares(args.in[0].elements(), args.in[0].as<float>(), args.workspace, args.pool));
+  args.out[0].as<float>()[0] =
+      static_cast<float>(sum_of_squares(args.in[0].elements(), args.in[0].as<float>(), args.workspace, args.pool));
 }
 
 constexpr Kernel kStepKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kSquaresKernels[] = {{"simd", all_f32, squares_workspace, run_squares}, {"reference", nullptr, nullptr, run_squares_reference}};
+constexpr Kernel kSquaresKernels[] = {{"simd", all_f32, squares_workspace, run_squares},
+                                      {"reference", nullptr, nullptr, run_squares_reference}};
 
 }  // namespace
 

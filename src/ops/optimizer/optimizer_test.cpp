@@ -34,8 +34,10 @@ NamedTensors inputs(DType dtype, int64_t n, double scale = 1) {
     HostTensor tensor({dtype, shape});
     for (int64_t i = 0; i < shape.elements(); ++i) {
       const auto v = static_cast<float>(value(i));
-      if (dtype == DType::kF32) tensor.as<float>()[static_cast<size_t>(i)] = v;
-      else tensor.as<double>()[static_cast<size_t>(i)] = v;
+      if (dtype == DType::kF32)
+        tensor.as<float>()[static_cast<size_t>(i)] = v;
+      else
+        tensor.as<double>()[static_cast<size_t>(i)] = v;
     }
     in[name] = std::move(tensor);
   };
@@ -51,13 +53,16 @@ NamedTensors inputs(DType dtype, int64_t n, double scale = 1) {
 
 TEST(Optimizer, FastAndReferenceAgreeForEveryKind) {
   const int64_t n = 1003;
-  for (OptimizerAttrs attrs : {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
-                               OptimizerAttrs{.ema_decay = 0.9}, OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
-                               OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}}) {
+  for (OptimizerAttrs attrs :
+       {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
+        OptimizerAttrs{.ema_decay = 0.9}, OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
+        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}}) {
     SCOPED_TRACE(attrs.text());
     attrs.decay_count = 500;
     const auto exact = interpret(step_graph(attrs, DType::kF64, n), inputs(DType::kF64, n)).states;
-    const auto fast = interpret(step_graph(attrs, DType::kF32, n), inputs(DType::kF32, n), {.kernels = KernelSet::kFast, .threads = 2}).states;
+    const auto fast = interpret(step_graph(attrs, DType::kF32, n), inputs(DType::kF32, n),
+                                {.kernels = KernelSet::kFast, .threads = 2})
+                          .states;
     for (const auto& [name, tensor] : exact) EXPECT_LE(testing::distance(fast.at(name), tensor), 1e-6) << name;
   }
 }
@@ -87,13 +92,15 @@ TEST(Optimizer, AStepThatIsNotFiniteChangesNothing) {
   for (KernelSet kernels : {KernelSet::kFast, KernelSet::kReference}) {
     NamedTensors before = inputs(DType::kF32, 50);
     before["gradient"].as<float>()[7] = std::numeric_limits<float>::quiet_NaN();
-    for (const auto& [name, tensor] : interpret(step_graph({.ema_decay = 0.9}, DType::kF32, 50), before, {.kernels = kernels}).states)
+    for (const auto& [name, tensor] :
+         interpret(step_graph({.ema_decay = 0.9}, DType::kF32, 50), before, {.kernels = kernels}).states)
       EXPECT_EQ(tensor.values(), before.at(name).values()) << name;
   }
 }
 
 TEST(Optimizer, TheSumOfSquaresHasAGradient) {
-  testing::check_op({.inputs = {{{5, 7}}}, .build = [](Graph&, const auto& x) { return std::vector{sum_of_squares(x[0])}; }});
+  testing::check_op(
+      {.inputs = {{{5, 7}}}, .build = [](Graph&, const auto& x) { return std::vector{sum_of_squares(x[0])}; }});
 }
 
 }  // namespace

@@ -21,33 +21,55 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
   const auto select = [&](Ref p, Ref q, Ref r) { return e.apply(Scalar::kSelect, p, q, r); };
   const auto number = [&](double v) { return e.constant(v); };
   switch (function) {
-    case Scalar::kAdd: return dy;
-    case Scalar::kSub: return which == 0 ? dy : neg(dy);
-    case Scalar::kMul: return mul(dy, which == 0 ? b : a);
-    case Scalar::kDiv: return which == 0 ? e.apply(Scalar::kDiv, dy, b) : neg(e.apply(Scalar::kDiv, mul(dy, y), b));
-    case Scalar::kMax: return which == 0 ? select(greater(b, a), number(0), dy) : select(greater(b, a), dy, number(0));
-    case Scalar::kMin: return which == 0 ? select(greater(a, b), number(0), dy) : select(greater(a, b), dy, number(0));
-    case Scalar::kNeg: return neg(dy);
-    case Scalar::kExp: return mul(dy, y);
-    case Scalar::kLog: return e.apply(Scalar::kDiv, dy, a);
-    case Scalar::kSqrt: return e.apply(Scalar::kDiv, mul(dy, number(0.5)), y);
-    case Scalar::kRsqrt: return mul(mul(dy, number(-0.5)), mul(y, mul(y, y)));
-    case Scalar::kReciprocal: return neg(mul(dy, mul(y, y)));
-    case Scalar::kTanh: return mul(dy, sub(number(1), mul(y, y)));
-    case Scalar::kSigmoid: return mul(dy, mul(y, sub(number(1), y)));
+    case Scalar::kAdd:
+      return dy;
+    case Scalar::kSub:
+      return which == 0 ? dy : neg(dy);
+    case Scalar::kMul:
+      return mul(dy, which == 0 ? b : a);
+    case Scalar::kDiv:
+      return which == 0 ? e.apply(Scalar::kDiv, dy, b) : neg(e.apply(Scalar::kDiv, mul(dy, y), b));
+    case Scalar::kMax:
+      return which == 0 ? select(greater(b, a), number(0), dy) : select(greater(b, a), dy, number(0));
+    case Scalar::kMin:
+      return which == 0 ? select(greater(a, b), number(0), dy) : select(greater(a, b), dy, number(0));
+    case Scalar::kNeg:
+      return neg(dy);
+    case Scalar::kExp:
+      return mul(dy, y);
+    case Scalar::kLog:
+      return e.apply(Scalar::kDiv, dy, a);
+    case Scalar::kSqrt:
+      return e.apply(Scalar::kDiv, mul(dy, number(0.5)), y);
+    case Scalar::kRsqrt:
+      return mul(mul(dy, number(-0.5)), mul(y, mul(y, y)));
+    case Scalar::kReciprocal:
+      return neg(mul(dy, mul(y, y)));
+    case Scalar::kTanh:
+      return mul(dy, sub(number(1), mul(y, y)));
+    case Scalar::kSigmoid:
+      return mul(dy, mul(y, sub(number(1), y)));
     case Scalar::kErf:
-      return mul(dy, mul(number(2 * std::numbers::inv_sqrtpi), e.apply(Scalar::kExp, neg(e.apply(Scalar::kSquare, a)))));
-    case Scalar::kRelu: return select(greater(y, number(0)), dy, number(0));
-    case Scalar::kSquare: return mul(dy, mul(number(2), a));
-    case Scalar::kAbs: return select(greater(a, number(0)), dy, neg(dy));
-    case Scalar::kSin: return mul(dy, e.apply(Scalar::kCos, a));
-    case Scalar::kCos: return neg(mul(dy, e.apply(Scalar::kSin, a)));
-    case Scalar::kGreater: return number(0);
+      return mul(dy,
+                 mul(number(2 * std::numbers::inv_sqrtpi), e.apply(Scalar::kExp, neg(e.apply(Scalar::kSquare, a)))));
+    case Scalar::kRelu:
+      return select(greater(y, number(0)), dy, number(0));
+    case Scalar::kSquare:
+      return mul(dy, mul(number(2), a));
+    case Scalar::kAbs:
+      return select(greater(a, number(0)), dy, neg(dy));
+    case Scalar::kSin:
+      return mul(dy, e.apply(Scalar::kCos, a));
+    case Scalar::kCos:
+      return neg(mul(dy, e.apply(Scalar::kSin, a)));
+    case Scalar::kGreater:
+      return number(0);
     case Scalar::kSelect:
       if (which == 0) return number(0);
       return which == 1 ? select(a, dy, number(0)) : select(a, number(0), dy);
     case Scalar::kInput:
-    case Scalar::kConstant: break;
+    case Scalar::kConstant:
+      break;
   }
   fail_internal("no derivative for a scalar function");
 }
@@ -76,7 +98,8 @@ Expression derivative(const Expression& expression, int operand, int operand_cou
     const int16_t sources[] = {instruction.a, instruction.b, instruction.c};
     for (int which = 0; which < scalar_arity(instruction.function); ++which) {
       Ref& sum = adjoint[static_cast<size_t>(sources[which])];
-      const Ref part = table_row(e, instruction.function, which, at(instruction.a), at(instruction.b), value[i], adjoint[i]);
+      const Ref part =
+          table_row(e, instruction.function, which, at(instruction.a), at(instruction.b), value[i], adjoint[i]);
       if (!e.is_constant(part, 0)) sum = e.apply(Scalar::kAdd, sum, part);
     }
   }

@@ -40,18 +40,23 @@ ExpressionBuilder::Ref ExpressionBuilder::apply(Scalar function, Ref a, Ref b, R
   return append(instruction);
 }
 
-std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(const Expression& expression, const std::vector<Ref>& operands) {
+std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(const Expression& expression,
+                                                                  const std::vector<Ref>& operands) {
   std::vector<Ref> place;
   const auto at = [&](int16_t index) { return index < 0 ? -1 : place[static_cast<size_t>(index)]; };
   for (const Instruction& i : expression.code) {
-    if (i.function == Scalar::kInput) place.push_back(operands[static_cast<size_t>(i.a)]);
-    else if (i.function == Scalar::kConstant) place.push_back(constant(i.constant));
-    else place.push_back(apply(i.function, at(i.a), at(i.b), at(i.c)));
+    if (i.function == Scalar::kInput)
+      place.push_back(operands[static_cast<size_t>(i.a)]);
+    else if (i.function == Scalar::kConstant)
+      place.push_back(constant(i.constant));
+    else
+      place.push_back(apply(i.function, at(i.a), at(i.b), at(i.c)));
   }
   return place;
 }
 
-ExpressionBuilder::Ref ExpressionBuilder::inline_expression(const Expression& expression, const std::vector<Ref>& operands) {
+ExpressionBuilder::Ref ExpressionBuilder::inline_expression(const Expression& expression,
+                                                            const std::vector<Ref>& operands) {
   return inline_all(expression, operands).back();
 }
 

@@ -19,7 +19,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   for (const TensorType& in : args.in) {
     expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got " + args.in[0].text() + " beside " + in.text());
     if (!find_broadcast(in.shape, full->shape))
-      throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " + (&in == &args.in[0] ? full->shape : in.shape).text());
+      throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
+                         (&in == &args.in[0] ? full->shape : in.shape).text());
   }
   return {*full};
 }
@@ -94,8 +95,10 @@ std::string PointwiseAttrs::text() const {
   for (size_t i = 0; i < expression.code.size(); ++i) {
     const Instruction& instruction = expression.code[i];
     text += (i ? "; t" : "t") + std::to_string(i) + "=" + scalar_name(instruction.function);
-    if (instruction.function == Scalar::kInput) text += std::to_string(instruction.a);
-    else if (instruction.function == Scalar::kConstant) text += " " + std::to_string(instruction.constant);
+    if (instruction.function == Scalar::kInput)
+      text += std::to_string(instruction.a);
+    else if (instruction.function == Scalar::kConstant)
+      text += " " + std::to_string(instruction.constant);
     else
       for (int16_t operand : {instruction.a, instruction.b, instruction.c})
         if (operand >= 0) text += " t" + std::to_string(operand);

@@ -1,7 +1,6 @@
-#include "kernels/pointwise.h"
-
 #include <array>
 
+#include "kernels/pointwise.h"
 #include "ops/broadcast.h"
 #include "ops/pointwise/pointwise.h"
 
@@ -10,10 +9,14 @@ namespace {
 
 int64_t operand_index(Broadcast kind, int64_t i, int64_t n, int64_t size) {
   switch (kind) {
-    case Broadcast::kFull: return i;
-    case Broadcast::kSuffix: return i % size;
-    case Broadcast::kPrefix: return i / (n / size);
-    case Broadcast::kScalar: return 0;
+    case Broadcast::kFull:
+      return i;
+    case Broadcast::kSuffix:
+      return i % size;
+    case Broadcast::kPrefix:
+      return i / (n / size);
+    case Broadcast::kScalar:
+      return 0;
   }
   return 0;
 }
@@ -37,7 +40,8 @@ void run_reference(const KernelArgs& args) {
 void run(const KernelArgs& args) {
   std::array<PointwiseOperand, kMaxOperands> operands;
   for (size_t k = 0; k < args.in.size(); ++k)
-    operands[k] = {args.in[k].as<const float>(), args.in[k].elements(), *find_broadcast(args.in[k].shape(), args.out[0].shape())};
+    operands[k] = {args.in[k].as<const float>(), args.in[k].elements(),
+                   *find_broadcast(args.in[k].shape(), args.out[0].shape())};
   pointwise(args.out[0].elements(), args.node.attrs.as<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
             args.out[0].as<float>(), args.pool);
 }

@@ -20,19 +20,24 @@ Tensor apply(Scalar function, const std::vector<Tensor>& x) {
 }
 
 TEST(Pointwise, EveryScalarFunctionAndItsDerivative) {
-  for (Scalar function : {Scalar::kAdd, Scalar::kSub, Scalar::kMul, Scalar::kDiv, Scalar::kMax, Scalar::kMin, Scalar::kNeg, Scalar::kExp,
-                          Scalar::kLog, Scalar::kSqrt, Scalar::kRsqrt, Scalar::kReciprocal, Scalar::kTanh, Scalar::kSigmoid, Scalar::kErf,
-                          Scalar::kRelu, Scalar::kSquare, Scalar::kAbs, Scalar::kSin, Scalar::kCos, Scalar::kGreater, Scalar::kSelect}) {
+  for (Scalar function :
+       {Scalar::kAdd,  Scalar::kSub,     Scalar::kMul,     Scalar::kDiv,   Scalar::kMax,    Scalar::kMin,
+        Scalar::kNeg,  Scalar::kExp,     Scalar::kLog,     Scalar::kSqrt,  Scalar::kRsqrt,  Scalar::kReciprocal,
+        Scalar::kTanh, Scalar::kSigmoid, Scalar::kErf,     Scalar::kRelu,  Scalar::kSquare, Scalar::kAbs,
+        Scalar::kSin,  Scalar::kCos,     Scalar::kGreater, Scalar::kSelect}) {
     SCOPED_TRACE(scalar_name(function));
     // log, sqrt and division want operands away from zero; the others see both signs.
-    const bool positive = function == Scalar::kLog || function == Scalar::kSqrt || function == Scalar::kRsqrt || function == Scalar::kReciprocal || function == Scalar::kDiv;
-    std::vector<testing::OpInput> inputs(static_cast<size_t>(scalar_arity(function)), {.shape = {5, 7}, .center = positive ? 2.0 : 0.1, .spread = 1.5});
+    const bool positive = function == Scalar::kLog || function == Scalar::kSqrt || function == Scalar::kRsqrt ||
+                          function == Scalar::kReciprocal || function == Scalar::kDiv;
+    std::vector<testing::OpInput> inputs(static_cast<size_t>(scalar_arity(function)),
+                                         {.shape = {5, 7}, .center = positive ? 2.0 : 0.1, .spread = 1.5});
     check_op({.inputs = inputs, .build = [=](Graph&, const auto& x) { return std::vector{apply(function, x)}; }});
   }
 }
 
 TEST(Pointwise, GeluAndChains) {
-  check_op({.inputs = {{.shape = {4, 33}, .spread = 4}}, .build = [](Graph&, const auto& x) { return std::vector{gelu(x[0])}; }});
+  check_op({.inputs = {{.shape = {4, 33}, .spread = 4}},
+            .build = [](Graph&, const auto& x) { return std::vector{gelu(x[0])}; }});
   check_op({.inputs = {{{4, 33}}, {{4, 33}}}, .build = [](Graph&, const auto& x) {
               return std::vector{exp(x[0] * 0.5) * x[1] + relu(x[0] - x[1]) * x[0]};
             }});
@@ -40,7 +45,8 @@ TEST(Pointwise, GeluAndChains) {
 
 TEST(Pointwise, ScalarsRowsAndColumnsRepeat) {
   for (const Shape& small : {Shape{}, Shape{1}, Shape{6}, Shape{5, 6}, Shape{1, 6}, Shape{3, 1, 1}, Shape{3, 5, 1}})
-    check_op({.inputs = {{{3, 5, 6}}, {small}}, .build = [](Graph&, const auto& x) { return std::vector{x[0] * x[1] + x[1]}; }});
+    check_op({.inputs = {{{3, 5, 6}}, {small}},
+              .build = [](Graph&, const auto& x) { return std::vector{x[0] * x[1] + x[1]}; }});
 }
 
 TEST(Pointwise, ShapesThatDoNotFitAreNamed) {
@@ -50,7 +56,8 @@ TEST(Pointwise, ShapesThatDoNotFitAreNamed) {
     a + b;
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("cannot broadcast [8, 16] with [8, 17]"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("cannot broadcast [8, 16] with [8, 17]"), std::string::npos)
+        << error.what();
   }
 }
 

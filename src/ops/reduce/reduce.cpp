@@ -19,9 +19,12 @@ std::vector<TensorType> infer(const InferArgs& args) {
 std::vector<Tensor> gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], y = args.out[0], dy = args.out_grad[0];
   switch (args.node.attrs.as<ReduceAttrs>().kind) {
-    case Reduction::kSum: return {broadcast_to(dy, x.shape())};
-    case Reduction::kMax: return {Tensor{}};  // used only to keep exp in range, where its gradient cancels
-    case Reduction::kLogSumExp: return {exp(x - y) * dy};
+    case Reduction::kSum:
+      return {broadcast_to(dy, x.shape())};
+    case Reduction::kMax:
+      return {Tensor{}};  // used only to keep exp in range, where its gradient cancels
+    case Reduction::kLogSumExp:
+      return {exp(x - y) * dy};
   }
   return {};
 }

@@ -16,8 +16,8 @@ struct ReduceAttrs {
 extern const OpDef kReduce;
 KernelList reduce_kernels();
 
-Tensor sum_to(At x, Shape shape);       // the gradient of a broadcast; x itself when the shape is already right
-Tensor max_last(At x);                  // [..., N] -> [..., 1]; a constant to the gradient
-Tensor log_sum_exp_last(At x);          // [..., N] -> [..., 1]
+Tensor sum_to(At x, Shape shape);  // the gradient of a broadcast; x itself when the shape is already right
+Tensor max_last(At x);             // [..., N] -> [..., 1]; a constant to the gradient
+Tensor log_sum_exp_last(At x);     // [..., N] -> [..., 1]
 
 }  // namespace linnet

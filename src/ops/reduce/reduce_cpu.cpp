@@ -15,7 +15,8 @@ template <class T>
 T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   if (kind != Reduction::kSum)
-    for (int64_t i = 0; i < count; ++i) top = std::isnan(x[i * stride]) ? x[i * stride] : std::max<double>(top, x[i * stride]);
+    for (int64_t i = 0; i < count; ++i)
+      top = std::isnan(x[i * stride]) ? x[i * stride] : std::max<double>(top, x[i * stride]);
   if (kind == Reduction::kMax) return static_cast<T>(top);
   if (kind == Reduction::kLogSumExp && std::isinf(top)) return static_cast<T>(top);
   for (int64_t i = 0; i < count; ++i) sum += kind == Reduction::kSum ? x[i * stride] : std::exp(x[i * stride] - top);
@@ -29,13 +30,15 @@ void run_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
     const T* x = args.in[0].as<T>();
     for (int64_t i = 0; i < size; ++i)
-      args.out[0].as<T>()[i] = leading ? reduce_line(attrs.kind, x + i, count, size) : reduce_line(attrs.kind, x + i * count, count, 1);
+      args.out[0].as<T>()[i] =
+          leading ? reduce_line(attrs.kind, x + i, count, size) : reduce_line(attrs.kind, x + i * count, count, 1);
   });
 }
 
 bool is_row_sum(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<ReduceAttrs>();
-  return all_f32(query) && attrs.kind == Reduction::kSum && find_broadcast(attrs.shape, query.in[0].shape) == Broadcast::kSuffix;
+  return all_f32(query) && attrs.kind == Reduction::kSum &&
+         find_broadcast(attrs.shape, query.in[0].shape) == Broadcast::kSuffix;
 }
 
 size_t row_sum_workspace(const KernelQuery& query) {
@@ -58,7 +61,8 @@ bool is_log_sum_exp_of_rows(const KernelQuery& query) {
 
 void run_log_sum_exp(const KernelArgs& args) {
   const int64_t rows = args.out[0].elements();
-  log_sum_exp_rows(rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
+  log_sum_exp_rows(rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(),
+                   args.pool);
 }
 
 constexpr Kernel kKernels[] = {{"row_sum", is_row_sum, row_sum_workspace, run_row_sum},

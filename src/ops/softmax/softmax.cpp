@@ -27,13 +27,15 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 
 }  // namespace
 
-const OpDef kSoftmax{.name = "softmax",
-                     .infer = infer,
-                     .gradient = [](const GradientArgs& args) {
-                       return args.graph.add(kSoftmaxGrad, std::array{args.out_grad[0], args.out[0]}, {}, args.node.where);
-                     },
-                     .decompose = decompose,
-                     .may_overwrite = [](const Node&, int, int) { return true; }};
+const OpDef kSoftmax{
+    .name = "softmax",
+    .infer = infer,
+    .gradient =
+        [](const GradientArgs& args) {
+          return args.graph.add(kSoftmaxGrad, std::array{args.out_grad[0], args.out[0]}, {}, args.node.where);
+        },
+    .decompose = decompose,
+    .may_overwrite = [](const Node&, int, int) { return true; }};
 
 // dx = y * (dy - sum(dy * y))
 const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad};

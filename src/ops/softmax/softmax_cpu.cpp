@@ -1,9 +1,8 @@
-#include "kernels/softmax.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "kernels/softmax.h"
 #include "ops/softmax/softmax.h"
 
 namespace linnet {
@@ -39,7 +38,8 @@ void run_grad_reference(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
-  softmax_forward(rows_of(args.in[0]), args.in[0].shape()[-1], args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
+  softmax_forward(rows_of(args.in[0]), args.in[0].shape()[-1], args.in[0].as<float>(), args.out[0].as<float>(),
+                  args.pool);
 }
 
 void run_grad(const KernelArgs& args) {
@@ -48,7 +48,8 @@ void run_grad(const KernelArgs& args) {
 }
 
 constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad}, {"reference", nullptr, nullptr, run_grad_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad},
+                                   {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace
 

@@ -18,8 +18,9 @@ TEST(Softmax, ValuesAndGradientsAtManyWidths) {
 }
 
 TEST(Softmax, MaskedScoresGetNoProbabilityAndNoGradient) {
-  testing::check_op({.inputs = {{{2, 2, 4, 6}}, {.shape = {2}, .integer = true, .low = 3, .high = 7}},
-                     .build = [](Graph&, const auto& x) { return std::vector{softmax(mask_scores(x[0], x[1], true))}; }});
+  testing::check_op(
+      {.inputs = {{{2, 2, 4, 6}}, {.shape = {2}, .integer = true, .low = 3, .high = 7}},
+       .build = [](Graph&, const auto& x) { return std::vector{softmax(mask_scores(x[0], x[1], true))}; }});
 }
 
 TEST(Softmax, ARowThatIsAllMaskedIsZero) {
