@@ -1,13 +1,12 @@
 #include "app/training_run.h"
 
+#include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <limits>
+#include <optional>
 
-#include "app/training_setup.h"
+#include "app/run_reporter.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/process_memory.h"
 #include "base/signals.h"
 #include "kernels/isa.h"
 #include "train/schedule.h"
@@ -73,8 +72,7 @@ class TrainingRun {
     setup_.tokenizers.save(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     setup_.stream->seek(progress_.epoch, progress_.batch);
-    log_.emplace(folder_.metrics_path(), progress_.step, progress_.evaluated);
-    memory_mb_ = static_cast<double>(resident_bytes()) / 1e6;
+    reporter_.emplace(config_, folder_.metrics_path(), progress_);
     last_saved_ = progress_.step;
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && !folder_.has_state()) save();
@@ -101,7 +99,7 @@ class TrainingRun {
     progress_.target_tokens += report.tokens;
     progress_.seconds = before_ + now() - began_;
     progress_.evaluated = !evaluation_due();
-    log_step(report, rate, now() - began);
+    reporter_->step(progress_, report, rate, now() - began, now() - began_);
   }
 
   const Batch& next_batch() {
@@ -114,24 +112,12 @@ class TrainingRun {
   }
 
   [[noreturn]] void stop_non_finite(int bucket, int64_t step, const StepReport& report) {
-    bar_.clear();
+    reporter_->clear();
     const std::string what = std::isfinite(report.loss) ? "gradient" : "loss";
     const std::string where = trainer_.find_non_finite(bucket);
     throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(step) + "; first at " +
                                          (where.empty() ? "an earlier micro-batch" : where) +
                                          ". The last checkpoint is as it was");
-  }
-
-  void log_step(const StepReport& report, double rate, double seconds) {
-    const double speed = static_cast<double>(report.tokens) / seconds;
-    smooth_speed_ = smooth_speed_ == 0 ? speed : 0.98 * smooth_speed_ + 0.02 * speed;
-    smooth_loss_ = smooth_loss_ == 0 ? report.loss : 0.95 * smooth_loss_ + 0.05 * report.loss;
-    if (progress_.step % 64 == 0) memory_mb_ = static_cast<double>(resident_bytes()) / 1e6;
-    if (progress_.step % config_.log_every == 0)
-      log_->write({progress_.step, "train", report.loss, rate, report.grad_norm, speed, progress_.seconds, memory_mb_});
-    const double per_step = (now() - began_) / static_cast<double>(++steps_here_);
-    bar_.update({progress_.step, config_.max_steps, smooth_loss_, rate, smooth_speed_,
-                 per_step * static_cast<double>(config_.max_steps - progress_.step), memory_mb_});
   }
 
   bool out_of_patience() const { return config_.patience > 0 && progress_.worse_since_best >= config_.patience; }
@@ -150,7 +136,6 @@ class TrainingRun {
 
   void evaluate() {
     const double began = now();
-    EvaluationResult result;
     const double loss = mean_loss(*setup_.session, *setup_.valid, *setup_.buckets);
     std::vector<std::string> translations;
     if (!setup_.session->generators.empty()) {
@@ -158,28 +143,23 @@ class TrainingRun {
       const int64_t pairs = config_.eval_pairs > 0 ? std::min(config_.eval_pairs, all) : all;
       translations = translate(*setup_.session, *setup_.session->generators[0], *setup_.valid, pairs);
     }
-    result = score(*setup_.valid, std::move(translations), loss);
+    const EvaluationResult result = score(*setup_.valid, std::move(translations), loss);
     progress_.evaluated = true;
     last_saved_ = -1;  // the result belongs into the training state
     progress_.seconds = before_ + now() - began_;
     const bool better = compare(result);
-    report_evaluation(result, better, now() - began);
+    reporter_->evaluation(progress_, *setup_.valid, result, learning_rate(schedule_, progress_.step), now() - began,
+                          better);
     if (better) save_best();
     if (out_of_patience()) {
-      bar_.print("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
+      reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
       done_ = true;
     }
   }
 
-  double metric_of(const EvaluationResult& result) const {
-    return config_.metric == "bleu"          ? result.bleu.score
-           : config_.metric == "exact_match" ? result.exact_match
-                                             : -result.loss;
-  }
-
   // Equal metrics are told apart by the loss: early BLEU is often 0.
   bool compare(const EvaluationResult& result) {
-    const double metric = metric_of(result);
+    const double metric = metric_of(config_, result);
     const bool better = progress_.best_step == 0 || metric > progress_.best_metric ||
                         (metric == progress_.best_metric && result.loss < progress_.best_loss);
     if (!better) {
@@ -191,44 +171,12 @@ class TrainingRun {
     return true;
   }
 
-  void report_evaluation(const EvaluationResult& result, bool better, double seconds) {
-    MetricsLine line{progress_.step,
-                     "valid",
-                     result.loss,
-                     learning_rate(schedule_, progress_.step),
-                     0,
-                     static_cast<double>(setup_.valid->dataset.report().target_tokens) / seconds,
-                     progress_.seconds,
-                     memory_mb_};
-    if (config_.metric != "loss") line.metric = config_.metric, line.metric_value = metric_of(result);
-    log_->write(line);
-    char text[160];
-    std::snprintf(text, sizeof text, "step %lld  valid loss %.4f", static_cast<long long>(progress_.step), result.loss);
-    std::string message = text;
-    if (config_.metric != "loss") {
-      std::snprintf(text, sizeof text, "  %s %.*f", config_.metric == "bleu" ? "BLEU" : "exact match",
-                    config_.metric == "bleu" ? 2 : 4, metric_of(result));
-      message += text;
-    }
-    std::snprintf(text, sizeof text, "  (%.1f s)%s", seconds, better ? "  best so far" : "");
-    bar_.print(message + text);
-    for (size_t i = 0; i < 2 && i < result.translations.size(); ++i) {
-      const size_t pick = sample(i, result.translations.size());
-      bar_.print("    " + setup_.valid->text.source[pick] + "\n -> " + result.translations[pick]);
-    }
-  }
-
-  // Two lines that change from one evaluation to the next.
-  size_t sample(size_t i, size_t count) const {
-    return (static_cast<size_t>(progress_.step) * 7919 + i * (count / 2 + 1)) % count;
-  }
-
   void save_best() {
     save_model(folder_.model_path(), trainer_.layout(), trainer_.state(trainer_.evaluated_state()), metadata());
   }
 
   void save() {
-    log_->sync();
+    reporter_->sync();
     save_training_state(folder_.state_path(), trainer_, progress_, metadata());
     last_saved_ = progress_.step;
   }
@@ -243,7 +191,7 @@ class TrainingRun {
   void close() {
     if (last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
     if (progress_.best_step == 0) save_best();  // stopped before the first evaluation: better than nothing to load
-    bar_.clear();
+    reporter_->clear();
     if (stopped_)
       log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
   }
@@ -255,11 +203,10 @@ class TrainingRun {
   Trainer& trainer_;
   const Schedule schedule_;
   Progress progress_;
-  std::optional<MetricsLog> log_;
-  ProgressBar bar_;
+  std::optional<RunReporter> reporter_;
   bool stopped_ = false, done_ = false;
-  int64_t last_saved_ = 0, steps_here_ = 0;
-  double before_ = 0, began_ = 0, smooth_speed_ = 0, smooth_loss_ = 0, memory_mb_ = 0;
+  int64_t last_saved_ = 0;
+  double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
 };
 
 // A new folder, or one to resume whose configuration agrees.

@@ -3,8 +3,6 @@
 #include <functional>
 #include <string>
 
-#include "app/metrics_log.h"
-#include "app/progress_bar.h"
 #include "app/run_folder.h"
 #include "app/training_setup.h"
 #include "train/checkpoint.h"

@@ -1,0 +1,37 @@
+// What a training run tells: a line of metrics.jsonl for the machine, the progress bar and messages for people.
+#pragma once
+#include <string>
+
+#include "app/evaluation.h"
+#include "app/metrics_log.h"
+#include "app/progress_bar.h"
+#include "config/config.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+
+// The figure a run's best checkpoint is chosen by; larger is better.
+double metric_of(const TrainConfig& config, const EvaluationResult& result);
+
+class RunReporter {
+ public:
+  // `resumed` is where the run goes on: lines of metrics.jsonl after it are dropped.
+  RunReporter(const TrainConfig& config, const std::string& metrics_path, const Progress& resumed);
+
+  // `seconds` is what the step took, `seconds_here` what this process has trained so far.
+  void step(const Progress& progress, const StepReport& report, double rate, double seconds, double seconds_here);
+  void evaluation(const Progress& progress, const EvaluationSet& set, const EvaluationResult& result, double rate,
+                  double seconds, bool better);
+  void message(const std::string& text) { bar_.print(text); }
+  void clear() { bar_.clear(); }
+  void sync() { log_.sync(); }
+
+ private:
+  const TrainConfig& config_;
+  MetricsLog log_;
+  ProgressBar bar_;
+  int64_t steps_here_ = 0;
+  double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages
+};
+
+}  // namespace linnet
