@@ -10,7 +10,7 @@ namespace {
 
 class Accumulate {
  public:
-  explicit Accumulate(const Graph& graph) : rewriter_(graph), uses_(count_uses(graph)) {}
+  explicit Accumulate(const Graph& graph) : rewriter_(graph) {}
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes())
@@ -28,14 +28,10 @@ class Accumulate {
 
   // Operand `which` is computed by an op that can add to the other one.
   bool fuse(const Node& node, size_t which) {
-    if (uses_[static_cast<size_t>(node.in[which])] != 1) return false;
-    const NodeId id = rewriter_.graph().value(rewriter_[node.in[which]].id).producer;
-    if (id == kNone) return false;
-    const Node producer = rewriter_.graph().node(id);
-    if (!producer.op->can_accumulate || !producer.op->can_accumulate(producer) || producer.out.size() != 1)
-      return false;
-    std::vector<Tensor> in;
-    for (ValueId value : producer.in) in.push_back({&rewriter_.graph(), value});
+    const Node* lone = rewriter_.lone_producer(node.in[which]);
+    if (!lone || !lone->op->can_accumulate || !lone->op->can_accumulate(*lone) || lone->out.size() != 1) return false;
+    const Node producer = *lone;  // adding a node moves the others
+    std::vector<Tensor> in = rewriter_.operands(producer);
     in.push_back(rewriter_[node.in[1 - which]]);
     rewriter_.map(node.out[0],
                   rewriter_.add(producer, *producer.op, in, producer.op->with_accumulator(producer.attrs))[0]);
@@ -43,7 +39,6 @@ class Accumulate {
   }
 
   Rewriter rewriter_;
-  std::vector<int> uses_;
 };
 
 }  // namespace

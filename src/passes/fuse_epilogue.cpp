@@ -23,7 +23,7 @@ bool is_relu(const Node& node) {
 
 class Epilogue {
  public:
-  explicit Epilogue(const Graph& graph) : rewriter_(graph), uses_(count_uses(graph)) {}
+  explicit Epilogue(const Graph& graph) : rewriter_(graph) {}
 
   Graph run() {
     const Graph& graph = rewriter_.old();
@@ -38,23 +38,14 @@ class Epilogue {
   }
 
  private:
-  // The node of the new graph that computes the new value of `old`, if it is a matmul only this reader reads.
-  const Node* lone_matmul(ValueId old) {
-    if (uses_[static_cast<size_t>(old)] != 1) return nullptr;
-    const NodeId producer = rewriter_.graph().value(rewriter_[old].id).producer;
-    if (producer == kNone) return nullptr;
-    const Node& node = rewriter_.graph().node(producer);
-    return node.op == &kMatmul ? &node : nullptr;
+  const Node* lone_matmul(ValueId old) const {
+    const Node* producer = rewriter_.lone_producer(old);
+    return producer && producer->op == &kMatmul ? producer : nullptr;
   }
 
-  void replace(const Node& node, Node product, const MatmulAttrs& attrs, std::vector<Tensor> in) {
-    rewriter_.map(node.out[0], rewriter_.add(product, kMatmul, in, attrs)[0]);
-  }
-
-  std::vector<Tensor> operands(const Node& product) {
-    std::vector<Tensor> in;
-    for (ValueId id : product.in) in.push_back({&rewriter_.graph(), id});
-    return in;
+  void replace(const Node& node, const Node& product, const MatmulAttrs& attrs, std::vector<Tensor> in) {
+    const Node place = product;  // adding a node moves the others
+    rewriter_.map(node.out[0], rewriter_.add(place, kMatmul, in, attrs)[0]);
   }
 
   bool take_bias(const Node& node, size_t which) {
@@ -66,7 +57,7 @@ class Epilogue {
     if (attrs.bias || attrs.relu || attrs.accumulate || row.shape() != Shape{shape[-1]} || shape.rank() < 2)
       return false;
     attrs.bias = true;
-    std::vector<Tensor> in = operands(*product);
+    std::vector<Tensor> in = rewriter_.operands(*product);
     in.push_back(row);
     replace(node, *product, attrs, in);
     return true;
@@ -78,12 +69,11 @@ class Epilogue {
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
     if (attrs.relu || attrs.accumulate) return false;
     attrs.relu = true;
-    replace(node, *product, attrs, operands(*product));
+    replace(node, *product, attrs, rewriter_.operands(*product));
     return true;
   }
 
   Rewriter rewriter_;
-  std::vector<int> uses_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr size_t kMaxOperands = 8, kMaxInstructions = 32;  // what the kernel ta
 
 class Pointwise {
  public:
-  explicit Pointwise(const Graph& graph) : rewriter_(graph), uses_(count_uses(graph)) {}
+  explicit Pointwise(const Graph& graph) : rewriter_(graph) {}
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes()) {
@@ -41,9 +41,8 @@ class Pointwise {
       }
       expression = join(producer->attrs.as<PointwiseAttrs>().expression, static_cast<int>(producer->in.size()),
                         expression, static_cast<int>(k));
-      std::vector<Tensor> joined;
-      std::vector<ValueId> joined_old;
-      for (ValueId id : producer->in) joined.push_back({&rewriter_.graph(), id}), joined_old.push_back(kNone);
+      std::vector<Tensor> joined = rewriter_.operands(*producer);
+      std::vector<ValueId> joined_old(joined.size(), kNone);
       for (size_t j = 0; j < in.size(); ++j)
         if (j != k) joined.push_back(in[j]), joined_old.push_back(old[j]);
       in = std::move(joined), old = std::move(joined_old);
@@ -53,12 +52,10 @@ class Pointwise {
     rewriter_.map(node.out[0], rewriter_.add(node, kPointwise, in, PointwiseAttrs{expression})[0]);
   }
 
-  const Node* joinable(ValueId old, Tensor now, const Shape& shape) {
-    if (old == kNone || uses_[static_cast<size_t>(old)] != 1 || now.shape() != shape) return nullptr;
-    const NodeId id = rewriter_.graph().value(now.id).producer;
-    if (id == kNone) return nullptr;
-    const Node& node = rewriter_.graph().node(id);
-    return node.op == &kPointwise ? &node : nullptr;
+  const Node* joinable(ValueId old, Tensor now, const Shape& shape) const {
+    if (old == kNone || now.shape() != shape) return nullptr;
+    const Node* producer = rewriter_.lone_producer(old);
+    return producer && producer->op == &kPointwise ? producer : nullptr;
   }
 
   static void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {
@@ -75,7 +72,6 @@ class Pointwise {
   }
 
   Rewriter rewriter_;
-  std::vector<int> uses_;
 };
 
 }  // namespace

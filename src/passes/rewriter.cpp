@@ -2,7 +2,7 @@
 
 namespace linnet {
 
-Rewriter::Rewriter(const Graph& old) : old_(old), map_(static_cast<size_t>(old.value_count())) {
+Rewriter::Rewriter(const Graph& old) : old_(old), map_(static_cast<size_t>(old.value_count())), uses_(count_uses(old)) {
   new_.copy_scopes(old);
   for (const GraphInput& input : old.inputs()) map(input.value, new_.input(input.name, old.value(input.value).type));
 }
@@ -11,6 +11,18 @@ std::vector<Tensor> Rewriter::inputs_of(const Node& node) const {
   std::vector<Tensor> in;
   for (ValueId id : node.in) in.push_back((*this)[id]);
   return in;
+}
+
+const Node* Rewriter::lone_producer(ValueId old_value) const {
+  if (uses_[static_cast<size_t>(old_value)] != 1) return nullptr;
+  const NodeId producer = new_.value((*this)[old_value].id).producer;
+  return producer == kNone ? nullptr : &new_.node(producer);
+}
+
+std::vector<Tensor> Rewriter::operands(const Node& new_node) {
+  std::vector<Tensor> operands;
+  for (ValueId id : new_node.in) operands.push_back({&new_, id});
+  return operands;
 }
 
 std::vector<Tensor> Rewriter::add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs) {

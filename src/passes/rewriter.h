@@ -17,6 +17,12 @@ class Rewriter {
   void map(ValueId old_value, Tensor new_value) { map_[static_cast<size_t>(old_value)] = new_value; }
   std::vector<Tensor> inputs_of(const Node& node) const;
 
+  // For joining a node with what feeds it: the new graph's node that computes the value which stands for `old_value`,
+  // when that value has a single reader. nullptr otherwise. Valid until the next add().
+  const Node* lone_producer(ValueId old_value) const;
+  // The operands of a node of the new graph.
+  std::vector<Tensor> operands(const Node& new_node);
+
   // Appends a node in the place (source line, module) of `like`.
   std::vector<Tensor> add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
   void copy(const Node& node);  // as it is
@@ -26,6 +32,7 @@ class Rewriter {
   const Graph& old_;
   Graph new_;
   std::vector<Tensor> map_;
+  std::vector<int> uses_;  // of the old graph's values
 };
 
 }  // namespace linnet
