@@ -67,9 +67,10 @@ num_buckets = 16
 
 [train]
 learning_rate = 2e-3
-schedule = "inverse_sqrt"
+schedule = "cosine"
+final_learning_rate = 1e-5
 warmup_steps = 400
-max_steps = 4700
+max_steps = 5200
 label_smoothing = 0.1
 ema_decay = 0.995
 eval_every = 500
