@@ -138,7 +138,10 @@ TEST(Trainer, TheInterpreterAndThePlannedExecutorAgreeBitForBit) {
     const Executor& executor = training.trainer->train_executor(0);
     const NamedTensors inputs = inputs_of(executor.plan().graph, training.store);
     const auto fast = interpret(executor.plan().graph, inputs, {.kernels = KernelSet::kFast, .threads = 3});
-    const auto reference = interpret(executor.plan().graph, inputs);
+    // Unfused, on the reference kernels: the graph as it is traced, before any pass.
+    const LossFunction loss = [&](Trace& trace) { return translation_loss(training.model, trace, batch.shape, 0.1); };
+    const Graph traced = single_graph(training.layout, loss, {.optimizer = training.trainer->options().optimizer});
+    const auto reference = interpret(traced, inputs_of(traced, training.store));
     executor.run(training.trainer->pool());
     for (const auto& [name, tensor] : fast.states) {
       EXPECT_EQ(std::memcmp(training.store.data(name), tensor.data(), tensor.type().bytes()), 0) << name;
