@@ -15,14 +15,6 @@ struct Row {
   int64_t calls = 0;
 };
 
-// Matrix products also say how fast they were.
-double flops(const Graph& graph, const Node& node) {
-  if (std::strcmp(node.op->name, "matmul") != 0) return 0;
-  const Shape &a = graph.value(node.in[0]).type.shape, &out = graph.value(node.out[0]).type.shape;
-  const bool transposed = node.attrs.text().starts_with("trans_a");
-  return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(a[transposed ? -2 : -1]);
-}
-
 int profile(int argc, char** argv) {
   Config config = load_config(argv[1]);
   int steps = 30;
@@ -52,13 +44,14 @@ int profile(int argc, char** argv) {
     tokens += static_cast<double>(batch.target_tokens);
     for (NodeId id = 0; id < graph.node_count(); ++id) {
       const Node& node = graph.node(id);
+      const double flops = node_flops(graph, node);
       std::string key = node.op->name;
-      if (flops(graph, node) > 0) key += " " + node.attrs.text();
+      if (std::strcmp(node.op->name, "matmul") == 0) key += " " + node.attrs.text();
       Row& row = rows[key];
       row.seconds += seconds[static_cast<size_t>(id)];
       ++row.calls;
       total += seconds[static_cast<size_t>(id)];
-      work += flops(graph, node);
+      work += flops;
     }
   }
   std::multimap<double, std::string> sorted;

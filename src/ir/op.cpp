@@ -11,4 +11,18 @@ void expect(bool condition, const std::string& problem) {
   if (!condition) throw ShapeProblem(problem);
 }
 
+double node_flops(const Graph& graph, const Node& node) {
+  if (!node.op->flops) return 0;
+  std::vector<TensorType> in, out;
+  for (const ValueId id : node.in) in.push_back(graph.value(id).type);
+  for (const ValueId id : node.out) out.push_back(graph.value(id).type);
+  return node.op->flops({node, in, out});
+}
+
+double graph_flops(const Graph& graph) {
+  double sum = 0;
+  for (NodeId id = 0; id < graph.node_count(); ++id) sum += node_flops(graph, graph.node(id));
+  return sum;
+}
+
 }  // namespace linnet

@@ -33,6 +33,11 @@ struct DecomposeArgs {
   std::span<const Tensor> in;
 };
 
+struct FlopsArgs {
+  const Node& node;
+  std::span<const TensorType> in, out;
+};
+
 struct OpDef {
   const char* name;
 
@@ -57,7 +62,15 @@ struct OpDef {
   // one more input at the end, to which the result is added. nullptr: it cannot, or already does.
   bool (*can_accumulate)(const Node&) = nullptr;
   Attrs (*with_accumulator)(const Attrs&) = nullptr;
+
+  // Floating-point operations of the op's products, a multiply-add counting as two: what speeds are quoted by.
+  // Masked and padded places count, recomputation does not. nullptr: none to speak of.
+  double (*flops)(const FlopsArgs&) = nullptr;
 };
+
+// By OpDef::flops; 0 where an op has none.
+double node_flops(const Graph& graph, const Node& node);
+double graph_flops(const Graph& graph);
 
 // Helpers for inference.
 void expect_inputs(const InferArgs& args, size_t count);

@@ -88,6 +88,17 @@ std::vector<Tensor> gradient_mask(const GradientArgs& args) {
   return gradients;
 }
 
+// q k^T and p v; of a causal mask only what it lets see. Backward has five such products for these two, of which one is
+// the recomputed q k^T.
+double forward_flops(const FlopsArgs& args) {
+  const Shape &q = args.in[0].shape, &k = args.in[1].shape;
+  const double pairs = static_cast<double>(q[1]) * static_cast<double>(k[1]);
+  const double visible = args.node.attrs.as<AttentionAttrs>().causal ? 0.5 * pairs : pairs;
+  return 4.0 * static_cast<double>(q[0] * q[2]) * visible;
+}
+
+double backward_flops(const FlopsArgs& args) { return 2 * forward_flops(args); }
+
 }  // namespace
 
 const OpDef kAttention{.name = "attention",
@@ -95,9 +106,13 @@ const OpDef kAttention{.name = "attention",
                        .gradient = gradient,
                        .decompose = decompose,
                        .strided_inputs = 0b111,
-                       .strided_outputs = 0};
-const OpDef kAttentionGrad{
-    .name = "attention_grad", .infer = infer_grad, .strided_inputs = 0b111, .strided_outputs = 0b111};
+                       .strided_outputs = 0,
+                       .flops = forward_flops};
+const OpDef kAttentionGrad{.name = "attention_grad",
+                           .infer = infer_grad,
+                           .strided_inputs = 0b111,
+                           .strided_outputs = 0b111,
+                           .flops = backward_flops};
 const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
 
 std::string AttentionAttrs::text() const {

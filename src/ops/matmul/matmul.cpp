@@ -62,6 +62,11 @@ Attrs with_accumulator(const Attrs& old) {
   return attrs;
 }
 
+double flops(const FlopsArgs& args) {
+  const int64_t inner = args.in[0].shape[args.node.attrs.as<MatmulAttrs>().trans_a ? -2 : -1];
+  return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(inner);
+}
+
 }  // namespace
 
 const OpDef kMatmul{.name = "matmul",
@@ -69,7 +74,8 @@ const OpDef kMatmul{.name = "matmul",
                     .gradient = gradient,
                     .may_overwrite = may_overwrite,
                     .can_accumulate = can_accumulate,
-                    .with_accumulator = with_accumulator};
+                    .with_accumulator = with_accumulator,
+                    .flops = flops};
 
 std::string MatmulAttrs::text() const {
   std::string text;
