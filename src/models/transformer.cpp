@@ -8,78 +8,20 @@
 namespace linnet {
 namespace {
 
-AttentionConfig attention_config(const TransformerConfig& config) {
-  return {config.d_model, config.num_heads, static_cast<float>(config.dropout)};
-}
-
-// One residual sub-layer:  pre-LN  x + dropout(f(norm(x)))    post-LN  norm(x + dropout(f(x)))
-template <class SubLayer>
-Tensor residual(Tensor x, bool norm_first, LayerNorm& norm, Dropout& dropout, SubLayer f) {
-  if (norm_first) return x + dropout(f(norm(x)));
-  return norm(x + dropout(f(x)));
+LayerConfig layer_config(const TransformerConfig& config) {
+  return {.width = config.d_model,
+          .heads = config.num_heads,
+          .hidden = config.d_ff,
+          .dropout = config.dropout,
+          .hidden_dropout = config.dropout,
+          .norm_first = config.norm_first,
+          .activation = config.activation};
 }
 
 }  // namespace
 
-// The two projections are named directly under the layer, as PyTorch does: this module adds no name of its own.
-FeedForward::FeedForward(Module* parent, const TransformerConfig& config)
-    : Module(parent, ""),
-      activation(config.activation),
-      linear1{this, "linear1", config.d_model, config.d_ff},
-      linear2{this, "linear2", config.d_ff, config.d_model},
-      dropout{this, "dropout", static_cast<float>(config.dropout)} {}
-
-Tensor FeedForward::operator()(Tensor x) {
-  const Tensor hidden = linear1(x);
-  return linear2(dropout(activation == Activation::kRelu ? relu(hidden) : gelu(hidden)));
-}
-
-EncoderLayer::EncoderLayer(Module* parent, std::string name, const TransformerConfig& config)
-    : Module(parent, std::move(name)),
-      norm_first(config.norm_first),
-      self_attn{this, "self_attn", attention_config(config)},
-      feed_forward{this, config},
-      norm1{this, "norm1", config.d_model},
-      norm2{this, "norm2", config.d_model},
-      dropout1{this, "dropout1", static_cast<float>(config.dropout)},
-      dropout2{this, "dropout2", static_cast<float>(config.dropout)} {}
-
-Tensor EncoderLayer::operator()(Tensor x, Tensor lengths) {
-  ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, false); });
-  return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
-}
-
-DecoderLayer::DecoderLayer(Module* parent, std::string name, const TransformerConfig& config)
-    : Module(parent, std::move(name)),
-      norm_first(config.norm_first),
-      self_attn{this, "self_attn", attention_config(config)},
-      cross_attn{this, "cross_attn", attention_config(config)},
-      feed_forward{this, config},
-      norm1{this, "norm1", config.d_model},
-      norm2{this, "norm2", config.d_model},
-      norm3{this, "norm3", config.d_model},
-      dropout1{this, "dropout1", static_cast<float>(config.dropout)},
-      dropout2{this, "dropout2", static_cast<float>(config.dropout)},
-      dropout3{this, "dropout3", static_cast<float>(config.dropout)} {}
-
-Tensor DecoderLayer::operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths) {
-  ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, true); });
-  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn(y, memory, memory_lengths); });
-  return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
-}
-
-Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths) {
-  ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step); });
-  x = residual(x, norm_first, norm2, dropout2,
-               [&](Tensor y) { return cross_attn.step(y, keys_values, memory_lengths, step.beams); });
-  return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
-}
-
 Encoder::Encoder(Module* parent, std::string name, const TransformerConfig& config)
-    : Module(parent, std::move(name)), layers{this, "layers", config.num_encoder_layers, config} {
+    : Module(parent, std::move(name)), layers{this, "layers", config.num_encoder_layers, layer_config(config)} {
   if (config.final_norm) norm.emplace(this, "norm", config.d_model);
 }
 
@@ -89,7 +31,7 @@ Tensor Encoder::operator()(Tensor x, Tensor lengths) {
 }
 
 Decoder::Decoder(Module* parent, std::string name, const TransformerConfig& config)
-    : Module(parent, std::move(name)), layers{this, "layers", config.num_decoder_layers, config} {
+    : Module(parent, std::move(name)), layers{this, "layers", config.num_decoder_layers, layer_config(config)} {
   if (config.final_norm) norm.emplace(this, "norm", config.d_model);
 }
 

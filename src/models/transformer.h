@@ -1,16 +1,11 @@
 // The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017), with the variants that train
 // better today: normalization before each sub-layer (Xiong et al. 2020), GELU, shared embeddings (Press & Wolf 2017).
-//
-// Parameter names and layouts follow PyTorch's nn.Transformer, except that a cross-attention's query projection is a
-// weight of its own (cross_attn.q_proj, cross_attn.kv_proj).
 #pragma once
 #include <optional>
 
-#include "models/attention_block.h"
+#include "models/blocks.h"
 
 namespace linnet {
-
-enum class Activation { kRelu, kGelu };
 
 struct TransformerConfig {
   int64_t source_vocab = 256, target_vocab = 256;
@@ -23,39 +18,6 @@ struct TransformerConfig {
   Activation activation = Activation::kRelu;
   bool share_embeddings = false;  // one table for both sides: needs one vocabulary
   bool tie_head = false;          // the output projection is the target embedding
-};
-
-struct FeedForward : Module {
-  FeedForward(Module* parent, const TransformerConfig& config);
-  Tensor operator()(Tensor x);
-
-  Activation activation;
-  Linear linear1, linear2;
-  Dropout dropout;
-};
-
-struct EncoderLayer : Module {
-  EncoderLayer(Module* parent, std::string name, const TransformerConfig& config);
-  Tensor operator()(Tensor x, Tensor lengths);
-
-  bool norm_first;
-  SelfAttention self_attn;
-  FeedForward feed_forward;
-  LayerNorm norm1, norm2;
-  Dropout dropout1, dropout2;
-};
-
-struct DecoderLayer : Module {
-  DecoderLayer(Module* parent, std::string name, const TransformerConfig& config);
-  Tensor operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths);
-  Tensor step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths);
-
-  bool norm_first;
-  SelfAttention self_attn;
-  CrossAttention cross_attn;
-  FeedForward feed_forward;
-  LayerNorm norm1, norm2, norm3;
-  Dropout dropout1, dropout2, dropout3;
 };
 
 struct Encoder : Module {

@@ -142,4 +142,17 @@ Tensor gelu(At x) {
   return pointwise(e.finish(e.apply(Scalar::kMul, v, phi)), std::array{x.value}, x.where);
 }
 
+// gelu_tanh(x) = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
+Tensor gelu_tanh(At x) {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  const auto cubic =
+      e.apply(Scalar::kAdd, e.apply(Scalar::kMul, e.apply(Scalar::kSquare, v), e.constant(0.044715)), e.constant(1));
+  const auto inner = e.apply(Scalar::kMul, e.apply(Scalar::kMul, v, cubic),
+                             e.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
+  const auto phi =
+      e.apply(Scalar::kMul, e.apply(Scalar::kAdd, e.apply(Scalar::kTanh, inner), e.constant(1)), e.constant(0.5));
+  return pointwise(e.finish(e.apply(Scalar::kMul, v, phi)), std::array{x.value}, x.where);
+}
+
 }  // namespace linnet

@@ -29,6 +29,7 @@ Tensor rsqrt(At x);
 Tensor square(At x);
 Tensor relu(At x);
 Tensor gelu(At x);  // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
+Tensor gelu_tanh(At x);  // its approximation by a tanh, which GPT-2 uses
 
 // d(expression)/d(operand k) times the incoming gradient, as an expression over the operands, then (operand n) the
 // node's own result and (operand n+1) the incoming gradient.

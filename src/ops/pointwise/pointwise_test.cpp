@@ -38,6 +38,8 @@ TEST(Pointwise, EveryScalarFunctionAndItsDerivative) {
 TEST(Pointwise, GeluAndChains) {
   check_op({.inputs = {{.shape = {4, 33}, .spread = 4}},
             .build = [](Graph&, const auto& x) { return std::vector{gelu(x[0])}; }});
+  check_op({.inputs = {{.shape = {3, 50}, .spread = 3}},
+            .build = [](Graph&, const auto& x) { return std::vector{gelu_tanh(x[0])}; }});
   check_op({.inputs = {{{4, 33}}, {{4, 33}}}, .build = [](Graph&, const auto& x) {
               return std::vector{exp(x[0] * 0.5) * x[1] + relu(x[0] - x[1]) * x[0]};
             }});

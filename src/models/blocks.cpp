@@ -1,0 +1,85 @@
+#include "models/blocks.h"
+
+namespace linnet {
+namespace {
+
+AttentionConfig attention_config(const LayerConfig& config) {
+  return {config.width, config.heads, static_cast<float>(config.dropout)};
+}
+
+// One residual sub-layer:  pre-LN  x + dropout(f(norm(x)))    post-LN  norm(x + dropout(f(x)))
+template <class SubLayer>
+Tensor residual(Tensor x, bool norm_first, LayerNorm& norm, Dropout& dropout, SubLayer f) {
+  if (norm_first) return x + dropout(f(norm(x)));
+  return norm(x + dropout(f(x)));
+}
+
+Tensor activate(Tensor x, Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+      return relu(x);
+    case Activation::kGelu:
+      return gelu(x);
+    case Activation::kGeluTanh:
+      return gelu_tanh(x);
+  }
+  return x;
+}
+
+}  // namespace
+
+// The two projections are named directly under the layer, as PyTorch does: this module adds no name of its own.
+FeedForward::FeedForward(Module* parent, const LayerConfig& config)
+    : Module(parent, ""),
+      activation(config.activation),
+      linear1{this, "linear1", config.width, config.hidden},
+      linear2{this, "linear2", config.hidden, config.width},
+      dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {}
+
+Tensor FeedForward::operator()(Tensor x) { return linear2(dropout(activate(linear1(x), activation))); }
+
+EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& config)
+    : Module(parent, std::move(name)),
+      norm_first(config.norm_first),
+      self_attn{this, "self_attn", attention_config(config)},
+      feed_forward{this, config},
+      norm1{this, "norm1", config.width, config.epsilon},
+      norm2{this, "norm2", config.width, config.epsilon},
+      dropout1{this, "dropout1", static_cast<float>(config.dropout)},
+      dropout2{this, "dropout2", static_cast<float>(config.dropout)} {}
+
+Tensor EncoderLayer::operator()(Tensor x, Tensor lengths, bool causal) {
+  ModuleScope scope(*this);
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, causal); });
+  return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
+}
+
+DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& config)
+    : Module(parent, std::move(name)),
+      norm_first(config.norm_first),
+      self_attn{this, "self_attn", attention_config(config)},
+      cross_attn{this, "cross_attn", attention_config(config)},
+      feed_forward{this, config},
+      norm1{this, "norm1", config.width, config.epsilon},
+      norm2{this, "norm2", config.width, config.epsilon},
+      norm3{this, "norm3", config.width, config.epsilon},
+      dropout1{this, "dropout1", static_cast<float>(config.dropout)},
+      dropout2{this, "dropout2", static_cast<float>(config.dropout)},
+      dropout3{this, "dropout3", static_cast<float>(config.dropout)} {}
+
+Tensor DecoderLayer::operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths) {
+  ModuleScope scope(*this);
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, true); });
+  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn(y, memory, memory_lengths); });
+  return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
+}
+
+Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths) {
+  ModuleScope scope(*this);
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step); });
+  x = residual(x, norm_first, norm2, dropout2,
+               [&](Tensor y) { return cross_attn.step(y, keys_values, memory_lengths, step.beams); });
+  return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
+}
+
+}  // namespace linnet
