@@ -10,6 +10,8 @@ double HostTensor::operator[](int64_t i) const {
       return as<double>()[static_cast<size_t>(i)];
     case DType::kI32:
       return as<int32_t>()[static_cast<size_t>(i)];
+    case DType::kU8:
+      return as<uint8_t>()[static_cast<size_t>(i)];
   }
   return 0;
 }

@@ -77,7 +77,7 @@ class Interpreter {
 };
 
 bool all_finite(const TensorView& x) {
-  if (x.type.dtype == DType::kI32 || x.strides != dense_strides(x.type.shape))
+  if (!is_float(x.type.dtype) || x.strides != dense_strides(x.type.shape))
     return true;  // parts show in their whole
   bool finite = true;
   for_float(x.type.dtype, [&]<class T>() {

@@ -14,11 +14,24 @@ const char* dtype_name(DType dtype) {
       return "f64";
     case DType::kI32:
       return "i32";
+    case DType::kU8:
+      return "u8";
   }
   return "?";
 }
 
-size_t dtype_size(DType dtype) { return dtype == DType::kF64 ? 8 : 4; }
+size_t dtype_size(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kI32:
+      return 4;
+    case DType::kF64:
+      return 8;
+    case DType::kU8:
+      return 1;
+  }
+  return 0;
+}
 
 Shape::Shape(std::initializer_list<int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
 

@@ -9,11 +9,11 @@
 
 namespace linnet {
 
-enum class DType : uint8_t { kF32, kF64, kI32 };
+enum class DType : uint8_t { kF32, kF64, kI32, kU8 };
 
-const char* dtype_name(DType dtype);  // "f32", "f64", "i32"
+const char* dtype_name(DType dtype);  // "f32", "f64", "i32", "u8"
 size_t dtype_size(DType dtype);       // bytes of one element
-inline bool is_float(DType dtype) { return dtype != DType::kI32; }
+inline bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
 
 constexpr int kMaxRank = 6;
 

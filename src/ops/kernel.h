@@ -76,9 +76,10 @@ void for_float(DType dtype, Body&& body) {
     case DType::kF64:
       return body.template operator()<double>();
     case DType::kI32:
+    case DType::kU8:
       break;
   }
-  fail_internal("a floating-point kernel was given i32");
+  fail_internal(std::string("a floating-point kernel was given ") + dtype_name(dtype));
 }
 
 }  // namespace linnet

@@ -1,4 +1,4 @@
-// Movement kernels: one copy routine over strides serves split, concat and permute on both float types and i32.
+// Movement kernels: one copy routine over strides serves split, concat and permute on every element type.
 #include <algorithm>
 #include <cstring>
 
@@ -40,10 +40,14 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
       copy_strided(rest, source + i * from_strides[0], from_rest, target + i * to_strides[0], to_rest);
     });
   };
-  if (dtype_size(from.type.dtype) == 8)
-    copy(from.as<const uint64_t>(), to.as<uint64_t>());
-  else
-    copy(from.as<const uint32_t>(), to.as<uint32_t>());
+  switch (dtype_size(from.type.dtype)) {
+    case 8:
+      return copy(from.as<const uint64_t>(), to.as<uint64_t>());
+    case 4:
+      return copy(from.as<const uint32_t>(), to.as<uint32_t>());
+    default:
+      return copy(from.as<const uint8_t>(), to.as<uint8_t>());
+  }
 }
 
 void run_reshape(const KernelArgs& args) {
@@ -93,6 +97,8 @@ void run_fill(const KernelArgs& args) {
   const TensorView& out = args.out[0];
   if (out.type.dtype == DType::kI32)
     return void(std::fill_n(out.as<int32_t>(), out.elements(), static_cast<int32_t>(value)));
+  if (out.type.dtype == DType::kU8)
+    return void(std::fill_n(out.as<uint8_t>(), out.elements(), static_cast<uint8_t>(value)));
   for_float(out.type.dtype, [&]<class T>() { std::fill_n(out.as<T>(), out.elements(), static_cast<T>(value)); });
 }
 
