@@ -1,0 +1,80 @@
+#include "data/image_batches.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace linnet {
+namespace {
+
+// Uniform in [0, bound), without the bias of a remainder.
+uint64_t below(uint64_t bound, uint64_t& state) {
+  const uint64_t limit = std::numeric_limits<uint64_t>::max() / bound * bound;
+  uint64_t value;
+  do value = next_splitmix64(state);
+  while (value >= limit);
+  return value % bound;
+}
+
+}  // namespace
+
+ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed)
+    : dataset_(dataset), batch_size_(batch_size), seed_(seed) {
+  if (dataset.count == 0) fail_user("there are no images to train on");
+  if (batch_size < 1) fail_user("a batch of " + std::to_string(batch_size) + " images");
+  if (dataset.count > std::numeric_limits<int32_t>::max())
+    fail_user("too many images: " + std::to_string(dataset.count));
+  order_.resize(static_cast<size_t>(dataset.count));
+}
+
+int64_t ImageBatches::batches_per_epoch() const { return evaluation_batches(dataset_, batch_size_); }
+
+void ImageBatches::seek(int64_t epoch, int64_t index) {
+  if (epoch < 0 || index < 0 || index >= batches_per_epoch())
+    fail_user("batch " + std::to_string(index) + " of epoch " + std::to_string(epoch) +
+              " does not exist: an epoch has " + std::to_string(batches_per_epoch()) +
+              " batches; were the training data or the batch options changed?");
+  epoch_ = epoch;
+  index_ = index;
+}
+
+// Fisher-Yates from the sorted order, with our own generator: std::shuffle differs between libraries.
+void ImageBatches::shuffle() {
+  std::iota(order_.begin(), order_.end(), 0);
+  uint64_t state = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch_));
+  for (size_t left = order_.size(); left > 1; --left) std::swap(order_[left - 1], order_[below(left, state)]);
+  ordered_epoch_ = epoch_;
+}
+
+ImageBatch ImageBatches::next(uint8_t* images, int32_t* labels) {
+  if (ordered_epoch_ != epoch_) shuffle();
+  const int64_t first = index_ * batch_size_, rows = std::min(batch_size_, dataset_.count - first);
+  const auto indices = std::span<const int32_t>(order_).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
+  gather_images(dataset_, indices, batch_size_, images, labels);
+  const ImageBatch batch{epoch_, index_, rows, index_ + 1 == batches_per_epoch()};
+  epoch_ += batch.last_of_epoch;
+  index_ = batch.last_of_epoch ? 0 : index_ + 1;
+  return batch;
+}
+
+int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size) {
+  return (dataset.count + batch_size - 1) / batch_size;
+}
+
+int64_t fill_evaluation_batch(const ImageDataset& dataset, int64_t batch_size, int64_t index, uint8_t* images,
+                              int32_t* labels) {
+  const int64_t first = index * batch_size, rows = std::clamp<int64_t>(dataset.count - first, 0, batch_size);
+  const int64_t bytes = dataset.image_bytes();
+  std::copy_n(dataset.pixels.data() + first * bytes, rows * bytes, images);
+  std::fill(images + rows * bytes, images + batch_size * bytes, uint8_t{0});
+  std::copy_n(dataset.labels.data() + first, rows, labels);
+  std::fill(labels + rows, labels + batch_size, -1);
+  return rows;
+}
+
+}  // namespace linnet
