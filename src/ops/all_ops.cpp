@@ -8,6 +8,7 @@
 #include "ops/embedding/embedding.h"
 #include "ops/kernel.h"
 #include "ops/layer_norm/layer_norm.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/optimizer/optimizer.h"
@@ -42,6 +43,8 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kDropout, dropout_kernels()},
       OpEntry{&kCrossEntropy, cross_entropy_kernels()},
       OpEntry{&kCrossEntropyGrad, cross_entropy_grad_kernels()},
+      OpEntry{&kLinearCrossEntropy, linear_cross_entropy_kernels()},
+      OpEntry{&kLinearCrossEntropyGrad, linear_cross_entropy_grad_kernels()},
       OpEntry{&kMaskTargets, mask_targets_kernels()},
       OpEntry{&kCountTargets, count_targets_kernels()},
       OpEntry{&kOneHot, one_hot_kernels()},

@@ -5,12 +5,96 @@
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
+namespace {
+
+void expect_operands(const InferArgs& args, bool bias) {
+  const TensorType &hidden = args.in[0], &weight = args.in[1], &targets = args.in[2];
+  const std::string both = "got " + hidden.text() + " and weight " + weight.text();
+  expect(is_float(hidden.dtype) && hidden.dtype == weight.dtype && hidden.shape.rank() >= 1, both);
+  expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both + ", expected [V, D]");
+  const Shape rows(hidden.shape.sizes().first(static_cast<size_t>(hidden.shape.rank() - 1)));
+  expect(targets == TensorType{DType::kI32, rows}, "got " + hidden.text() + " and targets " + targets.text());
+  if (bias)
+    expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}},
+           "got weight " + weight.text() + " and bias " + args.in[3].text());
+}
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
+  expect_inputs(args, 3 + attrs.bias);
+  expect_operands(args, attrs.bias);
+  return {{args.in[0].dtype, {}}};
+}
+
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
+  expect_inputs(args, 4 + attrs.bias + attrs.accumulate);
+  expect_operands(args, attrs.bias);
+  const TensorType scalar{args.in[0].dtype, {}}, dloss = args.in[3 + attrs.bias];
+  expect(dloss == scalar, "got a gradient of type " + dloss.text());
+  if (attrs.accumulate) expect(args.in.back() == args.in[1], "accumulator of type " + args.in.back().text());
+  std::vector<TensorType> out{args.in[0], args.in[1]};
+  if (attrs.bias) out.push_back(args.in[3]);
+  if (attrs.loss) out.push_back(scalar);
+  return out;
+}
+
+// With p = dloss * (softmax(x) - (1 - s) * onehot(target) - s / V), rows left out being 0:
+//   dhidden = p weight,  dweight = p^T hidden,  dbias = sum of p's rows
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  std::vector<Tensor> in(args.in.begin(), args.in.end());
+  in.push_back(args.out_grad[0]);
+  const auto out = args.graph.add(kLinearCrossEntropyGrad, in, args.node.attrs, args.node.where);
+  std::vector<Tensor> gradients{out[0], out[1], Tensor{}};
+  if (out.size() > 2) gradients.push_back(out[2]);
+  return gradients;
+}
+
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  Tensor logits = matmul(args.in[0], args.in[1], false, true);
+  if (attrs.bias) logits = logits + args.in[3];
+  return {cross_entropy_sum(logits, args.in[2], attrs.label_smoothing)};
+}
+
+// A chunk's part of dhidden is written when the hidden states there have been read for the last time.
+bool may_overwrite(const Node& node, int output, int input) {
+  if (output == 0) return input == 0;
+  return output == 1 && node.attrs.as<LinearCrossEntropyAttrs>().accumulate &&
+         input + 1 == static_cast<int>(node.in.size());
+}
+
+double product_flops(const FlopsArgs& args) {
+  return 2.0 * static_cast<double>(args.in[2].shape.elements()) * static_cast<double>(args.in[1].shape.elements());
+}
+
+double grad_flops(const FlopsArgs& args) {
+  return (args.node.attrs.as<LinearCrossEntropyAttrs>().loss ? 3 : 2) * product_flops(args);
+}
+
+}  // namespace
+
+const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
+                                .infer = infer,
+                                .gradient = gradient,
+                                .decompose = decompose,
+                                .flops = product_flops};
+const OpDef kLinearCrossEntropyGrad{
+    .name = "linear_cross_entropy_grad", .infer = infer_grad, .may_overwrite = may_overwrite, .flops = grad_flops};
+
+std::string LinearCrossEntropyAttrs::text() const {
+  return "label_smoothing=" + std::to_string(label_smoothing) + (bias ? " bias" : "") + (loss ? " loss" : "") +
+         (accumulate ? " accumulate" : "") +
+         (precision == Precision::kF32 ? "" : std::string(" ") + precision_name(precision));
+}
 
 Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
                                 double label_smoothing) {
-  const Tensor logits = matmul(hidden, weight, false, true);
-  return cross_entropy_sum(At(bias ? At(logits, hidden.where) + *bias : logits, hidden.where), targets,
-                           label_smoothing);
+  std::vector<Tensor> in{hidden.value, weight, targets};
+  if (bias) in.push_back(*bias);
+  return hidden.value.graph->add_one(
+      kLinearCrossEntropy, in, LinearCrossEntropyAttrs{.label_smoothing = label_smoothing, .bias = bias.has_value()},
+      hidden.where);
 }
 
 }  // namespace linnet

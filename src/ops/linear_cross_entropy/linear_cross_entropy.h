@@ -1,17 +1,37 @@
 // The loss of a classifier over many classes without its logits in memory: a linear layer and the cross-entropy of its
-// result (ops/cross_entropy), computed chunk by chunk of rows.
+// result (ops/cross_entropy), computed chunk by chunk of rows (kernels/linear_cross_entropy.h).
 //
 //   x = hidden weight^T [+ bias],  loss of a row = lse(x) - (1 - s) * x[target] - s * mean(x)
 //
-// hidden [..., D], weight [V, D], bias [V], targets i32 [...] -> sum of losses []. A row whose target is negative is
-// left out: it costs nothing and its hidden state gets no gradient.
+// hidden [..., D], weight [V, D], targets i32 [...], bias [V] -> sum of losses []. A row whose target is negative is
+// left out: it costs nothing, and its hidden state gets no gradient.
+//
+// The gradient computes the logits of a chunk again. In a training graph that is the only time: the pass fuse_loss lets
+// the gradient give the loss as well, in place of the forward node.
 #pragma once
 #include <optional>
 
 #include "ir/graph.h"
+#include "kernels/precision.h"
 #include "ops/kernel.h"
 
 namespace linnet {
+
+struct LinearCrossEntropyAttrs {
+  double label_smoothing = 0;
+  bool bias = false;
+  Precision precision = Precision::kF32;
+  // Of the gradient, set by passes: its last result is the loss; its last operand is added to dweight.
+  bool loss = false, accumulate = false;
+  std::string text() const;
+};
+
+// hidden, weight, targets, [bias] -> loss
+extern const OpDef kLinearCrossEntropy;
+// hidden, weight, targets, [bias], dloss, [accumulator [V, D]] -> dhidden, dweight, [dbias], [loss]
+extern const OpDef kLinearCrossEntropyGrad;
+KernelList linear_cross_entropy_kernels();
+KernelList linear_cross_entropy_grad_kernels();
 
 Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
                                 double label_smoothing = 0);

@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/gemm.h"
+#include "kernels/linear_cross_entropy.h"
+#include "kernels/parallel.h"
+#include "kernels/reduce.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+// Logits x become dloss * (softmax(x) - (1 - smoothing) * onehot(target) - smoothing / classes), on the way to which
+// the row's loss is known.
+void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
+                         double smoothing, float dloss, float* losses) {
+  for (int64_t row = begin; row < end; ++row) {
+    float* x = logits + row * classes;
+    const float largest = MaxRow(classes, x);
+    const Floats offset = SetAll(largest);
+    // All terms are taken relative to the largest logit, so that a small loss is not the difference of large numbers.
+    const double picked = static_cast<double>(x[targets[row]]) - largest;
+    double mean = 0;
+    if (smoothing != 0)
+      mean = SumRow(classes, [=](const auto& at) LINNET_LAMBDA { return hn::Sub(at.load(x, largest), offset); }) /
+             static_cast<double>(classes);
+    const float sum = SumRow(classes, [=](const auto& at) LINNET_LAMBDA {
+      const Floats e = Exp(hn::Sub(at.load(x, -std::numeric_limits<float>::infinity()), offset));
+      at.store(e, x);
+      return e;
+    });
+    losses[row] = static_cast<float>(std::log(static_cast<double>(sum)) - (1 - smoothing) * picked - smoothing * mean);
+    const Floats factor = SetAll(dloss / sum);
+    const Floats share = SetAll(static_cast<float>(dloss * smoothing / static_cast<double>(classes)));
+    ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::MulSub(at.load(x), factor, share), x); });
+    x[targets[row]] -= static_cast<float>(dloss * (1 - smoothing));
+  }
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(LossAndGradientRows);
+
+constexpr int64_t kChunkFloats = 8 << 20;  // of logits: 32 MB
+constexpr int64_t kMinRows = 512;          // fewer, and passing over dweight for every chunk is felt
+constexpr int64_t kMaxRows = 4096;
+
+// As few chunks as hold at most `most` rows each, of nearly equal length: that length.
+int64_t even_chunks(int64_t rows, int64_t most) {
+  const int64_t chunks = rows > 0 ? (rows + most - 1) / most : 1;
+  return (rows + chunks - 1) / chunks;
+}
+
+int64_t chunk_rows(int64_t rows, int64_t classes) {
+  return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
+}
+
+// One region after another, each at a multiple of 64 bytes.
+class Regions {
+ public:
+  explicit Regions(std::byte* base) : base_(base) {}
+  template <class T>
+  T* take(int64_t count) {
+    T* region = base_ ? reinterpret_cast<T*>(base_ + size_) : nullptr;
+    size_ += (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    return region;
+  }
+  size_t size() const { return size_; }
+
+ private:
+  std::byte* base_;
+  size_t size_ = 0;
+};
+
+struct Workspace {
+  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, size_t product_bytes) {
+    const int64_t chunk = chunk_rows(rows, classes);
+    Regions regions(base);
+    kept = regions.take<int32_t>(rows);
+    targets = regions.take<int32_t>(rows);
+    losses = regions.take<float>(rows);
+    lse = regions.take<float>(chunk);
+    hidden = regions.take<float>(chunk * width);
+    logits = regions.take<float>(chunk * classes);
+    sums = regions.take<std::byte>(static_cast<int64_t>(sum_rows_workspace(chunk, classes)));
+    product = regions.take<std::byte>(static_cast<int64_t>(product_bytes));
+    size = regions.size();
+  }
+  int32_t *kept, *targets;                // the rows that are not left out, and their targets
+  float *losses, *lse, *hidden, *logits;  // hidden: where a chunk's rows are gathered when some between are left out
+  std::byte *sums, *product;
+  size_t size;
+};
+
+// The largest of a chunk's products. How many rows a chunk has depends on how many are left out.
+size_t product_workspace(int64_t rows, int64_t width, int64_t classes, int threads) {
+  size_t most = 0;
+  for (int64_t m = chunk_rows(rows, classes); m > 0; --m)
+    most = std::max({most, gemm_workspace(1, m, classes, width, threads), gemm_workspace(1, m, width, classes, threads),
+                     gemm_workspace(1, classes, width, m, threads)});
+  return most;
+}
+
+void copy_rows(int64_t rows, int64_t width, const float* from, float* to, const int32_t* from_row,
+               const int32_t* to_row, ThreadPool& pool) {
+  for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(to + (to_row ? to_row[i] : i) * width, from + (from_row ? from_row[i] : i) * width,
+                  static_cast<size_t>(width) * sizeof(float));
+  });
+}
+
+// One call, chunk by chunk.
+class LinearCrossEntropy {
+ public:
+  LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
+      : args_(args), work_(base, args.rows, args.width, args.classes, 0), pool_(pool) {}
+
+  void run() {
+    int64_t kept = 0;
+    for (int64_t row = 0; row < args_.rows; ++row)
+      if (args_.targets[row] >= 0) {
+        work_.targets[kept] = args_.targets[row];
+        work_.kept[kept++] = static_cast<int32_t>(row);
+      }
+    const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes), 1));
+    for (int64_t first = 0; first < kept; first += step) chunk(first, std::min(step, kept - first));
+    if (args_.dhidden != nullptr) clear_left_out(kept);
+    if (args_.loss == nullptr) return;
+    double total = 0;
+    for (int64_t i = 0; i < kept; ++i) total += work_.losses[i];
+    *args_.loss = static_cast<float>(total);
+  }
+
+ private:
+  // Rows kept[first] ... kept[first + rows - 1].
+  void chunk(int64_t first, int64_t rows) {
+    const int32_t* kept = work_.kept + first;
+    const bool adjacent = kept[rows - 1] - kept[0] + 1 == rows;
+    const float* hidden = args_.hidden + kept[0] * args_.width;
+    if (!adjacent) {
+      copy_rows(rows, args_.width, args_.hidden, work_.hidden, kept, nullptr, pool_);
+      hidden = work_.hidden;
+    }
+    logits(rows, hidden);
+    if (args_.dhidden == nullptr) {
+      cross_entropy_forward(rows, args_.classes, work_.logits, work_.targets + first, args_.smoothing,
+                            work_.losses + first, work_.lse, pool_);
+      return;
+    }
+    for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
+      (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
+       work_.losses + first);
+    });
+    // The weight's gradient first: the other may be written over the hidden states it reads.
+    parameter_gradients(rows, hidden, first > 0);
+    hidden_gradient(rows, adjacent ? args_.dhidden + kept[0] * args_.width : work_.hidden);
+    if (!adjacent) copy_rows(rows, args_.width, work_.hidden, args_.dhidden, nullptr, kept, pool_);
+  }
+
+  void logits(int64_t rows, const float* hidden) {
+    GemmArgs product;
+    product.m = rows, product.n = args_.classes, product.k = args_.width;
+    product.a = hidden, product.lda = args_.width;
+    product.b = args_.weight, product.ldb = args_.width, product.trans_b = true;
+    product.c = work_.logits, product.ldc = args_.classes;
+    product.bias = args_.bias;
+    gemm(product, work_.product, pool_);
+  }
+
+  void parameter_gradients(int64_t rows, const float* hidden, bool later) {
+    GemmArgs product;
+    product.m = args_.classes, product.n = args_.width, product.k = rows;
+    product.a = work_.logits, product.lda = args_.classes, product.trans_a = true;
+    product.b = hidden, product.ldb = args_.width;
+    product.c = args_.dweight, product.ldc = args_.width;
+    product.accumulate = later || args_.accumulate;
+    gemm(product, work_.product, pool_);
+    if (args_.dbias != nullptr) sum_rows(rows, args_.classes, work_.logits, args_.dbias, later, work_.sums, pool_);
+  }
+
+  void hidden_gradient(int64_t rows, float* dhidden) {
+    GemmArgs product;
+    product.m = rows, product.n = args_.width, product.k = args_.classes;
+    product.a = work_.logits, product.lda = args_.classes;
+    product.b = args_.weight, product.ldb = args_.width;
+    product.c = dhidden, product.ldc = args_.width;
+    gemm(product, work_.product, pool_);
+  }
+
+  void clear_left_out(int64_t kept) {
+    for (int64_t row = 0; row < args_.rows; ++row)
+      if (args_.targets[row] < 0) std::fill_n(args_.dhidden + row * args_.width, args_.width, 0.0f);
+    if (kept > 0) return;
+    if (!args_.accumulate) std::fill_n(args_.dweight, args_.classes * args_.width, 0.0f);
+    if (args_.dbias != nullptr) std::fill_n(args_.dbias, args_.classes, 0.0f);
+  }
+
+  const LinearCrossEntropyArgs& args_;
+  const Workspace work_;
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, int threads) {
+  return Workspace(nullptr, rows, width, classes, product_workspace(rows, width, classes, threads)).size;
+}
+
+void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool) {
+  LinearCrossEntropy(args, workspace, pool).run();
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/linear_cross_entropy.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+
+namespace linnet {
+namespace {
+
+void check_targets(const TensorView& targets, int64_t classes) {
+  const int32_t* target = targets.as<const int32_t>();
+  for (int64_t i = 0; i < targets.elements(); ++i)
+    if (target[i] >= classes)
+      fail_user("target id " + std::to_string(target[i]) + " is outside the vocabulary of " + std::to_string(classes));
+}
+
+const TensorView* accumulator(const KernelArgs& args) {
+  return args.node.attrs.as<LinearCrossEntropyAttrs>().accumulate ? &args.in.back() : nullptr;
+}
+
+// The logits of one row, in double, and what follows from them.
+struct RowLoss {
+  double* x;  // [classes]
+  double lse, loss;
+
+  template <class T>
+  RowLoss(const KernelArgs& args, const T* hidden, int32_t target) : x(reinterpret_cast<double*>(args.workspace)) {
+    const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+    const int64_t classes = args.in[1].shape()[0], width = args.in[1].shape()[1];
+    double sum = 0, mean = 0;
+    for (int64_t j = 0; j < classes; ++j) {
+      x[j] = attrs.bias ? static_cast<double>(args.in[3].as<T>()[j]) : 0.0;
+      for (int64_t d = 0; d < width; ++d) x[j] += static_cast<double>(hidden[d]) * args.in[1].as<T>()[j * width + d];
+      mean += x[j] / static_cast<double>(classes);
+    }
+    const double top = *std::max_element(x, x + classes);
+    for (int64_t j = 0; j < classes; ++j) sum += std::exp(x[j] - top);
+    lse = top + std::log(sum);
+    loss = lse - (1 - attrs.label_smoothing) * x[target] - attrs.label_smoothing * mean;
+  }
+};
+
+size_t reference_workspace(const KernelQuery& query) {
+  return static_cast<size_t>(query.in[1].shape[0]) * sizeof(double);
+}
+
+void run_reference(const KernelArgs& args) {
+  check_targets(args.in[2], args.in[1].shape()[0]);
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    double total = 0;
+    for (int64_t r = 0; r < args.in[2].elements(); ++r)
+      if (const int32_t target = args.in[2].as<int32_t>()[r]; target >= 0)
+        total += RowLoss(args, args.in[0].as<T>() + r * args.in[1].shape()[1], target).loss;
+    args.out[0].as<T>()[0] = static_cast<T>(total);
+  });
+}
+
+template <class T>
+void grad_reference(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  const int64_t classes = args.in[1].shape()[0], width = args.in[1].shape()[1];
+  const T *weight = args.in[1].as<T>(), dloss = args.in[3 + attrs.bias].as<T>()[0];
+  T *dweight = args.out[1].as<T>(), *dbias = attrs.bias ? args.out[2].as<T>() : nullptr;
+  if (const TensorView* start = accumulator(args))
+    std::copy_n(start->as<T>(), classes * width, dweight);
+  else
+    std::fill_n(dweight, classes * width, T(0));
+  if (dbias) std::fill_n(dbias, classes, T(0));
+  double total = 0;
+  for (int64_t r = 0; r < args.in[2].elements(); ++r) {
+    const T* hidden = args.in[0].as<T>() + r * width;
+    T* dhidden = args.out[0].as<T>() + r * width;
+    const int32_t target = args.in[2].as<int32_t>()[r];
+    if (target < 0) {
+      std::fill_n(dhidden, width, T(0));
+      continue;
+    }
+    const RowLoss row(args, hidden, target);
+    total += row.loss;
+    for (int64_t j = 0; j < classes; ++j) {
+      const double goal =
+          (j == target ? 1 - attrs.label_smoothing : 0) + attrs.label_smoothing / static_cast<double>(classes);
+      row.x[j] = dloss * (std::exp(row.x[j] - row.lse) - goal);
+      if (dbias) dbias[j] += static_cast<T>(row.x[j]);
+      for (int64_t d = 0; d < width; ++d) dweight[j * width + d] += static_cast<T>(row.x[j] * hidden[d]);
+    }
+    for (int64_t d = 0; d < width; ++d) {  // may be written over the row of hidden
+      double sum = 0;
+      for (int64_t j = 0; j < classes; ++j) sum += row.x[j] * weight[j * width + d];
+      dhidden[d] = static_cast<T>(sum);
+    }
+  }
+  if (attrs.loss) args.out.back().as<T>()[0] = static_cast<T>(total);
+}
+
+void run_grad_reference(const KernelArgs& args) {
+  check_targets(args.in[2], args.in[1].shape()[0]);
+  for_float(args.out[0].type.dtype, [&]<class T>() { grad_reference<T>(args); });
+}
+
+size_t workspace(const KernelQuery& query) {
+  return linear_cross_entropy_workspace(query.in[2].shape.elements(), query.in[1].shape[1], query.in[1].shape[0],
+                                        query.threads);
+}
+
+LinearCrossEntropyArgs operands(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  LinearCrossEntropyArgs call;
+  call.rows = args.in[2].elements(), call.width = args.in[1].shape()[1], call.classes = args.in[1].shape()[0];
+  call.hidden = args.in[0].as<float>(), call.weight = args.in[1].as<float>(), call.targets = args.in[2].as<int32_t>();
+  call.bias = attrs.bias ? args.in[3].as<float>() : nullptr;
+  call.smoothing = static_cast<float>(attrs.label_smoothing);
+  check_targets(args.in[2], call.classes);
+  return call;
+}
+
+void run(const KernelArgs& args) {
+  LinearCrossEntropyArgs call = operands(args);
+  call.loss = args.out[0].as<float>();
+  linear_cross_entropy(call, args.workspace, args.pool);
+}
+
+void run_grad(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  LinearCrossEntropyArgs call = operands(args);
+  call.dloss = args.in[3 + attrs.bias].as<float>()[0];
+  call.dhidden = args.out[0].as<float>(), call.dweight = args.out[1].as<float>();
+  call.dbias = attrs.bias ? args.out[2].as<float>() : nullptr;
+  call.loss = attrs.loss ? args.out.back().as<float>() : nullptr;
+  if (const TensorView* start = accumulator(args)) {
+    call.accumulate = true;
+    if (start->data != args.out[1].data) std::memcpy(args.out[1].data, start->data, start->type.bytes());
+  }
+  linear_cross_entropy(call, args.workspace, args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"chunked", all_f32, workspace, run},
+                               {"reference", nullptr, reference_workspace, run_reference}};
+constexpr Kernel kGradKernels[] = {{"chunked", all_f32, workspace, run_grad},
+                                   {"reference", nullptr, reference_workspace, run_grad_reference}};
+
+}  // namespace
+
+KernelList linear_cross_entropy_kernels() { return kKernels; }
+KernelList linear_cross_entropy_grad_kernels() { return kGradKernels; }
+
+}  // namespace linnet

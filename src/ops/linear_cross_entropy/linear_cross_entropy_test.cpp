@@ -1,0 +1,73 @@
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "op_harness.h"
+
+namespace linnet {
+namespace {
+
+using testing::check_op;
+using testing::OpCase;
+
+OpCase linear_case(Shape rows, int64_t width, int64_t classes, double smoothing, bool bias) {
+  Shape hidden = rows;
+  hidden.push_back(width);
+  OpCase op{.inputs = {{hidden},
+                       {{classes, width}},
+                       {.shape = rows, .integer = true, .low = -1, .high = static_cast<int32_t>(classes)}},
+            .build = [=](Graph&, const auto& x) {
+              const auto row = bias ? std::optional<Tensor>(x[3]) : std::nullopt;
+              return std::vector{linear_cross_entropy_sum(x[0], x[1], row, x[2], smoothing)};
+            }};
+  if (bias) op.inputs.push_back({{classes}});
+  return op;
+}
+
+TEST(LinearCrossEntropy, ValuesAndGradientsWithSmoothingBiasAndRowsLeftOut) {
+  for (double smoothing : {0.0, 0.1})
+    for (bool bias : {false, true})
+      for (int64_t classes : {2, 17, 300}) check_op(linear_case({3, 5}, 12, classes, smoothing, bias));
+}
+
+TEST(LinearCrossEntropy, ManyRowsAreTakenInSeveralChunks) {
+  // 512 rows are one chunk at most where the classes are many.
+  OpCase op = linear_case({1100}, 4, 20000, 0.1, true);
+  op.differentiate = false;
+  check_op(op);
+}
+
+// All rows left out: nothing to learn from, and nothing divided by zero.
+TEST(LinearCrossEntropy, NoTargetsCostNothing) {
+  OpCase op = linear_case({4}, 3, 7, 0.1, true);
+  op.inputs[2].high = 0;
+  check_op(op);
+}
+
+TEST(LinearCrossEntropy, ATargetOutsideTheVocabularyIsAnError) {
+  Graph graph;
+  const Tensor hidden = graph.input("x", {DType::kF32, {1, 2}}), weight = graph.input("w", {DType::kF32, {4, 2}});
+  graph.output("y", linear_cross_entropy_sum(hidden, weight, std::nullopt, graph.input("t", {DType::kI32, {1}})));
+  const int32_t target = 4;
+  NamedTensors inputs;
+  inputs["x"] = HostTensor({DType::kF32, {1, 2}});
+  inputs["w"] = HostTensor({DType::kF32, {4, 2}});
+  inputs["t"] = HostTensor({DType::kI32, {1}}, std::span<const int32_t>(&target, 1));
+  for (KernelSet kernels : {KernelSet::kFast, KernelSet::kReference})
+    EXPECT_THROW(interpret(graph, inputs, {.kernels = kernels}), Error);
+}
+
+TEST(LinearCrossEntropy, ShapesThatDoNotFitAreNamed) {
+  Graph graph;
+  const auto f32 = [&](const char* name, Shape shape) { return graph.input(name, {DType::kF32, shape}); };
+  const Tensor x = f32("x", {3, 4}), w = f32("w", {5, 4}), t = graph.input("t", {DType::kI32, {3}});
+  EXPECT_THROW(linear_cross_entropy_sum(x, f32("w6", {5, 6}), std::nullopt, t), Error);
+  EXPECT_THROW(linear_cross_entropy_sum(x, w, f32("b", {4}), t), Error);
+  EXPECT_THROW(linear_cross_entropy_sum(x, w, std::nullopt, graph.input("t4", {DType::kI32, {4}})), Error);
+}
+
+}  // namespace
+}  // namespace linnet
