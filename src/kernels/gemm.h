@@ -1,4 +1,5 @@
-// Single-precision matrix products: C = op(A) op(B), with bias, ReLU and accumulation into C fused.
+// Matrix products: C = op(A) op(B), with bias, ReLU and accumulation into C fused. Values are fp32; products may be
+// computed in bf16.
 //
 // The value of an element of C depends on the shape of the product and on the instruction set, never on the number of
 // threads: every element is summed over k in order, in blocks whose length the shape decides. NaN and infinity in A or
@@ -6,6 +7,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+
+#include "kernels/precision.h"
 
 namespace linnet {
 
@@ -26,9 +29,16 @@ struct GemmArgs {
   bool accumulate = false;      // C += instead of C = (gradients)
   const float* bias = nullptr;  // [n], added to every row
   bool relu = false;            // applied last; NaN stays NaN
+  // kBf16 allows operands to be rounded to bf16 (see round_to_bf16) while they are packed; sums stay fp32. Products
+  // with few rows or columns, and processors without gemm_has_bf16(), compute in fp32.
+  Precision precision = Precision::kF32;
 };
 
-// Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set and transposition.
+// Does the current instruction set (kernels/isa.h) multiply in bf16?
+bool gemm_has_bf16();
+
+// Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set, transposition and
+// precision.
 size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads);
 
 // `workspace` is 64-byte aligned and at least gemm_workspace(..., pool.size()) long. Allocates nothing.

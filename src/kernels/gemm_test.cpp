@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -23,6 +24,7 @@ constexpr float kCanary = 12345.5f;
 struct Case {
   int64_t batch = 1, m, n, k;
   bool trans_a = false, trans_b = false, accumulate = false, bias = false, relu = false, shared_b = false;
+  Precision precision = Precision::kF32;
 
   std::vector<float> a, b, c, bias_values;
   GemmArgs args;
@@ -31,7 +33,7 @@ struct Case {
     return "batch " + std::to_string(batch) + " m " + std::to_string(m) + " n " + std::to_string(n) + " k " +
            std::to_string(k) + (trans_a ? " trans_a" : "") + (trans_b ? " trans_b" : "") +
            (accumulate ? " accumulate" : "") + (bias ? " bias" : "") + (relu ? " relu" : "") +
-           (shared_b ? " shared_b" : "");
+           (shared_b ? " shared_b" : "") + " " + precision_name(precision);
   }
 
   void fill(uint32_t seed) {
@@ -50,7 +52,7 @@ struct Case {
     a = values(batch * args.a_batch), c = values(batch * args.c_batch), bias_values = values(n);
     b = values((trans_b ? n : k) * args.ldb * (shared_b ? 1 : batch));
     args.trans_a = trans_a, args.trans_b = trans_b, args.accumulate = accumulate, args.relu = relu;
-    args.a = a.data(), args.b = b.data(), args.bias = bias ? bias_values.data() : nullptr;
+    args.precision = precision, args.a = a.data(), args.b = b.data(), args.bias = bias ? bias_values.data() : nullptr;
   }
 
   std::vector<float> run(int threads) {
@@ -67,8 +69,12 @@ struct Case {
     return out;
   }
 
-  // In double, with the bound that any order of summation keeps.
+  // In double, with the bound that any order of summation keeps. In bf16, of the rounded operands; small products may
+  // be computed in either precision.
   void check(const std::vector<float>& out) const {
+    const bool bf16 = precision == Precision::kBf16 && gemm_has_bf16(), packed = m > 8 && n > 16;
+    const auto operand = [&](float x) -> double { return bf16 && packed ? round_to_bf16(x) : x; };
+    const double tolerance = bf16 && !packed ? 0x1p-7 : 4e-7;
     for (int64_t i = 0; i < batch; ++i)
       for (int64_t row = 0; row < m; ++row)
         for (int64_t j = 0; j < args.ldc; ++j) {
@@ -79,13 +85,13 @@ struct Case {
           }
           double sum = accumulate ? c[at] : 0, size = std::abs(sum) + 1;
           for (int64_t t = 0; t < k; ++t) {
-            const double x = a[i * args.a_batch + (trans_a ? t * args.lda + row : row * args.lda + t)];
-            const double y = b[i * args.b_batch + (trans_b ? j * args.ldb + t : t * args.ldb + j)];
+            const double x = operand(a[i * args.a_batch + (trans_a ? t * args.lda + row : row * args.lda + t)]);
+            const double y = operand(b[i * args.b_batch + (trans_b ? j * args.ldb + t : t * args.ldb + j)]);
             sum += x * y, size += std::abs(x * y);
           }
           if (bias) sum += bias_values[j];
           if (relu && sum < 0) sum = 0;
-          ASSERT_NEAR(out[at], sum, size * 4e-7) << text() << " at " << i << "," << row << "," << j;
+          ASSERT_NEAR(out[at], sum, size * tolerance) << text() << " at " << i << "," << row << "," << j;
         }
   }
 };
@@ -95,16 +101,20 @@ struct ForcedIsa {
   ~ForcedIsa() { force_isa("auto"); }
 };
 
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kBf16};
+
 TEST(Gemm, EqualsTheDefinitionForAnyShape) {
   const int64_t sizes[] = {1, 2, 3, 7, 8, 9, 13, 16, 17, 31, 32, 33, 47, 64, 65, 97};
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
+    const uint32_t rounds = gemm_has_bf16() ? 320 : 160;  // the second half in bf16
     std::mt19937 random(7);
     const auto pick = [&] { return sizes[random() % std::size(sizes)]; };
-    for (uint32_t round = 0; round < 160; ++round) {
+    for (uint32_t round = 0; round < rounds; ++round) {
       Case test{.batch = round % 5 == 0 ? 3 : 1, .m = pick(), .n = pick(), .k = pick()};
       test.trans_a = round & 1, test.trans_b = round & 2, test.accumulate = round & 4, test.bias = round & 8;
       test.relu = round & 16, test.shared_b = round % 10 == 0;
+      test.precision = kPrecisions[round / 160];
       test.fill(round);
       const auto out = test.run(2);
       test.check(out);
@@ -113,14 +123,21 @@ TEST(Gemm, EqualsTheDefinitionForAnyShape) {
   }
 }
 
-TEST(Gemm, LargeShapesInSeveralBlocks) {
+class GemmIn : public testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(Precision, GemmIn, testing::ValuesIn(kPrecisions),
+                         [](const auto& info) { return precision_name(info.param); });
+
+TEST_P(GemmIn, LargeShapesInSeveralBlocks) {
   for (const auto& isa : {available_isas().front(), std::string("baseline")}) {
     const ForcedIsa forced(isa);
+    if (GetParam() == Precision::kBf16 && !gemm_has_bf16()) continue;
     std::vector<Case> cases = {
         {.m = 9, .n = 3, .k = 2000, .trans_a = true},
         {.m = 300, .n = 70, .k = 800, .accumulate = true, .bias = true, .relu = true},
         {.m = 64, .n = 64, .k = 1553, .trans_a = true, .accumulate = true},
-        {.m = 30, .n = 10, .k = 110000},                                // more than one block along k
+        {.m = 30, .n = 10, .k = 110000},  // more than one block along k
+        {.m = 30, .n = 40, .k = 3101, .trans_a = true, .trans_b = true},
+        {.m = 9, .n = 17, .k = 210001},
         {.m = 10, .n = 4500, .k = 780, .trans_b = true, .bias = true},  // and along n
         {.m = 700, .n = 11, .k = 300, .trans_b = true, .bias = true, .relu = true},
         {.batch = 2, .m = 700, .n = 3, .k = 131, .accumulate = true, .bias = true},
@@ -132,6 +149,7 @@ TEST(Gemm, LargeShapesInSeveralBlocks) {
     };
     if (isa == "baseline") cases.resize(3);
     for (auto& test : cases) {
+      test.precision = GetParam();
       test.fill(3);
       test.check(test.run(1));
       if (HasFatalFailure()) FAIL() << isa;
@@ -139,7 +157,7 @@ TEST(Gemm, LargeShapesInSeveralBlocks) {
   }
 }
 
-TEST(Gemm, TheNumberOfThreadsChangesNoBit) {
+TEST_P(GemmIn, TheNumberOfThreadsChangesNoBit) {
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
     std::vector<Case> cases = {
@@ -152,6 +170,7 @@ TEST(Gemm, TheNumberOfThreadsChangesNoBit) {
         {.batch = 6, .m = 33, .n = 30, .k = 65},
     };
     for (auto& test : cases) {
+      test.precision = GetParam();
       test.fill(4);
       const auto one = test.run(1);
       for (const int threads : {2, 3}) {
@@ -178,12 +197,13 @@ TEST(Gemm, EmptySumsAndEmptyMatrices) {
 
 // A diverging model must show: a NaN or infinity in an operand reaches the rows or columns that it belongs to, survives
 // ReLU, and touches nothing else.
-TEST(Gemm, NanAndInfinityComeOut) {
+TEST_P(GemmIn, NanAndInfinityComeOut) {
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
     for (const int64_t m : {4, 40})
       for (const bool trans_b : {false, true}) {
         Case test{.m = m, .n = 45, .k = 37, .trans_b = trans_b, .bias = true, .relu = true};
+        test.precision = GetParam();
         test.fill(5);
         test.a[2 * test.args.lda + 30] = kNan;
         test.b[trans_b ? 44 * test.args.ldb + 5 : 5 * test.args.ldb + 44] = kInf;
@@ -201,6 +221,38 @@ TEST(Gemm, NanAndInfinityComeOut) {
           }
       }
   }
+}
+
+TEST(Gemm, Bf16RoundsToNearestEvenAndKeepsWhatIsNotANumber) {
+  EXPECT_EQ(round_to_bf16(1.00390625f), 1.0f);          // 1 + 2^-8, half way: to even
+  EXPECT_EQ(round_to_bf16(1.01171875f), 1.015625f);     // 1 + 3 * 2^-8: to even
+  EXPECT_EQ(round_to_bf16(0x1.010002p0f), 1.0078125f);  // just above half way
+  EXPECT_EQ(round_to_bf16(3.4e38f), kInf);              // beyond the largest bf16
+  EXPECT_EQ(round_to_bf16(-kInf), -kInf);
+  EXPECT_TRUE(std::isnan(round_to_bf16(kNan)));
+  EXPECT_TRUE(std::isnan(round_to_bf16(std::bit_cast<float>(0x7f800001u))));
+  EXPECT_EQ(round_to_bf16(1e-40f), 0.0f);
+  if (!gemm_has_bf16()) GTEST_SKIP() << "no bf16 here";
+  // The kernel's rounding is the same, in every way of packing: products with the identity matrix.
+  std::mt19937 random(11);
+  for (const bool trans_a : {false, true})
+    for (const bool trans_b : {false, true})
+      for (const bool left : {false, true}) {
+        Case test{.m = 39, .n = 39, .k = 39, .trans_a = trans_a, .trans_b = trans_b, .precision = Precision::kBf16};
+        test.fill(1);
+        std::vector<float>&unit = left ? test.a : test.b, &x = left ? test.b : test.a;
+        const int64_t unit_stride = left ? test.args.lda : test.args.ldb, stride = left ? test.args.ldb : test.args.lda;
+        std::fill(unit.begin(), unit.end(), 0.0f);
+        for (int64_t i = 0; i < 39; ++i) unit[i * unit_stride + i] = 1;
+        for (float& v : x)
+          v = std::bit_cast<float>((static_cast<uint32_t>(random()) & 0x8fffffffu) | 0x38000000u);  // any mantissa
+        const auto out = test.run(1);
+        for (int64_t i = 0; i < 39; ++i)
+          for (int64_t j = 0; j < 39; ++j) {
+            const bool transposed = left ? trans_b : trans_a;
+            EXPECT_EQ(out[i * test.args.ldc + j], round_to_bf16(x[transposed ? j * stride + i : i * stride + j]));
+          }
+      }
 }
 
 TEST(Gemm, OldContentsOfCDoNotMatterUnlessAccumulated) {

@@ -38,11 +38,18 @@ struct Finish {
   bool relu = false;
 };
 
+// What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbours along k.
+// Depths of packed operands count packed elements.
+struct F32 {
+  static constexpr int kPair = 1;  // values of k in a packed element
+  static HWY_INLINE V MulAdd(V x, V y, V sum) { return hn::MulAdd(x, y, sum); }
+};
+
 HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
 
 // c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
 // is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
-template <int M, int kRow, int kColumn, int kVectors = 2>
+template <class P, int M, int kRow, int kColumn, int kVectors = 2>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                        int64_t ldc, const Finish& finish) {
   V r[M][kVectors];
@@ -61,7 +68,7 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
     for (int i = 0; i < M; ++i) {
       const V x = hn::Set(d, a[i * kRow]);
 #pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::MulAdd(x, y[h], r[i][h]);
+      for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
     }
   }
 #pragma GCC unroll 2
@@ -87,20 +94,21 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
 
 using TileFunction = void (*)(int64_t, const float*, const float*, float*, int64_t, const Finish&);
 
-template <int kRow, int kColumn, int kVectors, int... I>
+template <class P, int kRow, int kColumn, int kVectors, int... I>
 constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, Tile<I + 1, kRow, kColumn, kVectors>...};
+  return {nullptr, Tile<P, I + 1, kRow, kColumn, kVectors>...};
 }
-template <int... I>
+template <class P, int... I>
 constexpr std::array<TileFunction, kRows + 1> column_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, Tile<I + 1, 1, I + 1>...};
+  return {nullptr, Tile<P, I + 1, 1, I + 1>...};
 }
 
 // Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler then needs one address.
-template <int kRow, int kColumn, int kVectors = 2>
-constexpr auto kStridedTiles = strided_tiles<kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
+template <int kRow, int kColumn, int kVectors = 2, class P = F32>
+constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
 // The same for A packed column by column (for a transposed A), as many floats apart as the tile has rows.
-constexpr auto kColumnTiles = column_tiles(std::make_integer_sequence<int, kRows>());
+template <class P>
+constexpr auto kColumnTiles = column_tiles<P>(std::make_integer_sequence<int, kRows>());
 
 // The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
 HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a, const float* b,

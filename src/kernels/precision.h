@@ -1,5 +1,6 @@
 // In what precision a product multiplies. Sums are always fp32.
 #pragma once
+#include <bit>
 #include <cstdint>
 
 namespace linnet {
@@ -8,6 +9,18 @@ enum class Precision : uint8_t {
   kF32,
   kBf16,  // operands are rounded to bfloat16 (nearest even) on their way into the product; fp32 where the CPU cannot
 };
+
+// The nearest bfloat16 as the processor rounds (vcvtne2ps2bf16): ties to even, denormals to zero, NaN stays NaN.
+inline float round_to_bf16(float x) {
+  uint32_t bits = std::bit_cast<uint32_t>(x);
+  if ((bits & 0x7f800000u) == 0)
+    bits &= 0x80000000u;
+  else if (x != x)
+    bits |= 0x00400000u;
+  else
+    bits += 0x7fffu + (bits >> 16 & 1);
+  return std::bit_cast<float>(bits & 0xffff0000u);
+}
 
 inline const char* precision_name(Precision precision) { return precision == Precision::kBf16 ? "bf16" : "fp32"; }
 
