@@ -20,13 +20,17 @@ AttentionOptions options_for(const AttentionConfig& config, const Module& module
   return options;
 }
 
+Initializer or_glorot(const Initializer& initializer, int64_t parts) {
+  return initializer ? initializer : glorot_uniform(parts);
+}
+
 }  // namespace
 
 SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      in_proj{this, "in_proj", config.width, 3 * config.width, 3},
-      out_proj{this, "out_proj", config.width, config.width} {}
+      in_proj{this, "in_proj", config.width, 3 * config.width, or_glorot(config.projection, 3)},
+      out_proj{this, "out_proj", config.width, config.width, or_glorot(config.output, 1)} {}
 
 Tensor SelfAttention::operator()(Tensor x, Tensor lengths, bool causal) {
   ModuleScope scope(*this);
@@ -54,9 +58,9 @@ Tensor SelfAttention::step(Tensor x, const DecodeStep& step) {
 CrossAttention::CrossAttention(Module* parent, std::string name, const AttentionConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      q_proj{this, "q_proj", config.width, config.width},
-      kv_proj{this, "kv_proj", config.width, 2 * config.width, 2},
-      out_proj{this, "out_proj", config.width, config.width} {}
+      q_proj{this, "q_proj", config.width, config.width, or_glorot(config.projection, 1)},
+      kv_proj{this, "kv_proj", config.width, 2 * config.width, or_glorot(config.projection, 2)},
+      out_proj{this, "out_proj", config.width, config.width, or_glorot(config.output, 1)} {}
 
 Tensor CrossAttention::attend(Tensor q, Tensor keys_values, Tensor lengths) {
   const std::vector<Tensor> kv = split_evenly(keys_values, -1, 2);

@@ -6,7 +6,9 @@ namespace linnet {
 
 struct AttentionConfig {
   int64_t width, heads;
-  float dropout;  // of the attention probabilities
+  float dropout;                // of the attention probabilities
+  Initializer projection = {};  // of the weights; empty: each of the stacked matrices by Glorot's rule
+  Initializer output = {};
 };
 
 // One beam-search or greedy step: where the keys and values of earlier positions are.

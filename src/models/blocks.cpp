@@ -4,8 +4,10 @@ namespace linnet {
 namespace {
 
 AttentionConfig attention_config(const LayerConfig& config) {
-  return {config.width, config.heads, static_cast<float>(config.dropout)};
+  return {config.width, config.heads, static_cast<float>(config.dropout), config.weights, config.residual};
 }
+
+Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : glorot_uniform(); }
 
 // One residual sub-layer:  pre-LN  x + dropout(f(norm(x)))    post-LN  norm(x + dropout(f(x)))
 template <class SubLayer>
@@ -32,8 +34,8 @@ Tensor activate(Tensor x, Activation activation) {
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)
     : Module(parent, ""),
       activation(config.activation),
-      linear1{this, "linear1", config.width, config.hidden},
-      linear2{this, "linear2", config.hidden, config.width},
+      linear1{this, "linear1", config.width, config.hidden, or_glorot(config.weights)},
+      linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual)},
       dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {}
 
 Tensor FeedForward::operator()(Tensor x) { return linear2(dropout(activate(linear1(x), activation))); }

@@ -16,6 +16,8 @@ struct LayerConfig {
   bool norm_first = false;      // pre-LN (Xiong et al. 2020)
   Activation activation = Activation::kRelu;
   double epsilon = 1e-5;  // of the norms
+  // Of weights; `residual`: of those whose results are added to the residual stream. Empty: Glorot's rule.
+  Initializer weights = {}, residual = {};
 };
 
 struct FeedForward : Module {

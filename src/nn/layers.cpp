@@ -8,9 +8,9 @@
 
 namespace linnet {
 
-Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, int64_t parts)
+Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer)
     : Module(parent, std::move(name)),
-      weight{this, "weight", {out, in}, glorot_uniform(parts)},
+      weight{this, "weight", {out, in}, initializer},
       bias{this, "bias", {out}, constant_init(0)} {}
 
 Tensor Linear::operator()(At x) {
@@ -34,9 +34,14 @@ Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64
       weight{this, "weight", {vocab_size, width}, normal_init(1 / std::sqrt(static_cast<double>(width)))},
       scale(std::sqrt(static_cast<double>(width))) {}
 
+Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
+                     const Initializer& initializer)
+    : Module(parent, std::move(name)), weight{this, "weight", {vocab_size, width}, initializer}, scale(1) {}
+
 Tensor Embedding::operator()(At ids) {
   ModuleScope scope(*this);
-  return At(embedding(At(weight, ids.where), ids.value), ids.where) * scale;
+  const Tensor rows = embedding(At(weight, ids.where), ids.value);
+  return scale == 1 ? rows : At(rows, ids.where) * scale;
 }
 
 Dropout::Dropout(Module* parent, std::string name, float probability)

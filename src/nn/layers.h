@@ -7,10 +7,9 @@
 
 namespace linnet {
 
-// y = x weight^T + bias; x [..., in] -> [..., out]. `parts`: how many matrices the weight stacks (for its initial
-// scale).
+// y = x weight^T + bias; x [..., in] -> [..., out].
 struct Linear : Module {
-  Linear(Module* parent, std::string name, int64_t in, int64_t out, int64_t parts = 1);
+  Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = glorot_uniform());
   Tensor operator()(At x);
 
   Parameter weight, bias;  // [out, in], [out]
@@ -24,9 +23,12 @@ struct LayerNorm : Module {
   double epsilon;
 };
 
-// ids i32 [...] -> [..., width], scaled by sqrt(width) as the Transformer does; initial deviation 1 / sqrt(width).
+// ids i32 [...] -> [..., width]. By default as in the Transformer of 2017: scaled by sqrt(width), with an initial
+// deviation of 1 / sqrt(width).
 struct Embedding : Module {
   Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width);
+  // Unscaled.
+  Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width, const Initializer& initializer);
   Tensor operator()(At ids);
 
   Parameter weight;  // [vocab_size, width]

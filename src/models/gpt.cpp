@@ -1,0 +1,57 @@
+#include "models/gpt.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kDeviation = 0.02;  // of initial weights
+
+LayerConfig layer_config(const GptConfig& config) {
+  // Two sub-layers each add to the residual stream: their scale keeps its variance at the end.
+  const double additions = 2 * static_cast<double>(config.layers);
+  return {.width = config.width,
+          .heads = config.heads,
+          .hidden = 4 * config.width,
+          .dropout = config.dropout,
+          .hidden_dropout = 0,
+          .norm_first = true,
+          .activation = Activation::kGeluTanh,
+          .weights = normal_init(kDeviation),
+          .residual = normal_init(kDeviation / std::sqrt(additions))};
+}
+
+}  // namespace
+
+Gpt::Gpt(const GptConfig& config)
+    : config(config),
+      tokens{this, "tokens", config.vocab_size, config.width, normal_init(kDeviation)},
+      positions{this, "positions", config.max_seq_len, config.width, normal_init(kDeviation)},
+      dropout{this, "dropout", static_cast<float>(config.dropout)},
+      layers{this, "layers", config.layers, layer_config(config)},
+      norm{this, "norm", config.width} {}
+
+Tensor Gpt::operator()(Tensor ids) {
+  const int64_t length = ids.dim(1);
+  if (length > config.max_seq_len)
+    fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
+              std::to_string(config.max_seq_len));
+  Tensor x = dropout(tokens(ids) + slice(positions.weight.tensor(), 0, 0, length));
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, Tensor{}, true);
+  return norm(x);
+}
+
+Loss gpt_loss(Gpt& model, Trace& trace, int64_t batch, int64_t length) {
+  const Tensor tokens = trace.input("tokens", {DType::kI32, {batch, length}});
+  const Tensor targets = trace.input("targets", {DType::kI32, {batch, length}});
+  const Tensor hidden = model(tokens);
+  return {linear_cross_entropy_sum(hidden, model.tokens.weight, std::nullopt, targets),
+          count_targets(targets, hidden.type().dtype)};
+}
+
+}  // namespace linnet

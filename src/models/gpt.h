@@ -1,0 +1,30 @@
+// A decoder of GPT-2's kind (Radford et al. 2019): pre-LN layers under a causal mask, learned positions, the output
+// layer tied to the token embedding. Defaults are those of the 124M model: 124,439,808 parameters.
+#pragma once
+#include "models/blocks.h"
+#include "nn/loss.h"
+
+namespace linnet {
+
+struct GptConfig {
+  int64_t vocab_size = 50257, max_seq_len = 1024;
+  int64_t width = 768, heads = 12, layers = 12;
+  double dropout = 0;
+};
+
+struct Gpt : Module {
+  explicit Gpt(const GptConfig& config);
+  // tokens i32 [B, T], T <= max_seq_len -> the last layer's normalized states [B, T, D]
+  Tensor operator()(Tensor tokens);
+
+  const GptConfig config;
+  Embedding tokens, positions;
+  Dropout dropout;
+  ModuleList<EncoderLayer> layers;
+  LayerNorm norm;
+};
+
+// Next-token loss. Inputs of the graph: "tokens", "targets" i32 [batch, length]; a negative target is left out.
+Loss gpt_loss(Gpt& model, Trace& trace, int64_t batch, int64_t length);
+
+}  // namespace linnet
