@@ -13,9 +13,12 @@ struct Pass {
   Graph (*run)(const Graph&);
 };
 
+constexpr Pass kLowerPrecision{"lower_precision", lower_precision};
+
 // Epilogues before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
-constexpr std::array kPasses{Pass{"fuse_epilogue", fuse_epilogue}, Pass{"fuse_accumulate", fuse_accumulate},
-                             Pass{"fuse_pointwise", fuse_pointwise}, Pass{"make_views", make_views}};
+constexpr std::array kPasses{kLowerPrecision, Pass{"fuse_epilogue", fuse_epilogue},
+                             Pass{"fuse_accumulate", fuse_accumulate}, Pass{"fuse_pointwise", fuse_pointwise},
+                             Pass{"make_views", make_views}};
 
 }  // namespace
 
@@ -33,7 +36,8 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
   for (const Pass& pass : kPasses) {
     const auto start = std::chrono::steady_clock::now();
     const int before = graph.node_count();
-    const bool run = !options.off.contains(pass.name);
+    const bool wanted = pass.run != kLowerPrecision.run || options.precision == Precision::kBf16;
+    const bool run = wanted && !options.off.contains(pass.name);
     if (run) graph = pass.run(graph);
     if (run && options.verify) verify(graph);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

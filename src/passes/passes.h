@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "kernels/precision.h"
 
 namespace linnet {
 
 // Every fused op becomes its basic ones: the test oracle.
 Graph decompose(const Graph& graph);
+// Every matmul computes in bf16 (kernels/precision.h).
+Graph lower_precision(const Graph& graph);
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
 // matmul + bias [+ relu] becomes one matmul with an epilogue.
@@ -29,8 +32,8 @@ struct PassReport {
 };
 
 struct PassOptions {
-  std::set<std::string>
-      off;  // names of passes to leave out: fuse_epilogue, fuse_accumulate, fuse_pointwise, make_views
+  std::set<std::string> off;              // names of passes to leave out (pass_names())
+  Precision precision = Precision::kF32;  // kBf16 runs lower_precision first
   bool verify = true;
 };
 

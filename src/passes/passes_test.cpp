@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
+#include "exec/interpreter.h"
 #include "ir/op.h"
+#include "kernels/gemm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -36,10 +40,46 @@ TEST(Passes, TheReportNamesEveryPassAndItsEffect) {
   std::vector<PassReport> report;
   optimize(linear_relu(), {.off = {"make_views"}}, &report);
   ASSERT_EQ(report.size(), pass_names().size());
-  EXPECT_EQ(report[0].name, "fuse_epilogue");
-  EXPECT_EQ(report[0].nodes_before, 3);
-  EXPECT_EQ(report[0].nodes_after, 1);
+  EXPECT_EQ(report[0].name, "lower_precision");
+  EXPECT_FALSE(report[0].ran);  // unless asked for
+  EXPECT_EQ(report[1].name, "fuse_epilogue");
+  EXPECT_EQ(report[1].nodes_before, 3);
+  EXPECT_EQ(report[1].nodes_after, 1);
   EXPECT_FALSE(report.back().ran);
+}
+
+TEST(Passes, PrecisionIsLoweredInEveryProductAndOnlyWhenAsked) {
+  EXPECT_EQ(optimize(linear_relu(), {.precision = Precision::kBf16}).node(0).attrs.text(), "trans_b bias relu bf16");
+  EXPECT_EQ(optimize(linear_relu()).node(0).attrs.text(), "trans_b bias relu");
+  EXPECT_EQ(optimize(linear_relu(), {.off = {"lower_precision"}, .precision = Precision::kBf16}).node(0).attrs.text(),
+            "trans_b bias relu");
+}
+
+double largest_difference(const HostTensor& a, const HostTensor& b) {
+  double largest = 0;
+  for (int64_t i = 0; i < a.type().shape.elements(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+// The fast kernel against the reference, which rounds as it does.
+TEST(Passes, ProductsInBf16AreWithinRoundingOfFp32) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {40, 65}}), w = graph.input("w", {DType::kF32, {48, 65}});
+  graph.output("y", matmul(x, w, false, true));
+  const Graph lowered = optimize(graph.clone(), {.precision = Precision::kBf16});
+  NamedTensors inputs;
+  for (const GraphInput& input : graph.inputs()) {
+    HostTensor tensor(graph.value(input.value).type);
+    for (size_t i = 0; i < tensor.as<float>().size(); ++i)
+      tensor.as<float>()[i] = std::sin(static_cast<float>(i) * 1.7f) + 0.01f;
+    inputs[input.name] = std::move(tensor);
+  }
+  const HostTensor exact = interpret(graph, inputs).outputs.at("y");
+  const HostTensor reference = interpret(lowered, inputs).outputs.at("y");
+  const HostTensor fast = interpret(lowered, inputs, {.kernels = KernelSet::kFast}).outputs.at("y");
+  EXPECT_LE(largest_difference(reference, exact), 0.2);
+  EXPECT_GE(largest_difference(reference, exact), 1e-3);  // it did round
+  EXPECT_LE(largest_difference(fast, gemm_has_bf16() ? reference : exact), 1e-5);
 }
 
 TEST(Passes, WhatNobodyReadsIsRemoved) {

@@ -83,7 +83,8 @@ std::string MatmulAttrs::text() const {
                                  {trans_b, "trans_b"},
                                  {bias, "bias"},
                                  {relu, "relu"},
-                                 {accumulate, "accumulate"}})
+                                 {accumulate, "accumulate"},
+                                 {precision == Precision::kBf16, "bf16"}})
     if (on) text += (text.empty() ? "" : " ") + std::string(name);
   return text;
 }

@@ -7,6 +7,7 @@
 // trans_a: a is stored [..., K, M]; trans_b: b is stored [..., N, K]. bias [N].
 #pragma once
 #include "ir/graph.h"
+#include "kernels/precision.h"
 #include "ops/kernel.h"
 
 namespace linnet {
@@ -15,6 +16,8 @@ struct MatmulAttrs {
   bool trans_a = false, trans_b = false;
   // Set by the fuse pass, never by model code: gradients are taken of the plain product.
   bool bias = false, relu = false, accumulate = false;
+  // Set by the lower_precision pass. In float64 (the reference) it means nothing.
+  Precision precision = Precision::kF32;
   std::string text() const;
 };
 

@@ -26,6 +26,10 @@ void copy_accumulator(const KernelArgs& args) {
   std::memcpy(args.out[0].data, args.in.back().data, args.out[0].type.bytes());
 }
 
+// An operand as the product sees it.
+double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
+double rounded(double x, Precision) { return x; }
+
 template <class T>
 void reference_product(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
@@ -37,8 +41,8 @@ void reference_product(const KernelArgs& args) {
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (int64_t p = 0; p < k; ++p)
-          sum += static_cast<double>(attrs.trans_a ? a[p * m + i] : a[i * k + p]) *
-                 (attrs.trans_b ? b[j * k + p] : b[p * n + j]);
+          sum += rounded(attrs.trans_a ? a[p * m + i] : a[i * k + p], attrs.precision) *
+                 rounded(attrs.trans_b ? b[j * k + p] : b[p * n + j], attrs.precision);
         if (attrs.bias) sum += args.in[2].as<T>()[j];
         if (attrs.relu) sum = sum < 0 ? 0 : sum;
         if (attrs.accumulate) sum += c[i * n + j];
@@ -68,6 +72,7 @@ void run(const KernelArgs& args) {
   gemm_args.c = args.out[0].as<float>(), gemm_args.ldc = n, gemm_args.c_batch = m * n;
   gemm_args.trans_a = attrs.trans_a, gemm_args.trans_b = attrs.trans_b;
   gemm_args.bias = attrs.bias ? args.in[2].as<float>() : nullptr;
+  gemm_args.precision = attrs.precision;
   gemm_args.relu = attrs.relu, gemm_args.accumulate = attrs.accumulate;
   gemm(gemm_args, args.workspace, args.pool);
 }
