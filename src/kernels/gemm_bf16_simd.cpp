@@ -23,6 +23,7 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 #endif
 #include "kernels/gemm_bf16-inl.h"
 #include "kernels/gemm_driver-inl.h"
+#include "kernels/peak-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -36,7 +37,11 @@ bool has_bf16() {
 bool gemm_bf16(const GemmArgs& args, float* workspace, ThreadPool& pool) {
   return has_bf16() && tile::packed_product<tile::Bf16>(args, workspace, pool);
 }
+float multiply_adds(int64_t rounds) { return tile::MultiplyAdds<tile::Bf16>(rounds); }
+double round_operations() { return tile::kRoundOperations<tile::Bf16>; }
 #else
+float multiply_adds(int64_t) { return 0; }
+double round_operations() { return 0; }
 bool has_bf16() { return false; }
 bool gemm_bf16(const GemmArgs&, float*, ThreadPool&) { return false; }
 #endif
@@ -53,6 +58,8 @@ namespace linnet {
 namespace {
 HWY_EXPORT(has_bf16);
 HWY_EXPORT(gemm_bf16);
+HWY_EXPORT(multiply_adds);
+HWY_EXPORT(round_operations);
 }  // namespace
 
 bool gemm_has_bf16() { return HWY_DYNAMIC_DISPATCH(has_bf16)(); }
@@ -60,6 +67,9 @@ bool gemm_has_bf16() { return HWY_DYNAMIC_DISPATCH(has_bf16)(); }
 bool gemm_bf16(const GemmArgs& args, float* workspace, ThreadPool& pool) {
   return HWY_DYNAMIC_DISPATCH(gemm_bf16)(args, workspace, pool);
 }
+
+float bf16_multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(multiply_adds)(rounds); }
+double bf16_round_operations() { return HWY_DYNAMIC_DISPATCH(round_operations)(); }
 
 }  // namespace linnet
 #endif
