@@ -18,13 +18,19 @@ namespace {
 std::string input_name(size_t i) { return "x" + std::to_string(i); }
 std::string weight_name(size_t i) { return "w" + std::to_string(i); }
 
+bool is_float_input(const OpInput& input) { return !input.integer && !input.byte; }
+
+DType dtype_of(const OpInput& input, DType floats) {
+  return input.integer ? DType::kI32 : input.byte ? DType::kU8 : floats;
+}
+
 // outputs y0, y1, ...; and with gradients, d0, d1, ... of sum(w_i * y_i) with respect to the float inputs.
 Graph build(const OpCase& op, DType dtype, bool with_gradients) {
   Graph graph;
   std::vector<Tensor> inputs, floats;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    inputs.push_back(graph.input(input_name(i), {op.inputs[i].integer ? DType::kI32 : dtype, op.inputs[i].shape}));
-    if (!op.inputs[i].integer) floats.push_back(inputs.back());
+    inputs.push_back(graph.input(input_name(i), {dtype_of(op.inputs[i], dtype), op.inputs[i].shape}));
+    if (is_float_input(op.inputs[i])) floats.push_back(inputs.back());
   }
   const std::vector<Tensor> outputs = op.build(graph, inputs);
   Tensor loss;
@@ -46,13 +52,16 @@ NamedTensors random_inputs(const Graph& graph, const OpCase& op) {
   std::uniform_real_distribution<double> uniform(-1, 1);
   NamedTensors inputs;
   for (const GraphInput& input : graph.inputs()) {
-    HostTensor tensor({graph.value(input.value).type.dtype == DType::kI32 ? DType::kI32 : DType::kF64,
-                       graph.value(input.value).type.shape});
     const bool weight = input.name[0] == 'w';
     const OpInput spec = weight ? OpInput{} : op.inputs[std::stoul(input.name.substr(1))];
+    HostTensor tensor({dtype_of(spec, DType::kF64), graph.value(input.value).type.shape});
+    const auto draw = [&] {
+      return spec.low + static_cast<int32_t>(random() % static_cast<uint64_t>(spec.high - spec.low));
+    };
     if (spec.integer)
-      for (int32_t& v : tensor.as<int32_t>())
-        v = spec.low + static_cast<int32_t>(random() % static_cast<uint64_t>(spec.high - spec.low));
+      for (int32_t& v : tensor.as<int32_t>()) v = draw();
+    else if (spec.byte)
+      for (uint8_t& v : tensor.as<uint8_t>()) v = static_cast<uint8_t>(draw());
     else  // exact in float32, so that both precisions see the same numbers
       for (double& v : tensor.as<double>()) v = static_cast<float>(spec.center + spec.spread * uniform(random));
     inputs[input.name] = std::move(tensor);
@@ -63,7 +72,7 @@ NamedTensors random_inputs(const Graph& graph, const OpCase& op) {
 NamedTensors to_float32(const NamedTensors& inputs) {
   NamedTensors out;
   for (const auto& [name, tensor] : inputs) {
-    if (tensor.type().dtype == DType::kI32) {
+    if (!is_float(tensor.type().dtype)) {
       out[name] = tensor;
       continue;
     }
@@ -80,7 +89,7 @@ void check_finite_differences(const OpCase& op, const NamedTensors& inputs) {
   const auto result = interpret(graph, inputs).outputs;
   size_t d = 0;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    if (op.inputs[i].integer) continue;
+    if (!is_float_input(op.inputs[i])) continue;
     const HostTensor& analytic = result.at("d" + std::to_string(d++));
     const int64_t count = op.inputs[i].shape.elements(), step = std::max<int64_t>(1, count / 7);
     for (int64_t j = 0; j < count; j += step) {

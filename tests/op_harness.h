@@ -17,9 +17,10 @@ namespace linnet::testing {
 
 struct OpInput {
   Shape shape;
-  bool integer = false;
-  int32_t low = 0, high = 0;      // integers in [low, high)
+  bool integer = false;           // i32
+  int32_t low = 0, high = 0;      // integers and bytes in [low, high)
   double center = 0, spread = 1;  // floats: uniform in center +- spread
+  bool byte = false;              // u8
 };
 
 struct OpCase {

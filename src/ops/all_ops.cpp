@@ -1,8 +1,11 @@
 // The one list of all ops: a new op is a folder and a row here.
 #include <array>
 
+#include "ops/argmax/argmax.h"
 #include "ops/attention/attention.h"
 #include "ops/cache/cache.h"
+#include "ops/conv2d/conv2d.h"
+#include "ops/conv_pool/conv_pool.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
@@ -10,8 +13,10 @@
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
+#include "ops/max_pool/max_pool.h"
 #include "ops/movement/movement.h"
 #include "ops/optimizer/optimizer.h"
+#include "ops/pixels/pixels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/softmax.h"
@@ -48,6 +53,17 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kMaskTargets, mask_targets_kernels()},
       OpEntry{&kCountTargets, count_targets_kernels()},
       OpEntry{&kOneHot, one_hot_kernels()},
+
+      OpEntry{&kScalePixels, scale_pixels_kernels()},
+      OpEntry{&kConv2d, conv2d_kernels()},
+      OpEntry{&kConv2dInputGrad, conv2d_input_grad_kernels()},
+      OpEntry{&kConv2dWeightGrad, conv2d_weight_grad_kernels()},
+      OpEntry{&kMaxPool, max_pool_kernels()},
+      OpEntry{&kMaxPoolGrad, max_pool_grad_kernels()},
+      OpEntry{&kConvReluPool, conv_relu_pool_kernels()},
+      OpEntry{&kConvReluPoolWeightGrad, conv_relu_pool_weight_grad_kernels()},
+      OpEntry{&kConvReluPoolInputGrad, conv_relu_pool_input_grad_kernels()},
+      OpEntry{&kArgmax, argmax_kernels()},
 
       OpEntry{&kCacheWrite, cache_write_kernels()},
       OpEntry{&kCacheReorder, cache_reorder_kernels()},

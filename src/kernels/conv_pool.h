@@ -1,0 +1,42 @@
+// A 3x3 convolution with zeros around the image, bias, ReLU and 2x2 pooling in one pass, for any number of channels and
+// filters; and its gradients. Images are [N, H, W, C], weights [O, 3, 3, C], pooled images [N, H / 2, W / 2, O].
+//
+// Sums over images are cut into groups that the shape decides, so results do not depend on the number of threads. NaN
+// and infinity come out as arithmetic says. Nothing is allocated.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace linnet {
+
+class ThreadPool;
+
+// In place of the index of the largest of four: ReLU made all of them zero, no gradient passes.
+constexpr uint8_t kDeadWindow = 4;
+
+struct ConvPoolShape {
+  int64_t images, height, width, channels, filters;
+  int64_t pooled_height() const { return height / 2; }
+  int64_t pooled_width() const { return width / 2; }
+};
+
+// Floats, or bytes that stand for byte * scale[c] + shift[c].
+struct ConvPoolImages {
+  const float* floats = nullptr;
+  const uint8_t* bytes = nullptr;
+  const float *scale = nullptr, *shift = nullptr;  // [C]
+};
+
+// Bytes of workspace (64-byte aligned) of any of the three.
+size_t conv_pool_workspace(const ConvPoolShape& shape, int threads);
+
+void conv_pool_forward(const ConvPoolShape& shape, const ConvPoolImages& x, const float* weight, const float* bias,
+                       float* y, uint8_t* which, std::byte* workspace, ThreadPool& pool);
+
+void conv_pool_weight_gradient(const ConvPoolShape& shape, const ConvPoolImages& x, const uint8_t* which,
+                               const float* dy, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
+
+void conv_pool_input_gradient(const ConvPoolShape& shape, const float* weight, const uint8_t* which, const float* dy,
+                              float* dx, std::byte* workspace, ThreadPool& pool);
+
+}  // namespace linnet

@@ -1,0 +1,15 @@
+// The index of the largest element of each row, the first of several: a classifier's prediction. NaN counts as largest.
+//
+// x [..., D] -> i32 [...]. There is no gradient.
+#pragma once
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+extern const OpDef kArgmax;
+KernelList argmax_kernels();
+
+Tensor argmax_last(At x);
+
+}  // namespace linnet

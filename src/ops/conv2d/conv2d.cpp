@@ -1,0 +1,51 @@
+#include "ops/conv2d/conv2d.h"
+
+namespace linnet {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<Conv2dAttrs>();
+  expect_inputs(args, 2);
+  const TensorType &x = args.in[0], &weight = args.in[1];
+  const std::string both = "got " + x.text() + " and weight " + weight.text();
+  expect(is_float(x.dtype) && x.dtype == weight.dtype, both + ", expected two of one float type");
+  expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both + ", expected [N, H, W, C] and [O, R, S, C]");
+  expect(x.shape[3] == weight.shape[3],
+         both + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) + " differ");
+  expect(attrs.stride >= 1 && attrs.padding >= 0, attrs.text());
+  TensorType out = x;
+  for (int axis : {1, 2}) {
+    const int64_t room = x.shape[axis] + 2 * attrs.padding - weight.shape[axis];
+    expect(room >= 0, both + ", the window is larger than the padded image");
+    out.shape.set(axis, room / attrs.stride + 1);
+  }
+  out.shape.set(3, weight.shape[0]);
+  return {out};
+}
+
+// dy, weight -> dx; x, dy -> dweight
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  expect_inputs(args, 2);
+  return {{args.in[0].dtype, args.attrs.as<Conv2dAttrs>().result}};
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
+  Conv2dAttrs for_x = args.node.attrs.as<Conv2dAttrs>(), for_weight = for_x;
+  for_x.result = x.shape();
+  for_weight.result = weight.shape();
+  return {args.graph.add_one(kConv2dInputGrad, std::array{dy, weight}, for_x, args.node.where),
+          args.graph.add_one(kConv2dWeightGrad, std::array{x, dy}, for_weight, args.node.where)};
+}
+
+}  // namespace
+
+const OpDef kConv2d{.name = "conv2d", .infer = infer, .gradient = gradient};
+const OpDef kConv2dInputGrad{.name = "conv2d_input_grad", .infer = infer_grad};
+const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad", .infer = infer_grad};
+
+Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding) {
+  return x.value.graph->add_one(kConv2d, std::array{x.value, weight}, Conv2dAttrs{stride, padding, {}}, x.where);
+}
+
+}  // namespace linnet

@@ -1,0 +1,30 @@
+// Convolution of images with filters (the cross-correlation every framework means by it), zeros around the image.
+//
+//   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r - padding, j * stride + s - padding, c] * weight[o, r, s,
+//   c]
+//
+// x [N, H, W, C], weight [O, R, S, C] -> y [N, (H + 2 padding - R) / stride + 1, (W + 2 padding - S) / stride + 1, O].
+// A bias is added by `+`. Channels last in image and weight: PyTorch's channels_last.
+#pragma once
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+struct Conv2dAttrs {
+  int64_t stride = 1, padding = 0;
+  Shape result;  // of a gradient: the shape of what it is taken for
+  std::string text() const {
+    return "stride=" + std::to_string(stride) + " padding=" + std::to_string(padding) +
+           (result.rank() ? " result=" + result.text() : "");
+  }
+};
+
+extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
+KernelList conv2d_kernels();
+KernelList conv2d_input_grad_kernels();
+KernelList conv2d_weight_grad_kernels();
+
+Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0);
+
+}  // namespace linnet

@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/conv_pool.h"
+#include "ops/conv_pool/conv_pool.h"
+
+namespace linnet {
+namespace {
+
+// One image element as the convolution sees it, zero outside.
+template <class T>
+struct Pixels {
+  Pixels(const TensorView& x, const PixelScaling& scaling) : x(x), scaling(scaling) {}
+  double at(int64_t image, int64_t row, int64_t column, int64_t channel) const {
+    const Shape& s = x.shape();
+    if (row < 0 || row >= s[1] || column < 0 || column >= s[2]) return 0;
+    const int64_t place = ((image * s[1] + row) * s[2] + column) * s[3] + channel;
+    if (x.type.dtype != DType::kU8) return x.as<const T>()[place];
+    const auto c = static_cast<size_t>(channel);
+    return x.as<const uint8_t>()[place] * static_cast<double>(scaling.scale[c]) + scaling.shift[c];
+  }
+  const TensorView& x;
+  const PixelScaling& scaling;
+};
+
+// body(image, row, column, filter, place in the pooled images) for every pooled element.
+template <class Body>
+void for_pooled(const Shape& pooled, const Body& body) {
+  int64_t place = 0;
+  for (int64_t n = 0; n < pooled[0]; ++n)
+    for (int64_t i = 0; i < pooled[1]; ++i)
+      for (int64_t j = 0; j < pooled[2]; ++j)
+        for (int64_t o = 0; o < pooled[3]; ++o) body(n, i, j, o, place++);
+}
+
+void run_reference(const KernelArgs& args) {
+  const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
+  const int64_t channels = args.in[0].shape()[3];
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    const Pixels<T> x(args.in[0], scaling);
+    const T *weight = args.in[1].as<T>(), *bias = args.in[2].as<T>();
+    for_pooled(args.out[0].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
+      double largest = 0;
+      int best = 0;
+      for (int window = 0; window < 4; ++window) {
+        double sum = bias[o];
+        for (int64_t r = 0; r < 3; ++r)
+          for (int64_t s = 0; s < 3; ++s)
+            for (int64_t c = 0; c < channels; ++c)
+              sum += x.at(n, 2 * i + window / 2 + r - 1, 2 * j + window % 2 + s - 1, c) *
+                     weight[((o * 3 + r) * 3 + s) * channels + c];
+        if (window == 0 || sum > largest || std::isnan(sum)) largest = sum, best = window;
+      }
+      const bool dead = largest <= 0;
+      args.out[0].as<T>()[place] = static_cast<T>(dead ? 0 : largest);
+      args.out[1].as<uint8_t>()[place] = dead ? kDeadWindow : static_cast<uint8_t>(best);
+    });
+  });
+}
+
+void run_weight_grad_reference(const KernelArgs& args) {
+  const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
+  const auto* which = args.in[1].as<const uint8_t>();
+  const int64_t channels = args.in[0].shape()[3];
+  for_float(args.in[2].type.dtype, [&]<class T>() {
+    const Pixels<T> x(args.in[0], scaling);
+    T *dweight = args.out[0].as<T>(), *dbias = args.out[1].as<T>();
+    std::fill_n(dweight, args.out[0].elements(), T{0});
+    std::fill_n(dbias, args.out[1].elements(), T{0});
+    for_pooled(args.in[2].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
+      if (which[place] == kDeadWindow) return;
+      const T d = args.in[2].as<T>()[place];
+      const int64_t row = 2 * i + which[place] / 2 - 1, column = 2 * j + which[place] % 2 - 1;
+      dbias[o] += d;
+      for (int64_t tap = 0; tap < 9; ++tap)
+        for (int64_t c = 0; c < channels; ++c)
+          dweight[(o * 9 + tap) * channels + c] += static_cast<T>(d * x.at(n, row + tap / 3, column + tap % 3, c));
+    });
+  });
+}
+
+void run_input_grad_reference(const KernelArgs& args) {
+  const auto* which = args.in[1].as<const uint8_t>();
+  const Shape& image = args.out[0].shape();
+  for_float(args.in[2].type.dtype, [&]<class T>() {
+    const T *weight = args.in[0].as<T>(), *dy = args.in[2].as<T>();
+    T* dx = args.out[0].as<T>();
+    std::fill_n(dx, args.out[0].elements(), T{0});
+    for_pooled(args.in[2].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
+      if (which[place] == kDeadWindow) return;
+      for (int64_t tap = 0; tap < 9; ++tap) {
+        const int64_t row = 2 * i + which[place] / 2 + tap / 3 - 1, column = 2 * j + which[place] % 2 + tap % 3 - 1;
+        if (row < 0 || row >= image[1] || column < 0 || column >= image[2]) continue;
+        for (int64_t c = 0; c < image[3]; ++c)
+          dx[((n * image[1] + row) * image[2] + column) * image[3] + c] +=
+              dy[place] * weight[(o * 9 + tap) * image[3] + c];
+      }
+    });
+  });
+}
+
+constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kWeightGradKernels[] = {{"reference", nullptr, nullptr, run_weight_grad_reference}};
+constexpr Kernel kInputGradKernels[] = {{"reference", nullptr, nullptr, run_input_grad_reference}};
+
+}  // namespace
+
+KernelList conv_relu_pool_kernels() { return kKernels; }
+KernelList conv_relu_pool_weight_grad_kernels() { return kWeightGradKernels; }
+KernelList conv_relu_pool_input_grad_kernels() { return kInputGradKernels; }
+
+}  // namespace linnet

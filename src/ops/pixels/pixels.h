@@ -1,0 +1,35 @@
+// Bytes of images as numbers: y = x * scale[c] + shift[c], where c is the last axis.
+//
+// x u8 [..., C] -> [..., C] of a float type.
+#pragma once
+#include <vector>
+
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+// One factor and one summand for each channel.
+struct PixelScaling {
+  std::vector<float> scale, shift;
+  bool operator==(const PixelScaling&) const = default;
+  std::string text() const;
+};
+
+// (x / 255 - mean[c]) / deviation[c]; empty lists are a mean of 0 and a deviation of 1 in each of `channels`. User
+// error when a list has another length or a deviation is not positive.
+PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean = {},
+                           const std::vector<double>& deviation = {});
+
+struct ScalePixelsAttrs {
+  PixelScaling scaling;
+  DType dtype;
+  std::string text() const { return scaling.text() + " " + dtype_name(dtype); }
+};
+
+extern const OpDef kScalePixels;
+KernelList scale_pixels_kernels();
+
+Tensor scale_pixels(At x, PixelScaling scaling, DType dtype = DType::kF32);
+
+}  // namespace linnet
