@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/thread_pool.h"
+#include "kernels/precision.h"
 
 namespace linnet {
 
@@ -17,6 +18,7 @@ struct LinearCrossEntropyArgs {
   const float* bias = nullptr;       // [classes]; may be null
   const int32_t* targets = nullptr;  // [rows], below classes; rows with a negative one are left out of all products
   float smoothing = 0;
+  Precision precision = Precision::kF32;  // of the products
 
   // loss = sum over rows of lse(x) - (1 - smoothing) * x[target] - smoothing * mean(x), x = hidden weight^T + bias
   float* loss = nullptr;  // may be null

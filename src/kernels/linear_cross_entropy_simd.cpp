@@ -181,7 +181,7 @@ class LinearCrossEntropy {
     product.b = args_.weight, product.ldb = args_.width, product.trans_b = true;
     product.c = work_.logits, product.ldc = args_.classes;
     product.bias = args_.bias;
-    gemm(product, work_.product, pool_);
+    multiply(product);
   }
 
   void parameter_gradients(int64_t rows, const float* hidden, bool later) {
@@ -191,7 +191,7 @@ class LinearCrossEntropy {
     product.b = hidden, product.ldb = args_.width;
     product.c = args_.dweight, product.ldc = args_.width;
     product.accumulate = later || args_.accumulate;
-    gemm(product, work_.product, pool_);
+    multiply(product);
     if (args_.dbias != nullptr) sum_rows(rows, args_.classes, work_.logits, args_.dbias, later, work_.sums, pool_);
   }
 
@@ -201,6 +201,11 @@ class LinearCrossEntropy {
     product.a = work_.logits, product.lda = args_.classes;
     product.b = args_.weight, product.ldb = args_.width;
     product.c = dhidden, product.ldc = args_.width;
+    multiply(product);
+  }
+
+  void multiply(GemmArgs& product) {
+    product.precision = args_.precision;
     gemm(product, work_.product, pool_);
   }
 

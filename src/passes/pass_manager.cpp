@@ -15,9 +15,13 @@ struct Pass {
 
 constexpr Pass kLowerPrecision{"lower_precision", lower_precision};
 
-// Epilogues before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
-constexpr std::array kPasses{kLowerPrecision, Pass{"fuse_epilogue", fuse_epilogue},
-                             Pass{"fuse_accumulate", fuse_accumulate}, Pass{"fuse_pointwise", fuse_pointwise},
+// A loss before anything could come between it and its gradient. Epilogues before sums: a bias belongs to its product
+// before the product joins a sum. Views last: they fix layouts.
+constexpr std::array kPasses{kLowerPrecision,
+                             Pass{"fuse_loss", fuse_loss},
+                             Pass{"fuse_epilogue", fuse_epilogue},
+                             Pass{"fuse_accumulate", fuse_accumulate},
+                             Pass{"fuse_pointwise", fuse_pointwise},
                              Pass{"make_views", make_views}};
 
 }  // namespace

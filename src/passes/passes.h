@@ -15,6 +15,8 @@ Graph decompose(const Graph& graph);
 Graph lower_precision(const Graph& graph);
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
+// A linear cross-entropy and its gradient become one node that computes the logits once.
+Graph fuse_loss(const Graph& graph);
 // matmul + bias [+ relu] becomes one matmul with an epilogue.
 Graph fuse_epilogue(const Graph& graph);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.

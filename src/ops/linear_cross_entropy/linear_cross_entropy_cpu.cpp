@@ -19,6 +19,10 @@ const TensorView* accumulator(const KernelArgs& args) {
   return args.node.attrs.as<LinearCrossEntropyAttrs>().accumulate ? &args.in.back() : nullptr;
 }
 
+// An operand as the products see it.
+double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
+double rounded(double x, Precision) { return x; }
+
 // The logits of one row, in double, and what follows from them.
 struct RowLoss {
   double* x;  // [classes]
@@ -31,7 +35,8 @@ struct RowLoss {
     double sum = 0, mean = 0;
     for (int64_t j = 0; j < classes; ++j) {
       x[j] = attrs.bias ? static_cast<double>(args.in[3].as<T>()[j]) : 0.0;
-      for (int64_t d = 0; d < width; ++d) x[j] += static_cast<double>(hidden[d]) * args.in[1].as<T>()[j * width + d];
+      for (int64_t d = 0; d < width; ++d)
+        x[j] += rounded(hidden[d], attrs.precision) * rounded(args.in[1].as<T>()[j * width + d], attrs.precision);
       mean += x[j] / static_cast<double>(classes);
     }
     const double top = *std::max_element(x, x + classes);
@@ -81,13 +86,15 @@ void grad_reference(const KernelArgs& args) {
     for (int64_t j = 0; j < classes; ++j) {
       const double goal =
           (j == target ? 1 - attrs.label_smoothing : 0) + attrs.label_smoothing / static_cast<double>(classes);
-      row.x[j] = dloss * (std::exp(row.x[j] - row.lse) - goal);
-      if (dbias) dbias[j] += static_cast<T>(row.x[j]);
-      for (int64_t d = 0; d < width; ++d) dweight[j * width + d] += static_cast<T>(row.x[j] * hidden[d]);
+      const T slope = static_cast<T>(dloss * (std::exp(row.x[j] - row.lse) - goal));
+      if (dbias) dbias[j] += slope;
+      row.x[j] = rounded(slope, attrs.precision);
+      for (int64_t d = 0; d < width; ++d)
+        dweight[j * width + d] += static_cast<T>(row.x[j] * rounded(hidden[d], attrs.precision));
     }
     for (int64_t d = 0; d < width; ++d) {  // may be written over the row of hidden
       double sum = 0;
-      for (int64_t j = 0; j < classes; ++j) sum += row.x[j] * weight[j * width + d];
+      for (int64_t j = 0; j < classes; ++j) sum += row.x[j] * rounded(weight[j * width + d], attrs.precision);
       dhidden[d] = static_cast<T>(sum);
     }
   }
@@ -110,6 +117,7 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
   call.rows = args.in[2].elements(), call.width = args.in[1].shape()[1], call.classes = args.in[1].shape()[0];
   call.hidden = args.in[0].as<float>(), call.weight = args.in[1].as<float>(), call.targets = args.in[2].as<int32_t>();
   call.bias = attrs.bias ? args.in[3].as<float>() : nullptr;
+  call.precision = attrs.precision;
   call.smoothing = static_cast<float>(attrs.label_smoothing);
   check_targets(args.in[2], call.classes);
   return call;

@@ -5,7 +5,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/gemm.h"
 #include "op_harness.h"
+#include "passes/gradient.h"
+#include "passes/passes.h"
 
 namespace linnet {
 namespace {
@@ -45,6 +48,32 @@ TEST(LinearCrossEntropy, NoTargetsCostNothing) {
   OpCase op = linear_case({4}, 3, 7, 0.1, true);
   op.inputs[2].high = 0;
   check_op(op);
+}
+
+// The reference rounds where the kernel does.
+TEST(LinearCrossEntropy, ProductsInBf16AreCloseToTheirReference) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {40, 64}}), w = graph.input("w", {DType::kF32, {70, 64}});
+  const Tensor loss = linear_cross_entropy_sum(x, w, std::nullopt, graph.input("t", {DType::kI32, {40}}));
+  const std::vector<Tensor> d = gradients(loss, std::array{x, w});
+  graph.output("loss", loss);
+  graph.output("dx", d[0]);
+  graph.output("dw", d[1]);
+  const Graph lowered = lower_precision(graph);
+  NamedTensors inputs;
+  for (const GraphInput& input : graph.inputs()) inputs[input.name] = HostTensor(graph.value(input.value).type);
+  for (const char* name : {"x", "w"})
+    for (int64_t i = 0; i < inputs.at(name).type().shape.elements(); ++i)
+      inputs.at(name).as<float>()[static_cast<size_t>(i)] = std::sin(static_cast<float>(i) * 1.7f) / 4;
+  const auto exact = interpret(graph, inputs).outputs, reference = interpret(lowered, inputs).outputs;
+  const auto fast = interpret(lowered, inputs, {.kernels = KernelSet::kFast}).outputs;
+  for (const auto& [name, tensor] : exact) {
+    EXPECT_LE(testing::distance(fast.at(name), tensor), 1e-2) << name;
+    if (gemm_has_bf16()) {
+      EXPECT_LE(testing::distance(fast.at(name), reference.at(name)), 1e-3) << name;
+    }
+  }
+  EXPECT_GT(testing::distance(reference.at("dw"), exact.at("dw")), 1e-4);  // it did round
 }
 
 TEST(LinearCrossEntropy, ATargetOutsideTheVocabularyIsAnError) {
