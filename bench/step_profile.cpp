@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 
-#include "app/training_setup.h"
+#include "app/training_task.h"
 #include "base/error.h"
 #include "ir/op.h"
 

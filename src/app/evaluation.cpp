@@ -1,5 +1,6 @@
 #include "app/evaluation.h"
 
+#include "metrics/bleu.h"
 #include "metrics/exact_match.h"
 
 namespace linnet {
@@ -37,15 +38,14 @@ std::vector<std::string> translate(Session& session, Generator& generator, const
   return translations;
 }
 
-EvaluationResult score(const EvaluationSet& set, std::vector<std::string> translations, double loss) {
+Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss) {
   const auto begin = set.text.target.begin();
   const std::vector<std::string> references(begin, begin + static_cast<std::ptrdiff_t>(translations.size()));
-  EvaluationResult result;
-  result.loss = loss;
-  result.bleu = corpus_bleu(translations, references);
-  result.exact_match = exact_match(translations, references);
-  result.translations = std::move(translations);
-  return result;
+  return {
+      loss,
+      set.dataset.report().target_tokens,
+      {{"bleu", corpus_bleu(translations, references).score}, {"exact_match", exact_match(translations, references)}},
+      {}};
 }
 
 }  // namespace linnet

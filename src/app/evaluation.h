@@ -1,8 +1,8 @@
-// How good a model is on a set of sentence pairs: loss, BLEU and exact match, with the translations themselves.
+// How good a model is on a set of sentence pairs: loss, BLEU and exact match.
 #pragma once
 #include "app/session.h"
+#include "app/training_task.h"
 #include "data/evaluation_batches.h"
-#include "metrics/bleu.h"
 
 namespace linnet {
 
@@ -14,18 +14,12 @@ struct EvaluationSet {
   PairDataset dataset;  // pair i is line i; too long sides are cut
 };
 
-struct EvaluationResult {
-  double loss = 0;  // mean over the target tokens
-  Bleu bleu;
-  double exact_match = 0;
-  std::vector<std::string> translations;  // of the first `pairs` lines
-};
-
 double mean_loss(Session& session, const EvaluationSet& set, const Buckets& buckets);
 
 // Translates the first `pairs` lines with a generator of the session.
 std::vector<std::string> translate(Session& session, Generator& generator, const EvaluationSet& set, int64_t pairs);
 
-EvaluationResult score(const EvaluationSet& set, std::vector<std::string> translations, double loss);
+// BLEU and exact match of translations of the set's first lines.
+Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);
 
 }  // namespace linnet

@@ -44,7 +44,7 @@ LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& conf
   session = load_session(folder, config, std::move(tokenizers), buckets->shapes());
 }
 
-EvaluationResult LoadedEvaluation::run() {
+Evaluation LoadedEvaluation::run() {
   const double loss = mean_loss(*session, *set, *buckets);
   return score(*set, linnet::translate(*session, *session->generators[0], *set, set->dataset.size()), loss);
 }

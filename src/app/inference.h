@@ -13,7 +13,7 @@ struct InferenceOptions {
 struct LoadedEvaluation {
   LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text);
 
-  EvaluationResult run();
+  Evaluation run();
 
   std::unique_ptr<EvaluationSet> set;
   std::unique_ptr<Buckets> buckets;

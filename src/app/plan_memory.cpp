@@ -28,11 +28,11 @@ bool text_is_there(const Config& config) {
 Basis measure(const Config& config) {
   Basis basis;
   if (text_is_there(config)) {
-    TrainingSetup setup(config, {});
-    basis.tokenizers = setup.tokenizers;
-    basis.lengths = setup.train->lengths();
-    for (const auto& pair : setup.valid->dataset.lengths()) basis.lengths.push_back(pair);
-    basis.resident = setup.forecast.items[0].bytes;
+    TranslationTask task(config, {});
+    basis.tokenizers = task.tokenizers;
+    basis.lengths = task.train->lengths();
+    for (const auto& pair : task.valid->dataset.lengths()) basis.lengths.push_back(pair);
+    basis.resident = task.forecast().items[0].bytes;
     return basis;
   }
   basis.assumed = true;

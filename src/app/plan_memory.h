@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "app/training_setup.h"
+#include "app/translation_task.h"
 
 namespace linnet {
 

@@ -15,16 +15,15 @@ double running_average(double average, double value, double keep) {
   return average == 0 ? value : keep * average + (1 - keep) * value;
 }
 
-// Two lines that change from one evaluation to the next.
-size_t sample(int64_t step, size_t i, size_t count) {
-  return (static_cast<size_t>(step) * 7919 + i * (count / 2 + 1)) % count;
+std::string metric_text(const std::string& name, double value) {
+  if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
+  return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
 }
 
 }  // namespace
 
-double metric_of(const TrainConfig& config, const EvaluationResult& result) {
-  if (config.metric == "bleu") return result.bleu.score;
-  return config.metric == "exact_match" ? result.exact_match : -result.loss;
+double metric_of(const TrainConfig& config, const Evaluation& result) {
+  return config.metric == "loss" ? -result.loss : result.metric(config.metric);
 }
 
 RunReporter::RunReporter(const TrainConfig& config, const std::string& metrics_path, const Progress& resumed)
@@ -43,23 +42,19 @@ void RunReporter::step(const Progress& progress, const StepReport& report, doubl
                per_step * static_cast<double>(config_.max_steps - progress.step), memory_mb_});
 }
 
-void RunReporter::evaluation(const Progress& progress, const EvaluationSet& set, const EvaluationResult& result,
-                             double rate, double seconds, bool better) {
-  const double speed = static_cast<double>(set.dataset.report().target_tokens) / seconds;
+void RunReporter::evaluation(const Progress& progress, const Evaluation& result, double rate, double seconds,
+                             bool better) {
+  const double speed = static_cast<double>(result.items) / seconds;
   MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_};
   std::string text = fmt::format("step {}  valid loss {:.4f}", progress.step, result.loss);
   if (config_.metric != "loss") {
     line.metric = config_.metric;
     line.metric_value = metric_of(config_, result);
-    text += config_.metric == "bleu" ? fmt::format("  BLEU {:.2f}", line.metric_value)
-                                     : fmt::format("  exact match {:.4f}", line.metric_value);
+    text += "  " + metric_text(config_.metric, line.metric_value);
   }
   log_.write(line);
   bar_.print(text + fmt::format("  ({:.1f} s){}", seconds, better ? "  best so far" : ""));
-  for (size_t i = 0; i < 2 && i < result.translations.size(); ++i) {
-    const size_t pick = sample(progress.step, i, result.translations.size());
-    bar_.print("    " + set.text.source[pick] + "\n -> " + result.translations[pick]);
-  }
+  for (const std::string& sample : result.samples) bar_.print(sample);
 }
 
 }  // namespace linnet

@@ -2,16 +2,15 @@
 #pragma once
 #include <string>
 
-#include "app/evaluation.h"
 #include "app/metrics_log.h"
 #include "app/progress_bar.h"
-#include "config/config.h"
+#include "app/training_task.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
 
 // The figure a run's best checkpoint is chosen by; larger is better.
-double metric_of(const TrainConfig& config, const EvaluationResult& result);
+double metric_of(const TrainConfig& config, const Evaluation& result);
 
 class RunReporter {
  public:
@@ -20,8 +19,7 @@ class RunReporter {
 
   // `seconds` is what the step took, `seconds_here` what this process has trained so far.
   void step(const Progress& progress, const StepReport& report, double rate, double seconds, double seconds_here);
-  void evaluation(const Progress& progress, const EvaluationSet& set, const EvaluationResult& result, double rate,
-                  double seconds, bool better);
+  void evaluation(const Progress& progress, const Evaluation& result, double rate, double seconds, bool better);
   void message(const std::string& text) { bar_.print(text); }
   void clear() { bar_.clear(); }
   void sync() { log_.sync(); }

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "app/memory_report.h"
+#include "app/trainer_options.h"
 #include "base/error.h"
-#include "base/thread_pool.h"
 #include "models/translation_loss.h"
 
 namespace linnet {
@@ -42,25 +42,6 @@ TransformerConfig transformer_config(const Config& config, const TokenizerPair& 
   return t;
 }
 
-TrainerOptions trainer_options(const Config& config, int threads, bool training) {
-  const TrainConfig& c = config.train;
-  TrainerOptions options;
-  OptimizerAttrs& o = options.optimizer;
-  o.kind = c.optimizer == "sgd" ? OptimizerAttrs::Kind::kSgd : OptimizerAttrs::Kind::kAdam;
-  o.decoupled = c.optimizer == "adamw";
-  o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon, o.momentum = c.momentum;
-  o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
-  options.accumulate_steps = c.accumulate_steps;
-  options.threads = threads;
-  options.seed = static_cast<uint64_t>(c.seed);
-  options.training = training;
-  return options;
-}
-
-int thread_count(const Config& config) {
-  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : available_threads();
-}
-
 Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOptions options)
     : config(config),
       tokenizers(std::move(tokenizer_pair)),
@@ -69,8 +50,7 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
       shapes(std::move(options.shapes)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  const int threads = thread_count(config);
-  TrainerOptions train = trainer_options(config, threads, options.training);
+  TrainerOptions train = trainer_options(config, options.training);
   train.verify_plans = options.verify_plans;
   trainer = std::make_unique<Trainer>(layout, store, shared, train);
   bind_batch_inputs();
@@ -93,7 +73,7 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
     generate.source_lengths.assign(lengths.begin(), lengths.end());
     generate.length_penalty = config.train.length_penalty;
     generate.flat_name = trainer->evaluated_state();
-    generate.threads = threads;
+    generate.threads = train.threads;
     generate.verify_plans = options.verify_plans;
     generators.push_back(std::make_unique<Generator>(model, layout, store, shared, generate));
   }

@@ -12,8 +12,6 @@
 namespace linnet {
 
 TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers);
-TrainerOptions trainer_options(const Config& config, int threads, bool training);
-int thread_count(const Config& config);
 
 struct GenerationNeeds {
   int64_t beams = 1, sentences = 32;

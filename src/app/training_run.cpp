@@ -30,12 +30,12 @@ Schedule schedule_of(const TrainConfig& config) {
 
 class TrainingRun {
  public:
-  TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingSetup& setup)
+  TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingTask& task)
       : request_(request),
-        config_(setup.config.train),
+        config_(request.config.train),
         folder_(folder),
-        setup_(setup),
-        trainer_(*setup.session->trainer),
+        task_(task),
+        trainer_(task.trainer()),
         schedule_(schedule_of(config_)) {}
 
   TrainOutcome run() {
@@ -50,7 +50,7 @@ class TrainingRun {
       finish_step();
     }
     close();
-    return {stopped_, progress_, now() - began, setup_.forecast.peak()};
+    return {stopped_, progress_, now() - began, task_.forecast().peak()};
   }
 
  private:
@@ -69,9 +69,9 @@ class TrainingRun {
       trainer_.reset_ema();
     }
     // Written once the checkpoint was found to be whole: a refused run changes no file.
-    setup_.tokenizers.save(folder_.path());
+    task_.save_assets(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
-    setup_.stream->seek(progress_.epoch, progress_.batch);
+    task_.seek(progress_.epoch, progress_.batch);
     reporter_.emplace(config_, folder_.metrics_path(), progress_);
     last_saved_ = progress_.step;
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
@@ -81,20 +81,20 @@ class TrainingRun {
   void train_step() {
     const int64_t step = progress_.step + 1;
     const double rate = learning_rate(schedule_, step), began = now();
-    int bucket = 0;
+    int shape = 0;
     StepReport report{};
     for (int64_t micro = 0; micro < config_.accumulate_steps; ++micro) {
-      const Batch& batch = next_batch();
-      bucket = batch.bucket;
+      const LoadedBatch batch = next_batch();
+      shape = batch.shape;
       if (trainer_.accumulates())
-        trainer_.accumulate(bucket, step, micro);
+        trainer_.accumulate(shape, step, micro);
       else
-        report = trainer_.step(bucket, rate, step);
+        report = trainer_.step(shape, rate, step);
       if (batch.last_of_epoch && micro + 1 < config_.accumulate_steps)
         break;  // a short last group is not mixed with the next epoch
     }
     if (trainer_.accumulates()) report = trainer_.apply(rate, step);
-    if (!report.finite) stop_non_finite(bucket, step, report);
+    if (!report.finite) stop_non_finite(shape, step, report);
     progress_.step = step;
     progress_.target_tokens += report.tokens;
     progress_.seconds = before_ + now() - began_;
@@ -102,19 +102,18 @@ class TrainingRun {
     reporter_->step(progress_, report, rate, now() - began, now() - began_);
   }
 
-  const Batch& next_batch() {
-    const Batch& batch = setup_.stream->next();
-    setup_.session->load_batch(batch);
+  LoadedBatch next_batch() {
+    const LoadedBatch batch = task_.next_batch();
     progress_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
     progress_.batch = batch.last_of_epoch ? 0 : batch.index + 1;
     if (batch.last_of_epoch && config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) done_ = true;
     return batch;
   }
 
-  [[noreturn]] void stop_non_finite(int bucket, int64_t step, const StepReport& report) {
+  [[noreturn]] void stop_non_finite(int shape, int64_t step, const StepReport& report) {
     reporter_->clear();
     const std::string what = std::isfinite(report.loss) ? "gradient" : "loss";
-    const std::string where = trainer_.find_non_finite(bucket);
+    const std::string where = trainer_.find_non_finite(shape);
     throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(step) + "; first at " +
                                          (where.empty() ? "an earlier micro-batch" : where) +
                                          ". The last checkpoint is as it was");
@@ -136,20 +135,12 @@ class TrainingRun {
 
   void evaluate() {
     const double began = now();
-    const double loss = mean_loss(*setup_.session, *setup_.valid, *setup_.buckets);
-    std::vector<std::string> translations;
-    if (!setup_.session->generators.empty()) {
-      const int64_t all = setup_.valid->dataset.size();
-      const int64_t pairs = config_.eval_pairs > 0 ? std::min(config_.eval_pairs, all) : all;
-      translations = translate(*setup_.session, *setup_.session->generators[0], *setup_.valid, pairs);
-    }
-    const EvaluationResult result = score(*setup_.valid, std::move(translations), loss);
+    const Evaluation result = task_.evaluate();
     progress_.evaluated = true;
     last_saved_ = -1;  // the result belongs into the training state
     progress_.seconds = before_ + now() - began_;
     const bool better = compare(result);
-    reporter_->evaluation(progress_, *setup_.valid, result, learning_rate(schedule_, progress_.step), now() - began,
-                          better);
+    reporter_->evaluation(progress_, result, learning_rate(schedule_, progress_.step), now() - began, better);
     if (better) save_best();
     if (out_of_patience()) {
       reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
@@ -158,7 +149,7 @@ class TrainingRun {
   }
 
   // Equal metrics are told apart by the loss: early BLEU is often 0.
-  bool compare(const EvaluationResult& result) {
+  bool compare(const Evaluation& result) {
     const double metric = metric_of(config_, result);
     const bool better = progress_.best_step == 0 || metric > progress_.best_metric ||
                         (metric == progress_.best_metric && result.loss < progress_.best_loss);
@@ -199,7 +190,7 @@ class TrainingRun {
   const TrainRequest& request_;
   const TrainConfig& config_;
   RunFolder& folder_;
-  TrainingSetup& setup_;
+  TrainingTask& task_;
   Trainer& trainer_;
   const Schedule schedule_;
   Progress progress_;
@@ -209,26 +200,21 @@ class TrainingRun {
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
 };
 
-// A new folder, or one to resume whose configuration agrees.
-TokenizerPair open_folder(const TrainRequest& request, RunFolder& folder) {
+// Takes the folder: a new one, or one to resume whose configuration agrees. Returns where the task's assets come from.
+std::string open_folder(const TrainRequest& request, RunFolder& folder) {
   if (folder.in_use()) {
     if (!request.resume)
       fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
     check_resumable(folder.load_config(), request.config, folder.path());
     folder.lock();
-    if (folder.has_state()) return load_tokenizers(request.config, folder.path());
-    return {};
+    if (folder.has_state()) return folder.path();
+  } else {
+    folder.lock();
   }
-  folder.lock();
-  return {};
-}
-
-TokenizerPair initial_tokenizers(const TrainRequest& request) {
-  const RunFolder from(request.init);
-  const Config other = from.load_config();
-  if (!(other.model == request.config.model))
+  if (request.init.empty()) return "";
+  if (!(RunFolder(request.init).load_config().model == request.config.model))
     fail_user("--init: the model of run '" + request.init + "' is another one; it differs in its [model] section");
-  return load_tokenizers(other, from.path());
+  return request.init;
 }
 
 void check_space(const RunFolder& folder, const Trainer& trainer) {
@@ -240,22 +226,21 @@ void check_space(const RunFolder& folder, const Trainer& trainer) {
 
 }  // namespace
 
-TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingSetup&)>& afterwards) {
+TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingTask&)>& afterwards) {
   catch_stop_signals();
   RunFolder folder(request.folder);
-  TokenizerPair tokenizers = open_folder(request, folder);
-  if (!tokenizers.source && !request.init.empty()) tokenizers = initial_tokenizers(request);
-  TrainingSetup setup(request.config, std::move(tokenizers));
-  check_space(folder, *setup.session->trainer);
-  log_info(std::to_string(setup.session->layout.parameter_count()) + " parameters, " +
-           std::to_string(setup.buckets->size()) + " batch shapes, " + std::to_string(thread_count(request.config)) +
-           " threads, " + current_isa() + "; memory at its peak:\n" + setup.forecast.text());
-  setup.take_memory();
-  const TrainOutcome outcome = TrainingRun(request, folder, setup).run();
+  const std::string assets = open_folder(request, folder);
+  const std::unique_ptr<TrainingTask> task = make_training_task(request.config, assets);
+  Trainer& trainer = task->trainer();
+  check_space(folder, trainer);
+  log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " + std::to_string(task->shape_count()) +
+           " batch shapes, " + std::to_string(trainer.options().threads) + " threads, " + current_isa() +
+           "; memory at its peak:\n" + task->forecast().text());
+  task->take_memory();
+  const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
-    Trainer& trainer = *setup.session->trainer;
-    load_model(folder.model_path(), setup.session->layout, trainer.state(trainer.evaluated_state()));
-    afterwards(setup);
+    load_model(folder.model_path(), trainer.layout(), trainer.state(trainer.evaluated_state()));
+    afterwards(*task);
   }
   return outcome;
 }

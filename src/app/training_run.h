@@ -4,7 +4,7 @@
 #include <string>
 
 #include "app/run_folder.h"
-#include "app/training_setup.h"
+#include "app/training_task.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -24,6 +24,6 @@ struct TrainOutcome {
 };
 
 // `afterwards` is called with the trained model still in memory, its best weights in the state that evaluation uses.
-TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingSetup&)>& afterwards = {});
+TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingTask&)>& afterwards = {});
 
 }  // namespace linnet

@@ -1,6 +1,8 @@
 #include "base/process_memory.h"
 
 #include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -27,5 +29,21 @@ uint64_t status_bytes(const char* name) {
 
 uint64_t resident_bytes() { return status_bytes("\nVmRSS:"); }
 uint64_t peak_resident_bytes() { return status_bytes("\nVmHWM:"); }
+
+double process_seconds() {
+  char text[4096];
+  Descriptor file(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
+  const ssize_t got = file.open() ? ::read(file.get(), text, sizeof text - 1) : -1;
+  if (got < 0) fail_system("cannot read /proc/self/stat");
+  text[got] = '\0';
+  // proc(5): after the name in parentheses come fields 3 on; field 22 is the start, in clock ticks since boot.
+  const char* field = std::strrchr(text, ')');
+  for (int i = 2; field && i < 22; ++i) field = std::strchr(field + 1, ' ');
+  if (!field) fail_internal("/proc/self/stat has too few fields");
+  const double started = std::strtod(field, nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  timespec since_boot{};
+  ::clock_gettime(CLOCK_BOOTTIME, &since_boot);
+  return static_cast<double>(since_boot.tv_sec) + static_cast<double>(since_boot.tv_nsec) * 1e-9 - started;
+}
 
 }  // namespace linnet

@@ -34,5 +34,6 @@ void add_plan_command(CLI::App& app, Action& action);
 void add_presets_command(CLI::App& app, Action& action);
 void add_info_command(CLI::App& app, Action& action);
 void add_demo_command(CLI::App& app, Action& action);
+void add_bench_command(CLI::App& app, Action& action);
 
 }  // namespace linnet

@@ -7,6 +7,7 @@
 
 #include "app/corpus.h"
 #include "app/training_run.h"
+#include "app/translation_task.h"
 #include "base/process_memory.h"
 #include "cli/commands.h"
 #include "data/dates.h"
@@ -22,10 +23,10 @@ struct Score {
 };
 
 // The trained model on dates it has not seen, in every format.
-Score show_test(TrainingSetup& setup) {
-  Corpus corpus = load_test_corpus(setup.config);
-  const EvaluationSet set(std::move(corpus.test), setup.tokenizers, setup.config.model.max_seq_len);
-  const auto translations = translate(*setup.session, *setup.session->generators[0], set, set.dataset.size());
+Score show_test(TranslationTask& task) {
+  Corpus corpus = load_test_corpus(task.config);
+  const EvaluationSet set(std::move(corpus.test), task.tokenizers, task.config.model.max_seq_len);
+  const auto translations = translate(*task.session, *task.session->generators[0], set, set.dataset.size());
   std::map<int, std::pair<int, int>> right_and_all;
   int right = 0;
   for (size_t i = 0; i < translations.size(); ++i) {
@@ -48,7 +49,8 @@ int demo(const std::string& folder, const std::vector<std::string>& settings) {
   arguments.settings = settings;
   const TrainRequest request{arguments.load(), folder, false, ""};
   Score score{};
-  const TrainOutcome outcome = run_training(request, [&](TrainingSetup& setup) { score = show_test(setup); });
+  const TrainOutcome outcome =
+      run_training(request, [&](TrainingTask& task) { score = show_test(dynamic_cast<TranslationTask&>(task)); });
   if (outcome.stopped) return 0;
   const nlohmann::ordered_json json{{"task", "dates"},
                                     {"exact_match", score.exact_match},

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/corpus.h"
+#include "app/image_task.h"
 #include "app/inference.h"
 #include "app/run_folder.h"
 #include "base/error.h"
@@ -15,7 +16,7 @@ namespace linnet {
 namespace {
 
 struct Arguments : InferenceOptions {
-  std::string folder, split, source, target;
+  std::string folder, split, source, target, data_dir;
   bool json = false;
 };
 
@@ -26,28 +27,50 @@ ParallelText text_of(const Arguments& arguments, const Config& config) {
   return arguments.split == "valid" ? load_valid_split(config) : load_test_corpus(config).test;
 }
 
+const char* split_name(const Arguments& arguments) {
+  if (!arguments.source.empty()) return "files";
+  return arguments.split == "valid" ? "valid" : "test";
+}
+
+using Json = nlohmann::ordered_json;
+
+// What there was to evaluate, for the answer, and how it went.
+Evaluation evaluate_images(const Arguments& arguments, const Config& config, Json& examples) {
+  if (!arguments.source.empty()) fail_user("--source and --target are for runs of translation");
+  const ImageDataset images = load_image_split(config, split_name(arguments));
+  examples["images"] = images.count;
+  return evaluate_image_run(arguments.folder, config, images);
+}
+
+Evaluation evaluate_translation(const Arguments& arguments, const Config& config, Json& examples) {
+  LoadedEvaluation evaluation(arguments.folder, config, text_of(arguments, config));
+  examples["pairs"] = evaluation.set->dataset.size();
+  examples["beam"] = config.train.beam;
+  return evaluation.run();
+}
+
 int evaluate(const Arguments& arguments) {
   const auto began = std::chrono::steady_clock::now();
-  const Config config = inference_config(arguments.folder, arguments);
+  Config config = inference_config(arguments.folder, arguments);
+  if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
   force_isa(config.train.isa);
-  LoadedEvaluation evaluation(arguments.folder, config, text_of(arguments, config));
-  const EvaluationResult result = evaluation.run();
+  const bool images = config.data.task == "images";
+  Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
+  const Evaluation result =
+      images ? evaluate_images(arguments, config, json) : evaluate_translation(arguments, config, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (arguments.json) {
-    const nlohmann::ordered_json json{
-        {"run", arguments.folder},
-        {"split", arguments.source.empty() ? (arguments.split.empty() ? "test" : arguments.split) : "files"},
-        {"pairs", evaluation.set->dataset.size()},
-        {"beam", config.train.beam},
-        {"loss", result.loss},
-        {"bleu", result.bleu.score},
-        {"exact_match", result.exact_match},
-        {"seconds", seconds}};
+    json["loss"] = result.loss;
+    for (const auto& [name, value] : result.metrics) json[name] = value;
+    json["seconds"] = seconds;
     std::printf("%s\n", json.dump().c_str());
+  } else if (images) {
+    std::printf("%lld images  loss %.4f  accuracy %.4f  (%.1f s)\n", static_cast<long long>(result.items), result.loss,
+                result.metric("accuracy"), seconds);
   } else {
     std::printf("%lld pairs  loss %.4f  BLEU %.2f  exact match %.4f  (beam %lld, %.1f s)\n",
-                static_cast<long long>(evaluation.set->dataset.size()), result.loss, result.bleu.score,
-                result.exact_match, static_cast<long long>(config.train.beam), seconds);
+                json["pairs"].get<long long>(), result.loss, result.metric("bleu"), result.metric("exact_match"),
+                static_cast<long long>(config.train.beam), seconds);
   }
   return 0;
 }
@@ -56,12 +79,14 @@ int evaluate(const Arguments& arguments) {
 
 void add_eval_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("eval", "loss, BLEU and exact match of a trained run");
+  CLI::App* command = app.add_subcommand("eval", "how good a trained run is: loss and BLEU, or accuracy");
   command->add_option("run", arguments->folder, "the run folder")->required();
   command->add_option("--split", arguments->split, "test (default) or valid, as the run's configuration names them")
       ->check(CLI::IsMember({"test", "valid"}));
   command->add_option("--source", arguments->source, "or a text of your own ...")->type_name("FILE");
   command->add_option("--target", arguments->target, "... and its translation")->type_name("FILE");
+  command->add_option("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)")
+      ->type_name("DIR");
   command->add_option("--beam", arguments->beams, "beam size (default: the run's)")->check(CLI::Range(1, 1024));
   command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
   command->add_flag("--json", arguments->json, "one JSON object instead of a line for people");

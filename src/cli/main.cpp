@@ -28,7 +28,9 @@ void check_output() {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Linnet trains transformers on CPUs: fast, in little memory, from one program.", "linnet");
+  CLI::App app(
+      "Linnet trains transformers and convolutional networks on CPUs: fast, in little memory, from one program.",
+      "linnet");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("linnet ") + LINNET_VERSION);
   linnet::Action action;
@@ -39,6 +41,7 @@ int run(int argc, char** argv) {
   linnet::add_presets_command(app, action);
   linnet::add_info_command(app, action);
   linnet::add_demo_command(app, action);
+  linnet::add_bench_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {

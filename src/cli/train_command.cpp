@@ -13,7 +13,7 @@ void add_train_command(CLI::App& app, Action& action) {
     bool resume = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("train", "train a model from parallel text");
+  CLI::App* command = app.add_subcommand("train", "train a model");
   arguments->declare(*command, true);
   command->add_option("--run", arguments->folder, "the run folder (default: runs/ and the name of the configuration)")
       ->type_name("DIR");

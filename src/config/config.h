@@ -13,6 +13,7 @@
 namespace linnet {
 
 struct ModelConfig {
+  std::string architecture = "transformer";
   int64_t d_model = 256;
   int64_t num_heads = 8;
   int64_t num_encoder_layers = 3;  // the key num_layers sets both
@@ -25,6 +26,7 @@ struct ModelConfig {
   std::string activation = "relu";
   bool share_embeddings = false;
   bool tie_head = false;
+  int64_t filters = 16;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -33,7 +35,7 @@ struct DataConfig {
   std::string data_dir;
   std::string train_source, train_target, valid_source, valid_target, test_source, test_target;
   std::string train_tsv, valid_tsv, test_tsv;
-  int64_t held_out_pairs = 500;
+  int64_t held_out_pairs = 500, held_out_images = 5000;
   int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
   std::string tokenizer = "sentencepiece";
   std::string tokenizer_model = "bpe";
@@ -72,6 +74,7 @@ struct TrainConfig {
   int64_t save_every = 500;
   int64_t log_every = 1;
   int64_t threads = 0;
+  std::string precision = "fp32";
   std::string isa = "auto";
   bool operator==(const TrainConfig&) const = default;
 };

@@ -61,6 +61,8 @@ constexpr double kMaxReal = 1e30;                // far from overflow in float
 
 const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
+      one_of(MODEL(architecture), "An encoder-decoder Transformer, or a convolutional network for task = \"images\".",
+             {"transformer", "cnn"}),
       between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
               kMaxSize),
       between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize),
@@ -77,11 +79,14 @@ const std::vector<ConfigKey>& table() {
       one_of(MODEL(activation), "Of the feed-forward layers.", {"relu", "gelu"}),
       any(MODEL(share_embeddings), "One embedding table for source and target. Needs joint_vocab."),
       any(MODEL(tie_head), "The output layer uses the target embedding's weights."),
+      between(MODEL(filters), "Of the convolutional network: channels of its convolution.", 1, kMaxSize),
 
-      one_of(DATA(task),
-             "\"text\" reads files; \"dates\" generates dates to translate, \"random\" noise to measure with.",
-             {"text", "dates", "random"}),
-      any(DATA(data_dir), "Folder in front of the relative paths below."),
+      one_of(
+          DATA(task),
+          "\"text\" reads sentences and their translations, \"images\" reads images to classify; \"dates\" generates "
+          "dates to translate, \"random\" noise to measure with.",
+          {"text", "images", "dates", "random"}),
+      any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images."),
       any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ..."),
       any(DATA(train_target), "... and its translation, line by line."),
       any(DATA(valid_source), "Validation text, for choosing the best checkpoint."),
@@ -93,6 +98,7 @@ const std::vector<ConfigKey>& table() {
       any(DATA(test_tsv), "The same for the test."),
       between(DATA(held_out_pairs), "Training pairs set aside for validation when no validation files are given.", 1,
               kMaxCount),
+      between(DATA(held_out_images), "The same for images.", 1, kMaxCount),
       between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount),
       between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount),
       between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount),
@@ -104,7 +110,8 @@ const std::vector<ConfigKey>& table() {
       between(DATA(vocab_size),
               "Tokens, 4 special ones included: exactly so many for SentencePiece, at most for others.", 5, 10'000'000),
       any(DATA(joint_vocab), "One vocabulary for source and target."),
-      between(DATA(batch_size), "Most pairs in a batch; 0: as many as batch_tokens allows.", 0, kMaxSize),
+      between(DATA(batch_size),
+              "Most pairs in a batch, or 0 for as many as batch_tokens allows; the images in a batch.", 0, kMaxSize),
       between(DATA(batch_tokens), "Most tokens in a batch, padding included, on its longer side; 0: no such limit.", 0,
               kMaxSize),
       between(DATA(num_buckets), "Sizes that batches are padded to. More waste less padding but take longer to plan.",
@@ -134,13 +141,17 @@ const std::vector<ConfigKey>& table() {
       between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount),
       between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
-      one_of(TRAIN(metric), "What makes a checkpoint the best.", {"bleu", "exact_match", "loss"}),
+      one_of(TRAIN(metric), "What makes a checkpoint the best.", {"bleu", "exact_match", "accuracy", "loss"}),
       resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024)),
       resumable(
           between(TRAIN(length_penalty), "Beam search ranks by log probability / length ^ length_penalty.", 0, 10)),
       resumable(between(TRAIN(save_every), "Steps between checkpoints.", 1, kMaxCount)),
       resumable(between(TRAIN(log_every), "Steps between lines of metrics.jsonl.", 1, kMaxCount)),
       resumable(between(TRAIN(threads), "0: what the machine and its cgroup allow.", 0, 4096)),
+      one_of(TRAIN(precision),
+             "In what products multiply: bf16 is about twice as fast where the CPU has it, and fp32 elsewhere. Sums, "
+             "weights and everything else are fp32.",
+             {"fp32", "bf16"}),
       any(TRAIN(isa), "Instruction set of the kernels; `linnet info` lists them. Another one rounds differently."),
   };
   return keys;

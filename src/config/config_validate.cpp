@@ -79,6 +79,22 @@ void check_data(const Config& config) {
               named("max_seq_len", config.model.max_seq_len));
 }
 
+// What does not belong to the task would be ignored, and is more likely a mistake.
+void check_task(const Config& config) {
+  const bool images = config.data.task == "images", cnn = config.model.architecture == "cnn";
+  require(images == cnn, "architecture = \"" + config.model.architecture + "\" does not go with task = \"" +
+                             config.data.task + "\"; \"cnn\" and \"images\" go together");
+  const std::string& metric = config.train.metric;
+  require(metric == "loss" || images == (metric == "accuracy"),
+          "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
+}
+
+void check_images(const DataConfig& data) {
+  require(data.batch_size > 0, "task = \"images\" needs a batch_size");
+  require(data.train_source.empty() && data.train_tsv.empty(),
+          "task = \"images\" reads no text, but a training file is given");
+}
+
 void check_training(const TrainConfig& train) {
   require(train.learning_rate > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
@@ -93,9 +109,11 @@ void validate(const Config& config) {
     const std::string problem = assign_field(key, scratch, field_value(key, config));
     require(problem.empty(), problem);
   }
+  check_task(config);
+  check_training(config.train);
+  if (config.data.task == "images") return check_images(config.data);
   check_model(config);
   check_data(config);
-  check_training(config.train);
   check_size("the parameters", parameter_count(config));
   check_size("a batch", batch_elements(config));
 }

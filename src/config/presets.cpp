@@ -37,6 +37,28 @@ save_every = 600
 metric = "exact_match"
 beam = 1
 )"},
+    {"mnist", "A small convolutional network for images of digits; expects MNIST's files in data_dir.", R"(
+[model]
+architecture = "cnn"
+filters = 16
+
+[data]
+task = "images"
+data_dir = "data/mnist"
+held_out_images = 5000
+batch_size = 128
+
+[train]
+learning_rate = 2e-3
+schedule = "cosine"
+beta2 = 0.999
+epsilon = 1e-8
+clip_norm = 0.0
+max_steps = 4000
+eval_every = 430
+save_every = 430
+metric = "accuracy"
+)"},
     {"multi30k", "English to German image captions (Multi30k); expects its files in data_dir.", R"(
 [model]
 d_model = 256

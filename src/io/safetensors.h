@@ -24,7 +24,7 @@ struct SafetensorsEntry {
   const std::byte* data;  // type.bytes() bytes; copy them out: files of other programs may leave them unaligned
 };
 
-// A file opened for reading. Whatever breaks the format, or names an element type other than F32, F64 and I32, is a
+// A file opened for reading. Whatever breaks the format, or names an element type other than F32, F64, I32 and U8, is a
 // user error of one line that names the file. Damage to the data itself is found by check_data() only.
 class SafetensorsFile {
  public:

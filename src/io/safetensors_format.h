@@ -17,7 +17,8 @@ struct SafetensorsDType {
   DType dtype;
   const char* name;
 };
-constexpr SafetensorsDType kSafetensorsDTypes[] = {{DType::kF32, "F32"}, {DType::kF64, "F64"}, {DType::kI32, "I32"}};
+constexpr SafetensorsDType kSafetensorsDTypes[] = {
+    {DType::kF32, "F32"}, {DType::kF64, "F64"}, {DType::kI32, "I32"}, {DType::kU8, "U8"}};
 
 inline std::optional<DType> safetensors_dtype(const std::string& name) {
   for (const SafetensorsDType& row : kSafetensorsDTypes)

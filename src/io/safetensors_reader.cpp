@@ -99,7 +99,8 @@ class HeaderReader {
     if (!value.is_string()) fail(who + " has a dtype that is not a string");
     const std::string text = value.get<std::string>();
     if (const std::optional<DType> dtype = safetensors_dtype(text)) return *dtype;
-    fail_user("'" + path_ + "': " + who + " has dtype " + quote(text) + ", which Linnet does not read (F32, F64, I32)");
+    fail_user("'" + path_ + "': " + who + " has dtype " + quote(text) +
+              ", which Linnet does not read (F32, F64, I32, U8)");
   }
 
   // Fills type.shape and returns the bytes of the tensor.

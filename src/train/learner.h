@@ -30,6 +30,7 @@ class Learner {
   StepReport step(double learning_rate) { return trainer_->step(shape_, learning_rate, ++steps_); }
   double evaluate();  // mean loss, without dropout
 
+  Trainer& trainer() { return *trainer_; }
   size_t memory_bytes() const { return store_.total_bytes(); }  // all there will ever be
   // A parameter's values by name, e.g. "hidden.weight".
   std::span<float> parameter(const std::string& name);

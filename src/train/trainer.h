@@ -57,6 +57,10 @@ class Trainer {
 
   // The loss of a batch without dropout, on the weights evaluation uses.
   LossTotal evaluate(int shape);
+  // Another output of that graph, as the loss function named it; valid until the next run of any plan.
+  const TensorView& evaluation_output(int shape, const std::string& name) const {
+    return shapes_[static_cast<size_t>(shape)]->run_evaluate->output(name);
+  }
 
   // Runs the last micro-batch again, which is still in place, node by node: "file:line: op (in module)" of the first
   // that produced a NaN or an infinity; empty when none did.

@@ -1,4 +1,4 @@
-#include "app/training_setup.h"
+#include "app/translation_task.h"
 
 #include <malloc.h>
 
@@ -10,6 +10,7 @@
 #include "base/process_memory.h"
 
 namespace linnet {
+
 Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths) {
   return Buckets::choose(lengths, {.batch_tokens = config.data.batch_tokens,
                                    .batch_size = config.data.batch_size,
@@ -24,7 +25,8 @@ SessionOptions training_session_options(const Config& config, const Buckets& buc
   return options;
 }
 
-TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config(config), tokenizers(std::move(given)) {
+TranslationTask::TranslationTask(const Config& config, TokenizerPair given)
+    : config(config), tokenizers(std::move(given)) {
   Corpus corpus = load_training_corpus(config);
   if (!tokenizers.source) tokenizers = train_tokenizers(config, corpus.train);
   train = std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target,
@@ -43,7 +45,30 @@ TrainingSetup::TrainingSetup(const Config& config, TokenizerPair given) : config
   session->allocate();
   stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed), kPrefetchDepth);
   malloc_trim(0);  // what loading and planning freed should not count
-  forecast = forecast_memory(resident_bytes(), session->store);
+  forecast_ = forecast_memory(resident_bytes(), session->store);
+}
+
+LoadedBatch TranslationTask::next_batch() {
+  const Batch& batch = stream->next();
+  session->load_batch(batch);
+  return {batch.bucket, batch.epoch, batch.index, batch.last_of_epoch};
+}
+
+Evaluation TranslationTask::evaluate() {
+  const double loss = mean_loss(*session, *valid, *buckets);
+  std::vector<std::string> translations;
+  if (!session->generators.empty()) {
+    const int64_t all = valid->dataset.size(), wanted = config.train.eval_pairs;
+    translations = translate(*session, *session->generators[0], *valid, wanted > 0 ? std::min(wanted, all) : all);
+  }
+  Evaluation result = score(*valid, translations, loss);
+  ++evaluations_;
+  for (size_t i = 0; i < 2 && i < translations.size(); ++i) {  // others from one evaluation to the next
+    const size_t pick =
+        (static_cast<size_t>(evaluations_) * 7919 + i * (translations.size() / 2 + 1)) % translations.size();
+    result.samples.push_back("    " + valid->text.source[pick] + "\n -> " + translations[pick]);
+  }
+  return result;
 }
 
 }  // namespace linnet

@@ -1,0 +1,45 @@
+// An image classifier with what a command needs around it: its planned memory, and evaluation.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/training_task.h"
+#include "data/image_dataset.h"
+#include "models/cnn.h"
+
+namespace linnet {
+
+// What a trained classifier must know of its images, kept beside its weights in the run folder (images.json).
+struct ImageFormat {
+  int64_t height = 28, width = 28, channels = 1;
+  std::vector<std::string> class_names;
+  std::vector<double> mean, deviation;  // of the training images' channels, pixels from 0 to 1
+
+  static ImageFormat of(const ImageDataset& train);
+  static ImageFormat load(const std::string& folder);  // user error naming the file
+  void save(const std::string& folder) const;
+  // User error, saying how, when images are of another size or have other classes.
+  void check(const ImageDataset& images, const std::string& what) const;
+};
+
+class ImageSession {
+ public:
+  // Plans everything; takes no memory yet. `training` false: evaluation only.
+  ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true);
+
+  void allocate();  // takes addresses and binds the plans to them
+  uint8_t* images() const { return store.as<uint8_t>("images"); }
+  int32_t* labels() const { return store.as<int32_t>("labels"); }
+  // Loss and accuracy over all images.
+  Evaluation evaluate(const ImageDataset& dataset);
+
+  const int64_t batch_size;
+  Cnn model;
+  ParameterLayout layout;
+  Store store;
+  SharedRegions shared;
+  std::unique_ptr<Trainer> trainer;  // one shape
+};
+
+}  // namespace linnet

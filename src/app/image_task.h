@@ -1,0 +1,38 @@
+// Training an image classifier.
+#pragma once
+#include <optional>
+
+#include "app/image_session.h"
+#include "data/image_batches.h"
+
+namespace linnet {
+
+class ImageTask : public TrainingTask {
+ public:
+  explicit ImageTask(const Config& config);
+
+  Trainer& trainer() override { return *session_->trainer; }
+  const Store& store() const override { return session_->store; }
+  const MemoryForecast& forecast() const override { return forecast_; }
+  int64_t shape_count() const override { return 1; }
+  LoadedBatch next_batch() override;
+  void seek(int64_t epoch, int64_t batch) override { batches_->seek(epoch, batch); }
+  Evaluation evaluate() override { return session_->evaluate(valid_); }
+  void save_assets(const std::string& folder) const override { format_.save(folder); }
+
+ private:
+  ImageDataset train_, valid_;
+  ImageFormat format_;
+  std::optional<ImageSession> session_;
+  std::optional<ImageBatches> batches_;
+  MemoryForecast forecast_;
+};
+
+// A split of a configuration's images: "test" or "valid", the latter as training sets it aside. User error when there
+// is none.
+ImageDataset load_image_split(const Config& config, const std::string& split);
+
+// `linnet eval` of a run of images.
+Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
+
+}  // namespace linnet

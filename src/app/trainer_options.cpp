@@ -1,0 +1,27 @@
+#include "app/trainer_options.h"
+
+#include "base/thread_pool.h"
+
+namespace linnet {
+
+int thread_count(const Config& config) {
+  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : available_threads();
+}
+
+TrainerOptions trainer_options(const Config& config, bool training) {
+  const TrainConfig& c = config.train;
+  TrainerOptions options;
+  OptimizerAttrs& o = options.optimizer;
+  o.kind = c.optimizer == "sgd" ? OptimizerAttrs::Kind::kSgd : OptimizerAttrs::Kind::kAdam;
+  o.decoupled = c.optimizer == "adamw";
+  o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon, o.momentum = c.momentum;
+  o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
+  options.accumulate_steps = c.accumulate_steps;
+  options.threads = thread_count(config);
+  options.seed = static_cast<uint64_t>(c.seed);
+  options.training = training;
+  options.passes.precision = c.precision == "bf16" ? Precision::kBf16 : Precision::kF32;
+  return options;
+}
+
+}  // namespace linnet

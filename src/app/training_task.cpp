@@ -1,0 +1,23 @@
+#include "app/training_task.h"
+
+#include "app/image_task.h"
+#include "app/run_folder.h"
+#include "app/translation_task.h"
+#include "base/error.h"
+
+namespace linnet {
+
+double Evaluation::metric(const std::string& name) const {
+  for (const auto& [key, value] : metrics)
+    if (key == name) return value;
+  fail_internal("this task has no metric " + name);
+}
+
+std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
+  if (config.data.task == "images") return std::make_unique<ImageTask>(config);
+  TokenizerPair tokenizers;
+  if (!from.empty()) tokenizers = load_tokenizers(RunFolder(from).load_config(), from);
+  return std::make_unique<TranslationTask>(config, std::move(tokenizers));
+}
+
+}  // namespace linnet

@@ -1,0 +1,44 @@
+// Training a Transformer on pairs of sentences. Everything it stands on is made in order: text, tokenizers, batches,
+// planned memory.
+#pragma once
+#include "app/evaluation.h"
+#include "app/training_task.h"
+#include "data/batch_stream.h"
+
+namespace linnet {
+
+constexpr int kPrefetchDepth = 2;
+
+class TranslationTask : public TrainingTask {
+ public:
+  // With `given` empty the tokenizers are trained.
+  TranslationTask(const Config& config, TokenizerPair given);
+
+  Trainer& trainer() override { return *session->trainer; }
+  const Store& store() const override { return session->store; }
+  const MemoryForecast& forecast() const override { return forecast_; }
+  int64_t shape_count() const override { return buckets->size(); }
+  LoadedBatch next_batch() override;
+  void seek(int64_t epoch, int64_t batch) override { stream->seek(epoch, batch); }
+  Evaluation evaluate() override;
+  void save_assets(const std::string& folder) const override { tokenizers.save(folder); }
+
+  Config config;
+  TokenizerPair tokenizers;
+  std::unique_ptr<PairDataset> train;
+  std::unique_ptr<EvaluationSet> valid;
+  std::unique_ptr<Buckets> buckets;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<BatchStream> stream;
+
+ private:
+  MemoryForecast forecast_;
+  int64_t evaluations_ = 0;
+};
+
+// The shapes of a configuration's batches, for (source, target) lengths of all pairs that are to fit.
+Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, int>>& lengths);
+// What training with these buckets, and evaluating on the way, takes.
+SessionOptions training_session_options(const Config& config, const Buckets& buckets);
+
+}  // namespace linnet

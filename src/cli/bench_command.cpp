@@ -1,0 +1,126 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/process_memory.h"
+#include "base/thread_pool.h"
+#include "cli/commands.h"
+#include "kernels/isa.h"
+#include "kernels/peak.h"
+#include "workloads/measure.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string name, precision = "fp32", isa = "auto", write_data;
+  int threads = 0;
+  double seconds = 5, dropout = -1;
+  bool json = false, list = false;
+};
+
+int list_workloads() {
+  for (const WorkloadRow& row : workload_rows()) std::printf("%-10s %s\n", row.name.c_str(), row.description.c_str());
+  std::printf("%-10s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
+  return 0;
+}
+
+int print_peak(const Arguments& arguments, Precision precision, int threads) {
+  ThreadPool pool(threads);
+  const double gflops = measured_peak_gflops(precision, pool);
+  if (arguments.json) {
+    const nlohmann::ordered_json json{
+        {"workload", "peak"}, {"precision", arguments.precision}, {"threads", threads}, {"peak_gflops", gflops}};
+    std::printf("%s\n", json.dump().c_str());
+  } else {
+    std::printf("peak, %s, %d threads: %.0f GFLOP/s\n", arguments.precision.c_str(), threads, gflops);
+  }
+  return 0;
+}
+
+void print(const Arguments& arguments, const Workload& workload, const Measurement& m, int threads, double peak) {
+  const double gflops = m.flop_per_step / m.seconds_per_step * 1e-9;
+  const double backward = m.seconds_per_step - m.forward_seconds - m.update_seconds;
+  if (!arguments.json) {
+    std::printf(
+        "%s, %s, %d threads: %.1f %s (%.1f to %.1f, %lld steps), %.0f GFLOP/s = %.0f%% of this machine's %.0f\n",
+        workload.name.c_str(), arguments.precision.c_str(), threads, m.median, workload.unit.c_str(), m.min, m.max,
+        static_cast<long long>(m.steps), gflops, 100 * gflops / peak, peak);
+    if (m.forward_seconds > 0)
+      std::printf("a step: forward %.1f ms, backward %.1f ms, update %.1f ms\n", m.forward_seconds * 1e3,
+                  backward * 1e3, m.update_seconds * 1e3);
+    std::printf("memory %.1f MB (planned %.1f MB), %lld parameters, first step done %.2f s after the start\n",
+                m.memory_mb, m.predicted_mb, static_cast<long long>(m.parameters), m.first_step_seconds);
+    return;
+  }
+  nlohmann::ordered_json json{{"workload", workload.name},
+                              {"precision", arguments.precision},
+                              {"threads", threads},
+                              {"isa", current_isa()},
+                              {"unit", workload.unit},
+                              {"median", m.median},
+                              {"min", m.min},
+                              {"max", m.max},
+                              {"steps", m.steps},
+                              {"flop_per_step", m.flop_per_step},
+                              {"gflops", gflops},
+                              {"peak_gflops", peak},
+                              {"fraction_of_peak", gflops / peak},
+                              {"memory_mb", m.memory_mb},
+                              {"predicted_mb", m.predicted_mb},
+                              {"first_step_seconds", m.first_step_seconds},
+                              {"parameters", m.parameters},
+                              {"first_loss", m.first_loss},
+                              {"last_loss", m.last_loss},
+                              {"forward_ms", nullptr},
+                              {"backward_ms", nullptr},
+                              {"update_ms", nullptr}};
+  if (m.forward_seconds > 0) {
+    json["forward_ms"] = m.forward_seconds * 1e3, json["backward_ms"] = backward * 1e3;
+    json["update_ms"] = m.update_seconds * 1e3;
+  }
+  std::printf("%s\n", json.dump().c_str());
+}
+
+int bench(const Arguments& arguments) {
+  const uint64_t resident = resident_bytes();
+  if (arguments.list) return list_workloads();
+  if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
+  force_isa(arguments.isa);
+  const Precision precision = arguments.precision == "bf16" ? Precision::kBf16 : Precision::kF32;
+  const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
+  if (arguments.name == "peak") return print_peak(arguments, precision, threads);
+  const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout});
+  if (!arguments.write_data.empty()) {
+    write_data(workload, arguments.write_data);
+    return 0;
+  }
+  const Measurement m =
+      measure(workload, {.precision = precision, .threads = threads, .seconds = arguments.seconds}, resident);
+  ThreadPool pool(threads);
+  print(arguments, workload, m, threads, measured_peak_gflops(precision, pool));
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("bench", "how fast this machine trains one of the reference workloads");
+  command->add_option("name", arguments->name, "the workload");
+  command->add_flag("--list", arguments->list, "name the workloads");
+  command->add_option("--precision", arguments->precision, "of products: fp32 (default) or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command->add_option("--threads", arguments->threads, "0: all")->check(CLI::Range(0, 4096));
+  command->add_option("--seconds", arguments->seconds, "how long to measure (default 5)")->check(CLI::Range(0.0, 1e6));
+  command->add_option("--dropout", arguments->dropout, "instead of the workload's own")->check(CLI::Range(0.0, 0.99));
+  command->add_option("--isa", arguments->isa, "instruction set of the kernels");
+  command->add_option("--write-data", arguments->write_data, "write the batches as safetensors and stop")
+      ->type_name("FILE");
+  command->add_flag("--json", arguments->json, "one JSON object instead of lines for people");
+  command->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });
+}
+
+}  // namespace linnet

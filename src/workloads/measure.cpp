@@ -1,0 +1,112 @@
+#include "workloads/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "base/process_memory.h"
+#include "io/safetensors.h"
+#include "train/learner.h"
+
+namespace linnet {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+class Measuring {
+ public:
+  Measuring(const Workload& workload, const MeasureOptions& options)
+      : workload_(workload), options_(options), learner_(*workload.model, workload.loss, trainer_options()) {}
+
+  Measurement run(uint64_t resident_at_start) {
+    Measurement m;
+    m.first_loss = step();
+    m.first_step_seconds = process_seconds();
+    step();  // caches and the machine's clock are as they will be
+    std::vector<double> seconds;
+    for (const double began = now(); m.steps < options_.least || now() - began < options_.seconds; ++m.steps) {
+      const double before = now();
+      m.last_loss = step();
+      seconds.push_back(now() - before);
+    }
+    m.seconds_per_step = median(seconds);
+    m.median = workload_.units_per_step / m.seconds_per_step;
+    m.max = workload_.units_per_step / *std::ranges::min_element(seconds);
+    m.min = workload_.units_per_step / *std::ranges::max_element(seconds);
+    if (workload_.forward_apart) measure_parts(m);
+    m.memory_mb = static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
+    m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
+    m.parameters = learner_.trainer().layout().parameter_count();
+    m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
+    return m;
+  }
+
+ private:
+  TrainerOptions trainer_options() const {
+    TrainerOptions options;
+    options.optimizer = workload_.optimizer;
+    options.threads = options_.threads;
+    options.passes.precision = options_.precision;
+    return options;
+  }
+
+  void load_batch() {
+    for (const WorkloadInput& input : workload_.inputs) {
+      const size_t bytes = input.data.size() / static_cast<size_t>(workload_.batches);
+      learner_.set(input.name, std::span(input.data).subspan(static_cast<size_t>(next_) * bytes, bytes));
+    }
+    next_ = (next_ + 1) % workload_.batches;
+  }
+
+  double step() {
+    load_batch();
+    return learner_.step(workload_.learning_rate).loss;
+  }
+
+  // Forward: the plan of an evaluation. Update: clipping and optimizer, by the clock around their nodes.
+  void measure_parts(Measurement& m) {
+    std::vector<double> forward, update;
+    const Executor& training = learner_.trainer().train_executor(0);
+    const Graph& graph = training.plan().graph;
+    for (int i = 0; i < 3; ++i) {
+      load_batch();
+      const double before = now();
+      learner_.evaluate();
+      forward.push_back(now() - before);
+      std::vector<double> seconds;
+      training.run_timed(learner_.trainer().pool(), seconds);
+      double sum = 0;
+      for (NodeId id = 0; id < graph.node_count(); ++id) {
+        const std::string name = graph.node(id).op->name;
+        if (name == "sum_of_squares" || name == "optimizer_step") sum += seconds[static_cast<size_t>(id)];
+      }
+      update.push_back(sum);
+    }
+    m.forward_seconds = median(forward), m.update_seconds = median(update);
+  }
+
+  const Workload& workload_;
+  const MeasureOptions& options_;
+  Learner learner_;
+  int64_t next_ = 0;
+};
+
+}  // namespace
+
+Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start) {
+  return Measuring(workload, options).run(resident_at_start);
+}
+
+void write_data(const Workload& workload, const std::string& path) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const WorkloadInput& input : workload.inputs) tensors.push_back({input.name, input.type, input.data.data()});
+  save_safetensors(path, tensors, {{"workload", workload.name}});
+}
+
+}  // namespace linnet

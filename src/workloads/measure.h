@@ -1,0 +1,37 @@
+// One workload, measured: what `linnet bench` prints.
+#pragma once
+#include <string>
+
+#include "kernels/precision.h"
+#include "workloads/workload.h"
+
+namespace linnet {
+
+struct MeasureOptions {
+  Precision precision = Precision::kF32;
+  int threads = 1;
+  double seconds = 5;  // of timed steps
+  int64_t least = 3;   // timed steps, however long they take
+};
+
+struct Measurement {
+  int64_t steps = 0;
+  double median = 0, min = 0, max = 0;  // in the workload's unit
+  double seconds_per_step = 0;          // median
+  double flop_per_step = 0;             // of the products, see OpDef::flops
+  double forward_seconds = 0;           // 0: not measured apart
+  double update_seconds = 0;            // clipping and optimizer
+  double first_step_seconds = 0;        // from the start of the process to the end of step 1
+  double memory_mb = 0;                 // high-water mark less what the process had at its start
+  double predicted_mb = 0;
+  int64_t parameters = 0;
+  double first_loss = 0, last_loss = 0;
+};
+
+// `resident_at_start`: of the process, before it knew what to do.
+Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start);
+
+// Stacked batches as safetensors, for another program.
+void write_data(const Workload& workload, const std::string& path);
+
+}  // namespace linnet
