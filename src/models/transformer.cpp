@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/trace.h"
 #include "ops/embedding/embedding.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/movement/movement.h"
 
 namespace linnet {
@@ -50,6 +51,11 @@ Tensor Head::operator()(Tensor x, const Embedding& target_embedding) {
   return matmul(x, weight ? *weight : target_embedding.weight, false, true) + bias;
 }
 
+Tensor Head::loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing) {
+  ModuleScope scope(*this);
+  return linear_cross_entropy_sum(x, weight ? *weight : target_embedding.weight, bias, targets, label_smoothing);
+}
+
 Transformer::Transformer(const TransformerConfig& config)
     : config(config),
       positions{this, "positions", {config.max_seq_len, config.d_model}, sinusoidal_positions()},
@@ -76,9 +82,18 @@ Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
   return encoder(embed(source_table(), source), source_lengths);
 }
 
-Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
+Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
   const Tensor memory = encode(source, source_lengths);
-  return head(decoder(embed(target_table(), target_in), target_lengths, memory, source_lengths), target_table());
+  return decoder(embed(target_table(), target_in), target_lengths, memory, source_lengths);
+}
+
+Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
+  return head(hidden(source, source_lengths, target_in, target_lengths), target_table());
+}
+
+Tensor Transformer::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+                         double label_smoothing) {
+  return head.loss(hidden(source, source_lengths, target_in, target_lengths), target_table(), targets, label_smoothing);
 }
 
 void Transformer::prefill(Tensor source, Tensor source_lengths) {

@@ -39,6 +39,8 @@ struct Decoder : Module {
 struct Head : Module {
   Head(Module* parent, std::string name, const TransformerConfig& config);
   Tensor operator()(Tensor x, const Embedding& target_embedding);  // [..., D] -> [..., V]
+  // The sum of cross-entropies against targets i32 [...], with the logits never whole in memory.
+  Tensor loss(Tensor x, const Embedding& target_embedding, Tensor targets, double label_smoothing);
 
   std::optional<Parameter> weight;  // absent when tied
   Parameter bias;
@@ -51,6 +53,9 @@ struct Transformer : Module {
   Tensor encode(Tensor source, Tensor source_lengths);
   // target_in i32 [B, T]: begin, then the target without its last token -> logits [B, T, V]
   Tensor operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
+  // The sum of cross-entropies of those logits against targets i32 [B, T], of which negative ones are left out.
+  Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+              double label_smoothing);
 
   // Generation, one graph each. prefill: encodes and leaves each decoder layer's keys and values in the states
   // "memory.<i>" [B, S, 2 D].
@@ -70,6 +75,8 @@ struct Transformer : Module {
   Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
   Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
   Tensor embed(Embedding& table, Tensor ids);
+  // What the head predicts from: [B, T, D]
+  Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };
 
 }  // namespace linnet

@@ -10,8 +10,8 @@ Loss translation_loss(Transformer& model, Trace& trace, const BatchShape& shape,
   const Tensor source = ids("source", {batch, source_length}), source_lengths = ids("source_lengths", {batch});
   const Tensor target_in = ids("target_in", {batch, target_length}), target_lengths = ids("target_lengths", {batch});
   const Tensor targets = mask_targets(ids("target_out", {batch, target_length}), target_lengths);
-  const Tensor logits = model(source, source_lengths, target_in, target_lengths);
-  return {cross_entropy_sum(logits, targets, label_smoothing), count_targets(targets, logits.type().dtype)};
+  const Tensor sum = model.loss(source, source_lengths, target_in, target_lengths, targets, label_smoothing);
+  return {sum, count_targets(targets, sum.type().dtype)};
 }
 
 }  // namespace linnet
