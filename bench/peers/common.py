@@ -1,0 +1,151 @@
+"""What every PyTorch peer shares: a fair environment, timing, memory, one line of JSON.
+
+The environment has to be set before torch is imported; peer.py restarts itself in `environment()` when it is not.
+"""
+
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[2] / "build" / "peers"  # the virtual environment; build/ is not in git
+MARK = "LINNET_PEER"  # set in the environment of a peer
+
+# Any variable that starts like this could hold a library to older cores or to other kernels than it would choose.
+UNSET = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "OMP_", "KMP_", "GOMP_", "MALLOC_",
+         "GLIBC_TUNABLES", "LD_PRELOAD", "CC", "CXX")
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment without what would tilt either side."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(UNSET)}
+
+
+def unlocked_mkl() -> str | None:
+    """A library whose one function tells MKL "yes, the processor is yours"; None without a C compiler.
+
+    MKL asks mkl_serv_intel_cpu_true() before it takes its AVX-512 kernels, whatever the processor can do; without the
+    answer float32 products run at half the speed on Zen 5.
+    """
+    library = HOME / "mkl_vendor.so"
+    if library.exists():
+        return str(library)
+    library.parent.mkdir(parents=True, exist_ok=True)
+    draft = library.with_suffix(f".{os.getpid()}")
+    try:
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(draft)], check=True,
+                       input=b"int mkl_serv_intel_cpu_true(void) { return 1; }")
+    except (OSError, subprocess.CalledProcessError):
+        print("peer: no C compiler: MKL left as it is", file=sys.stderr)
+        return None
+    draft.rename(library)
+    return str(library)
+
+
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a peer process; the caller may add to it."""
+    library = unlocked_mkl()
+    chosen = {
+        MARK: "1",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OMP_DYNAMIC": "false",
+        "MKL_DYNAMIC": "FALSE",
+        "TORCHINDUCTOR_CACHE_DIR": str(HOME / "inductor"),
+    }
+    if library:
+        chosen["LD_PRELOAD"] = library
+    return plain_environment() | chosen
+
+
+def memory_mb(field: str) -> float:
+    """VmRSS or VmHWM of this process in MB (10^6 bytes)."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(field + ":")) * 1024 / 1e6
+
+
+def reset_peak() -> None:
+    """Sets VmHWM back to the present VmRSS (proc(5), clear_refs); where that is forbidden the peak stays."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        pass
+
+
+def keep_freed_memory() -> None:
+    """Large tensors from the heap, never trimmed: else each step maps and faults in all its activations anew."""
+    M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_MAX, 0)
+    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def seconds_since_start() -> float:
+    """Seconds since the kernel started this process (proc(5), stat: field 22), to a hundredth."""
+    with open("/proc/self/stat") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Workload:
+    """What a family file makes: one training step in three parts, and the data it goes over."""
+
+    parameters: Iterable  # of tensors
+    forward: Callable  # batch -> loss; already compiled where the mode says so
+    update: Callable  # () -> None: clip, optimizer step, gradients gone
+    batches: list[tuple]
+    per_step: int  # samples or tokens
+    unit: str
+    autocast: Callable  # () -> context manager
+
+
+def measure(workload: Workload, seconds: float) -> dict:
+    """Warms up, then trains for some seconds (3 steps at least) -> the fields of the line of JSON."""
+    phases: list[tuple[float, float, float]] = []
+    losses: list[float] = []
+
+    def step() -> float:
+        batch = workload.batches[len(losses) % len(workload.batches)]
+        start = time.perf_counter()
+        with workload.autocast():
+            loss = workload.forward(*batch)
+        forward_end = time.perf_counter()
+        loss.backward()
+        backward_end = time.perf_counter()
+        workload.update()
+        losses.append(loss.item())
+        end = time.perf_counter()
+        phases.append((forward_end - start, backward_end - forward_end, end - start))
+        return end - start
+
+    start = time.perf_counter()
+    step()
+    first_step_seconds = seconds_since_start()
+    while len(losses) < 3 or (time.perf_counter() - start < min(1.0, seconds) and len(losses) < 20):
+        step()
+    with_warmup = memory_mb("VmHWM")
+    reset_peak()
+
+    phases.clear()
+    end = time.perf_counter() + seconds
+    while len(phases) < 3 or time.perf_counter() < end:
+        step()
+    rates = [workload.per_step / whole for _, _, whole in phases]
+    forward, backward, _ = (statistics.median(column) * 1e3 for column in zip(*phases))
+    return {
+        "unit": workload.unit,
+        "median": statistics.median(rates), "min": min(rates), "max": max(rates), "steps": len(rates),
+        "per_step": workload.per_step,
+        "forward_ms": round(forward, 2), "backward_ms": round(backward, 2),
+        "peak_mb": max(with_warmup, memory_mb("VmHWM")), "steady_mb": memory_mb("VmHWM"),
+        "first_step_seconds": round(first_step_seconds, 2),
+        "parameters": sum(parameter.numel() for parameter in workload.parameters),
+        "first_loss": round(losses[0], 4), "last_loss": round(losses[-1], 4),
+    }

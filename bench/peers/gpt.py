@@ -1,0 +1,90 @@
+"""GPT-2's architecture: pre-LN, GELU (tanh form), learned positions, tied head, no dropout; AdamW 3e-4, clipped at 1.
+
+gpt-6l: 6 layers, d 384, 6 heads, vocabulary 65, 8 x 256 tokens. gpt2-124m: 12, 768, 12, 50257, 2 x 1024.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import training
+from blocks import Attention
+from common import Workload
+
+
+@dataclass(frozen=True)
+class Shape:
+    layers: int
+    d: int
+    heads: int
+    vocab: int
+    batch: int
+    sequence: int
+
+
+SHAPES = {"gpt-6l": Shape(6, 384, 6, 65, 8, 256), "gpt2-124m": Shape(12, 768, 12, 50257, 2, 1024)}
+
+
+class Block(nn.Module):
+    def __init__(self, shape: Shape):
+        super().__init__()
+        d = shape.d
+        self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.attention = Attention(d, shape.heads, dropout=0)
+        self.linear1, self.linear2 = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x), causal=True)
+        return x + self.linear2(F.gelu(self.linear1(self.norm2(x)), approximate="tanh"))
+
+
+class Model(nn.Module):
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.tokens = nn.Embedding(shape.vocab, shape.d)
+        self.positions = nn.Embedding(shape.sequence, shape.d)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.d)
+        self.apply(self.initialize)
+        for block in self.blocks:  # what adds to the residual stream starts smaller
+            for linear in (block.attention.out_proj, block.linear2):
+                nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * shape.layers))
+
+    @staticmethod
+    def initialize(module) -> None:
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+
+    def forward(self, tokens, targets):
+        x = self.tokens(tokens) + self.positions.weight
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.norm(x), self.tokens.weight)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def made_up(shape: Shape, count: int = 4) -> dict:
+    text = torch.randint(shape.vocab, (count, shape.batch, shape.sequence + 1))
+    return {"tokens": text[..., :-1], "targets": text[..., 1:]}
+
+
+def create(options) -> Workload:
+    shape = SHAPES[options.workload]
+    model = Model(shape)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(training.decayed(model, 0.1), lr=3e-4, fused=True)
+
+    def update():
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return Workload(
+        parameters=parameters, forward=training.compiled(model, options), update=update,
+        batches=training.batches(options, ("tokens", "targets"), lambda: made_up(shape)),
+        per_step=shape.batch * shape.sequence, unit="tokens/s", autocast=training.autocast(options))
