@@ -20,6 +20,9 @@ class ImageTask : public TrainingTask {
   Evaluation evaluate() override { return session_->evaluate(valid_); }
   void save_assets(const std::string& folder) const override { format_.save(folder); }
 
+  const ImageFormat& format() const { return format_; }
+  int64_t train_count() const { return train_.count; }
+
  private:
   ImageDataset train_, valid_;
   ImageFormat format_;

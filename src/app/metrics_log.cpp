@@ -86,7 +86,7 @@ void MetricsLog::write(const MetricsLine& metrics) {
   line.field("loss", metrics.loss);
   line.field("learning_rate", metrics.learning_rate);
   line.field("grad_norm", metrics.grad_norm);
-  line.field("tokens_per_second", metrics.tokens_per_second);
+  line.field(metrics.items == std::string_view("images") ? "images_per_second" : "tokens_per_second", metrics.speed);
   line.field("seconds", metrics.seconds);
   line.field("memory_mb", metrics.memory_mb);
   if (!metrics.metric.empty()) line.field(metrics.metric, metrics.metric_value);

@@ -10,7 +10,8 @@ namespace linnet {
 struct MetricsLine {
   int64_t step;
   std::string_view split;  // "train", "valid"
-  double loss, learning_rate, grad_norm, tokens_per_second, seconds, memory_mb;
+  double loss, learning_rate, grad_norm, speed, seconds, memory_mb;
+  const char* items = "tokens";  // what speed counts: the field is "tokens_per_second"
   std::string_view metric = {};  // "bleu" or "exact_match" with its value, for evaluations
   double metric_value = 0;
 };

@@ -1,8 +1,11 @@
 #include "app/plan_memory.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "app/corpus.h"
+#include "app/image_task.h"
+#include "app/translation_task.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/process_memory.h"
@@ -64,17 +67,13 @@ Planned plan_once(const Config& config, const Basis& basis) {
 // Far more tokens than any training text: every pair is in one batch.
 constexpr int64_t kMost = int64_t{1} << 40;
 
-// The largest value of the batch key whose peak stays within `memory`: doubled until it does not fit, then halved in.
-int64_t largest_batch(Config config, const Basis& basis, int64_t DataConfig::*key, uint64_t memory) {
-  const auto fits = [&](int64_t value) {
-    config.data.*key = value;
-    return plan_once(config, basis).forecast.peak() <= memory;
-  };
-  const int64_t step = key == &DataConfig::batch_tokens ? config.model.max_seq_len : 1;
-  if (fits(kMost)) return kMost;
+// The largest value for which fits(value), a multiple of nothing in particular: doubled until it does not fit, then
+// halved in. 0 when not even `step` fits.
+int64_t largest(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits) {
+  if (fits(most)) return most;
   if (!fits(step)) return 0;
   int64_t low = step, high = step;
-  while (high < kMost && fits(high *= 2)) low = high;
+  while (high < most && fits(high = std::min(2 * high, most))) low = high;
   while (high - low > std::max<int64_t>(step, low / 64)) {
     const int64_t middle = (low + high) / 2;
     (fits(middle) ? low : high) = middle;
@@ -82,22 +81,67 @@ int64_t largest_batch(Config config, const Basis& basis, int64_t DataConfig::*ke
   return low;
 }
 
-}  // namespace
-
-PlanAnswer plan_memory(const Config& config, uint64_t memory) {
+PlanAnswer plan_translation(const Config& config, uint64_t memory) {
   const Basis basis = measure(config);
   const Planned planned = plan_once(config, basis);
   PlanAnswer answer;
   answer.forecast = planned.forecast;
-  answer.assumed = basis.assumed;
   answer.parameters = planned.session->layout.parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = planned.session->trainer->arena_use();
-  answer.shapes = planned.session->shapes;
+  const BatchShape& shape = planned.session->shapes.back();
+  answer.batches = "up to " + std::to_string(shape.batch) + " x (" + std::to_string(shape.source_length) + " + " +
+                   std::to_string(shape.target_length) + ") tokens, " + std::to_string(planned.session->shapes.size()) +
+                   " shapes";
+  if (basis.assumed)
+    answer.assumption = "The training text is not there: every batch is taken at max_seq_len = " +
+                        std::to_string(config.model.max_seq_len) + ".";
   const auto key = config.data.batch_tokens > 0 ? &DataConfig::batch_tokens : &DataConfig::batch_size;
   answer.batch_key = config.data.batch_tokens > 0 ? "batch_tokens" : "batch_size";
-  answer.largest_batch = largest_batch(config, basis, key, memory);
+  Config other = config;
+  const int64_t step = config.data.batch_tokens > 0 ? config.model.max_seq_len : 1;
+  answer.largest_batch = largest(step, kMost, [&](int64_t value) {
+    other.data.*key = value;
+    return plan_once(other, basis).forecast.peak() <= memory;
+  });
   answer.all_fit = answer.largest_batch >= kMost;
   return answer;
+}
+
+PlanAnswer plan_images(const Config& config, uint64_t memory) {
+  ImageFormat format;
+  int64_t images = 60'000;
+  uint64_t resident = 0;
+  PlanAnswer answer;
+  if (!config.data.data_dir.empty() && file_exists(config.data.data_dir)) {
+    const ImageTask task(config);
+    format = task.format(), images = task.train_count(), resident = task.forecast().items[0].bytes;
+  } else {
+    format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
+    resident = resident_bytes() + static_cast<uint64_t>(images * format.height * format.width);
+    answer.assumption = "The images are not there: MNIST's are assumed, 60,000 of 28 x 28 x 1 in 10 classes.";
+  }
+  const auto plan = [&](int64_t batch_size) {
+    Config other = config;
+    other.data.batch_size = batch_size;
+    return std::make_unique<ImageSession>(other, format, true, false);
+  };
+  const auto session = plan(config.data.batch_size);
+  answer.forecast = forecast_memory(resident, session->store);
+  answer.parameters = session->layout.parameter_count();
+  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session->trainer->arena_use();
+  answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
+                   std::to_string(format.width) + " x " + std::to_string(format.channels);
+  answer.batch_key = "batch_size";
+  answer.largest_batch =
+      largest(1, images, [&](int64_t value) { return forecast_memory(resident, plan(value)->store).peak() <= memory; });
+  answer.all_fit = answer.largest_batch >= images;
+  return answer;
+}
+
+}  // namespace
+
+PlanAnswer plan_memory(const Config& config, uint64_t memory) {
+  return config.data.task == "images" ? plan_images(config, memory) : plan_translation(config, memory);
 }
 
 }  // namespace linnet

@@ -30,8 +30,8 @@ void add_duration(Text& text, size_t& size, double seconds) {
 
 size_t write_figures(Text& text, const ProgressView& v) {
   size_t size = fmt::format_to_n(text.data(), text.size(),
-                                 FMT_STRING("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s  {:.0f} MB  "), v.step,
-                                 v.max_steps, v.loss, v.learning_rate, v.tokens_per_second, v.memory_mb)
+                                 FMT_STRING("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} {}/s  {:.0f} MB  "), v.step,
+                                 v.max_steps, v.loss, v.learning_rate, v.speed, v.items, v.memory_mb)
                     .size;
   size = std::min(size, text.size());
   add_duration(text, size, v.seconds_left);

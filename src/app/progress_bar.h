@@ -7,8 +7,9 @@ namespace linnet {
 
 struct ProgressView {
   int64_t step, max_steps;
-  double loss, learning_rate, tokens_per_second, seconds_left;
+  double loss, learning_rate, speed, seconds_left;
   double memory_mb;
+  const char* items;  // what speed counts, in a second: "tokens", "images"
 };
 
 class ProgressBar {

@@ -26,8 +26,11 @@ double metric_of(const TrainConfig& config, const Evaluation& result) {
   return config.metric == "loss" ? -result.loss : result.metric(config.metric);
 }
 
-RunReporter::RunReporter(const TrainConfig& config, const std::string& metrics_path, const Progress& resumed)
-    : config_(config), log_(metrics_path, resumed.step, resumed.evaluated), memory_mb_(resident_mb()) {}
+RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
+    : config_(config.train),
+      items_(config.data.task == "images" ? "images" : "tokens"),
+      log_(metrics_path, resumed.step, resumed.evaluated),
+      memory_mb_(resident_mb()) {}
 
 void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
                        double seconds_here) {
@@ -36,16 +39,17 @@ void RunReporter::step(const Progress& progress, const StepReport& report, doubl
   loss_ = running_average(loss_, report.loss, 0.95);
   if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
   if (progress.step % config_.log_every == 0)
-    log_.write({progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_});
+    log_.write(
+        {progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_, items_});
   const double per_step = seconds_here / static_cast<double>(++steps_here_);
   bar_.update({progress.step, config_.max_steps, loss_, rate, speed_,
-               per_step * static_cast<double>(config_.max_steps - progress.step), memory_mb_});
+               per_step * static_cast<double>(config_.max_steps - progress.step), memory_mb_, items_});
 }
 
 void RunReporter::evaluation(const Progress& progress, const Evaluation& result, double rate, double seconds,
                              bool better) {
   const double speed = static_cast<double>(result.items) / seconds;
-  MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_};
+  MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_, items_};
   std::string text = fmt::format("step {}  valid loss {:.4f}", progress.step, result.loss);
   if (config_.metric != "loss") {
     line.metric = config_.metric;

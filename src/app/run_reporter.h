@@ -5,6 +5,7 @@
 #include "app/metrics_log.h"
 #include "app/progress_bar.h"
 #include "app/training_task.h"
+#include "config/config.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -15,7 +16,7 @@ double metric_of(const TrainConfig& config, const Evaluation& result);
 class RunReporter {
  public:
   // `resumed` is where the run goes on: lines of metrics.jsonl after it are dropped.
-  RunReporter(const TrainConfig& config, const std::string& metrics_path, const Progress& resumed);
+  RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed);
 
   // `seconds` is what the step took, `seconds_here` what this process has trained so far.
   void step(const Progress& progress, const StepReport& report, double rate, double seconds, double seconds_here);
@@ -26,6 +27,7 @@ class RunReporter {
 
  private:
   const TrainConfig& config_;
+  const char* const items_;  // what the model is trained on: "tokens", "images"
   MetricsLog log_;
   ProgressBar bar_;
   int64_t steps_here_ = 0;

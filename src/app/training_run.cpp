@@ -72,7 +72,7 @@ class TrainingRun {
     task_.save_assets(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     task_.seek(progress_.epoch, progress_.batch);
-    reporter_.emplace(config_, folder_.metrics_path(), progress_);
+    reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     last_saved_ = progress_.step;
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && !folder_.has_state()) save();

@@ -35,19 +35,13 @@ int plan(const ConfigArguments& arguments, const std::string& memory) {
   const Config config = arguments.load();
   const uint64_t limit = memory.empty() ? available_memory() : parse_size(memory);
   const PlanAnswer answer = plan_memory(config, limit);
-  if (answer.assumed)
-    std::printf("The training text is not there: every batch is taken at max_seq_len = %lld.\n",
-                static_cast<long long>(config.model.max_seq_len));
-  std::printf("%lld parameters; batches of up to", static_cast<long long>(answer.parameters));
-  const BatchShape& largest = answer.shapes.back();
-  std::printf(" %lld x (%lld + %lld) tokens, %zu shapes\n", static_cast<long long>(largest.batch),
-              static_cast<long long>(largest.source_length), static_cast<long long>(largest.target_length),
-              answer.shapes.size());
+  if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
+  std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
   std::printf("%s", answer.forecast.text().c_str());
   std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
               static_cast<double>(answer.arena_lower_bound) / 1e6);
   if (answer.all_fit)
-    std::printf("within %.1f MB even all pairs fit in one batch\n", static_cast<double>(limit) / 1e6);
+    std::printf("within %.1f MB even all examples fit in one batch\n", static_cast<double>(limit) / 1e6);
   else if (answer.largest_batch > 0)
     std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6,
                 static_cast<long long>(answer.largest_batch));

@@ -63,6 +63,9 @@ struct OpDef {
   bool (*can_accumulate)(const Node&) = nullptr;
   Attrs (*with_accumulator)(const Attrs&) = nullptr;
 
+  // Running it again costs less than keeping its first result in memory for the backward pass (passes/recompute.cpp).
+  bool cheap = false;
+
   // Floating-point operations of the op's products, a multiply-add counting as two: what speeds are quoted by.
   // Masked and padded places count, recomputation does not. nullptr: none to speak of.
   double (*flops)(const FlopsArgs&) = nullptr;

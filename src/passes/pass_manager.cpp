@@ -14,11 +14,13 @@ struct Pass {
 };
 
 constexpr Pass kLowerPrecision{"lower_precision", lower_precision};
+constexpr Pass kRecompute{"recompute", recompute};
 
 // A loss before anything could come between it and its gradient. Epilogues before sums: a bias belongs to its product
 // before the product joins a sum. Views last: they fix layouts.
 constexpr std::array kPasses{kLowerPrecision,
                              Pass{"fuse_loss", fuse_loss},
+                             kRecompute,
                              Pass{"fuse_epilogue", fuse_epilogue},
                              Pass{"fuse_accumulate", fuse_accumulate},
                              Pass{"fuse_pointwise", fuse_pointwise},
@@ -40,7 +42,9 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
   for (const Pass& pass : kPasses) {
     const auto start = std::chrono::steady_clock::now();
     const int before = graph.node_count();
-    const bool wanted = pass.run != kLowerPrecision.run || options.precision == Precision::kBf16;
+    bool wanted = true;
+    if (pass.run == kLowerPrecision.run) wanted = options.precision == Precision::kBf16;
+    if (pass.run == kRecompute.run) wanted = options.recompute;
     const bool run = wanted && !options.off.contains(pass.name);
     if (run) graph = pass.run(graph);
     if (run && options.verify) verify(graph);

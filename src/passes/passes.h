@@ -17,6 +17,8 @@ Graph lower_precision(const Graph& graph);
 Graph remove_dead_code(const Graph& graph);
 // A linear cross-entropy and its gradient become one node that computes the logits once.
 Graph fuse_loss(const Graph& graph);
+// Cheap results of the forward pass are computed a second time for the backward pass instead of kept.
+Graph recompute(const Graph& graph);
 // matmul + bias [+ relu] becomes one matmul with an epilogue.
 Graph fuse_epilogue(const Graph& graph);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
@@ -36,6 +38,7 @@ struct PassReport {
 struct PassOptions {
   std::set<std::string> off;              // names of passes to leave out (pass_names())
   Precision precision = Precision::kF32;  // kBf16 runs lower_precision first
+  bool recompute = false;                 // for graphs with a backward pass: see recompute()
   bool verify = true;
 };
 

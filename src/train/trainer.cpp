@@ -58,7 +58,9 @@ int Trainer::add_shape(LossFunction loss) {
   ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
   Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_)
                               : single_graph(layout_, plans.loss, step_options_);
-  plans.train = make_plan(optimize(std::move(graph), options_.passes), store_, shared_,
+  PassOptions passes = options_.passes;
+  passes.recompute = true;
+  plans.train = make_plan(optimize(std::move(graph), passes), store_, shared_,
                           {.threads = options_.threads, .verify = options_.verify_plans});
   return shape;
 }

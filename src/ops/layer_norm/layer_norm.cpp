@@ -46,7 +46,8 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 
 }  // namespace
 
-const OpDef kLayerNorm{.name = "layer_norm", .infer = infer, .gradient = gradient, .decompose = decompose};
+const OpDef kLayerNorm{
+    .name = "layer_norm", .infer = infer, .gradient = gradient, .decompose = decompose, .cheap = true};
 const OpDef kLayerNormGrad{.name = "layer_norm_grad", .infer = infer_grad};
 
 Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon) {

@@ -88,7 +88,8 @@ Tensor with_number(Scalar function, At a, double b) {
 
 }  // namespace
 
-const OpDef kPointwise{.name = "pointwise", .infer = infer, .gradient = gradient, .may_overwrite = may_overwrite};
+const OpDef kPointwise{
+    .name = "pointwise", .infer = infer, .gradient = gradient, .may_overwrite = may_overwrite, .cheap = true};
 
 std::string PointwiseAttrs::text() const {
   std::string text;

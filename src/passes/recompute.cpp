@@ -1,0 +1,104 @@
+// What the backward pass needs of the forward pass waits in memory through the fullest moment of the step. A result
+// that is cheap to have again (an activation function, a normalization) from values that wait there anyway is computed
+// a second time where the backward pass first reads it: the same bits, less memory.
+#include <algorithm>
+
+#include "ir/op.h"
+#include "ops/movement/movement.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kWorth = 2 << 20;  // bytes; below, the time is worth more
+
+class Recompute {
+ public:
+  explicit Recompute(const Graph& graph) : graph_(graph), rewriter_(graph) {
+    find_owners();
+    find_fullest_moment();
+    mark();
+  }
+
+  Graph run() {
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      if (id > fullest_)
+        for (const ValueId in : graph_.node(id).in) compute_again(in);
+      rewriter_.copy(graph_.node(id));
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  size_t index(ValueId value) const { return static_cast<size_t>(value); }
+  bool is_input(ValueId value) const { return graph_.value(value).producer == kNone; }
+
+  // A reshaped value, or a part of one, lies in the memory of what it is made of.
+  void find_owners() {
+    for (ValueId value = 0; value < graph_.value_count(); ++value) owner_.push_back(value);
+    for (const Node& node : graph_.nodes())
+      if (node.op == &kReshape || node.op == &kSplit)
+        for (const ValueId out : node.out) owner_[index(out)] = owner_[index(node.in[0])];
+  }
+
+  // The node during which most bytes are alive.
+  void find_fullest_moment() {
+    last_use_.assign(owner_.size(), kNone);
+    for (NodeId id = 0; id < graph_.node_count(); ++id)
+      for (const ValueId in : graph_.node(id).in) last_use_[index(owner_[index(in)])] = id;
+    std::vector<int64_t> change(static_cast<size_t>(graph_.node_count()) + 1);
+    for (ValueId value = 0; value < graph_.value_count(); ++value) {
+      if (owner_[index(value)] != value || is_input(value) || last_use_[index(value)] == kNone) continue;
+      const auto bytes = static_cast<int64_t>(graph_.value(value).type.bytes());
+      change[static_cast<size_t>(graph_.value(value).producer)] += bytes;
+      change[static_cast<size_t>(last_use_[index(value)]) + 1] -= bytes;
+    }
+    int64_t alive = 0, most = -1;
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      alive += change[static_cast<size_t>(id)];
+      if (alive > most) most = alive, fullest_ = id;
+    }
+  }
+
+  bool waits(ValueId value) const {
+    const ValueId owner = owner_[index(value)];
+    return is_input(owner) || last_use_[index(owner)] > fullest_;
+  }
+
+  // Results of the forward pass that wait, and need not: all they are computed from waits as well, or is itself marked.
+  void mark() {
+    again_.assign(owner_.size(), false);
+    for (NodeId id = 0; id <= fullest_; ++id) {
+      const Node& node = graph_.node(id);
+      if (node.op == &kReshape) again_[index(node.out[0])] = again_[index(node.in[0])];
+      if (!node.op->cheap) continue;
+      const bool possible = std::ranges::all_of(node.in, [&](ValueId in) { return waits(in) || again_[index(in)]; });
+      for (const ValueId out : node.out)
+        again_[index(out)] = possible && waits(out) && graph_.value(out).type.bytes() >= kWorth;
+    }
+  }
+
+  // From here on the value is read from a second computation of it.
+  void compute_again(ValueId value) {
+    if (!again_[index(value)]) return;
+    again_[index(value)] = false;
+    const Node& node = graph_.node(graph_.value(value).producer);
+    for (const ValueId in : node.in) compute_again(in);
+    const std::vector<Tensor> out = rewriter_.add(node, *node.op, rewriter_.inputs_of(node), node.attrs);
+    rewriter_.map(value, out[static_cast<size_t>(graph_.value(value).output)]);
+  }
+
+  const Graph& graph_;
+  Rewriter rewriter_;
+  std::vector<ValueId> owner_;
+  std::vector<NodeId> last_use_;  // of an owner or any part of it
+  NodeId fullest_ = 0;
+  std::vector<bool> again_;
+};
+
+}  // namespace
+
+Graph recompute(const Graph& graph) { return Recompute(graph).run(); }
+
+}  // namespace linnet
