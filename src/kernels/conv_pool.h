@@ -16,8 +16,8 @@ constexpr uint8_t kDeadWindow = 4;
 
 struct ConvPoolShape {
   int64_t images, height, width, channels, filters;
-  int64_t pooled_height() const { return height / 2; }
-  int64_t pooled_width() const { return width / 2; }
+  constexpr int64_t pooled_height() const { return height / 2; }
+  constexpr int64_t pooled_width() const { return width / 2; }
 };
 
 // Floats, or bytes that stand for byte * scale[c] + shift[c].

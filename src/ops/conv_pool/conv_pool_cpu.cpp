@@ -99,9 +99,49 @@ void run_input_grad_reference(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kWeightGradKernels[] = {{"reference", nullptr, nullptr, run_weight_grad_reference}};
-constexpr Kernel kInputGradKernels[] = {{"reference", nullptr, nullptr, run_input_grad_reference}};
+ConvPoolShape shape_of(const Shape& x, const Shape& pooled) { return {x[0], x[1], x[2], x[3], pooled[3]}; }
+
+ConvPoolImages images_of(const KernelArgs& args) {
+  const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
+  if (args.in[0].type.dtype != DType::kU8) return {.floats = args.in[0].as<const float>()};
+  return {.bytes = args.in[0].as<const uint8_t>(), .scale = scaling.scale.data(), .shift = scaling.shift.data()};
+}
+
+size_t workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.in[0].shape, query.out[0].shape), query.threads);
+}
+
+void run(const KernelArgs& args) {
+  conv_pool_forward(shape_of(args.in[0].shape(), args.out[0].shape()), images_of(args), args.in[1].as<const float>(),
+                    args.in[2].as<const float>(), args.out[0].as<float>(), args.out[1].as<uint8_t>(), args.workspace,
+                    args.pool);
+}
+
+size_t weight_grad_workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.in[0].shape, query.in[2].shape), query.threads);
+}
+
+void run_weight_grad(const KernelArgs& args) {
+  conv_pool_weight_gradient(shape_of(args.in[0].shape(), args.in[2].shape()), images_of(args),
+                            args.in[1].as<const uint8_t>(), args.in[2].as<const float>(), args.out[0].as<float>(),
+                            args.out[1].as<float>(), args.workspace, args.pool);
+}
+
+size_t input_grad_workspace(const KernelQuery& query) {
+  return conv_pool_workspace(shape_of(query.out[0].shape, query.in[2].shape), query.threads);
+}
+
+void run_input_grad(const KernelArgs& args) {
+  conv_pool_input_gradient(shape_of(args.out[0].shape(), args.in[2].shape()), args.in[0].as<const float>(),
+                           args.in[1].as<const uint8_t>(), args.in[2].as<const float>(), args.out[0].as<float>(),
+                           args.workspace, args.pool);
+}
+
+constexpr Kernel kKernels[] = {{"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kWeightGradKernels[] = {{"simd", all_f32, weight_grad_workspace, run_weight_grad},
+                                         {"reference", nullptr, nullptr, run_weight_grad_reference}};
+constexpr Kernel kInputGradKernels[] = {{"simd", all_f32, input_grad_workspace, run_input_grad},
+                                        {"reference", nullptr, nullptr, run_input_grad_reference}};
 
 }  // namespace
 
