@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/thread_pool.h"

@@ -13,6 +13,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_blocking.h"
 #include "kernels/gemm_pack-inl.h"
+#include "kernels/gemm_tasks.h"
 #include "kernels/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,144 +21,234 @@ namespace linnet::HWY_NAMESPACE::tile {
 
 using namespace gemm_blocking;
 
-// The tasks of one product: row_groups x column_groups rectangles of C. Rows are dealt evenly to the register tiles.
-struct Grid {
-  explicit Grid(const GemmArgs& g) : m(g.m), tiles(ceil_div(g.m, kRows)) {
-    const int64_t panels = ceil_div(g.n, kWidth);
-    constexpr double kTaskWork = 1 << 22;  // multiply-adds of a task: some 30 microseconds
-    const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-    const auto wanted = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 32.0));
-    const int64_t least = ceil_div(tiles, kMaxRows / kRows);
-    row_groups = std::clamp(wanted, least, std::max(least, tiles / 4));
-    // Every column group packs its rows of A again, so there are several only where rows alone make too few tasks.
-    column_groups =
-        std::clamp<int64_t>(ceil_div(std::min<int64_t>(wanted, 16), row_groups), 1, std::max<int64_t>(1, panels / 4));
-    if (row_groups == 1) {  // then each column group packs its own panels of B, which is most of the work for small m
-      const double with_packing = work * static_cast<double>(m + 16) / static_cast<double>(m);
-      column_groups = std::clamp<int64_t>(static_cast<int64_t>(std::min(with_packing / (1 << 20), 32.0)), 1, panels);
-    }
-  }
-  int64_t row(int64_t t) const { return t * (m / tiles) + std::min(t, m % tiles); }
-  int64_t tile_begin(int64_t group) const { return group * tiles / row_groups; }
-
-  int64_t m, tiles, row_groups, column_groups;
+// A range of k, in packed elements.
+struct Depth {
+  int64_t begin, size;
 };
 
-// A range of k: `depth` values from k0 on.
-struct Range {
-  int64_t k0, depth;
+// Rows of C dealt to register tiles, of which [first, last) are meant.
+struct Tiles {
+  static Tiles of(int64_t row, int64_t rows) { return {row, {rows, ceil_div(rows, kRows)}, 0, ceil_div(rows, kRows)}; }
+  int64_t row(int64_t t) const { return row0 + deal.begin(t); }
+  int64_t rows() const { return row(last) - row(first); }
+  Tiles part(int64_t begin, int64_t end) const { return {row0, deal, begin, end}; }
+
+  int64_t row0;
+  Deal deal;
+  int64_t first, last;
 };
 
-// One product. Positions along k count packed elements (P::kPair values each).
+// One product. run(tasks, body) must call body(task, scratch for a piece) for all tasks, in order, and wait.
 template <class P>
 class Product {
  public:
-  // `b` is scratch for a packed block of B.
-  Product(const GemmArgs& args, float* b) : g_(args), grid_(args), k_(ceil_div(args.k, P::kPair)), b_(b) {}
+  Product(const GemmArgs& args, float* shared, int threads)
+      : g_(args), k_(ceil_div(args.k, P::kPair)), depth_(depth(k_)), shared_(shared), tasks_(wanted_tasks(threads)) {}
 
-  // run(tasks, body) runs body(task, scratch for A) for all tasks and waits.
   template <class Run>
   void run(const Run& run) {
-    const int64_t kc = depth(k_), k_block = block_depth(g_.n, k_), n_block = block_columns(g_.n, k_);
-    for (int64_t n0 = 0; n0 < g_.n; n0 += n_block) {
-      const int64_t columns = std::min(n_block, g_.n - n0), panels = ceil_div(columns, kWidth);
-      for (int64_t k0 = 0; k0 < k_; k0 += k_block) {
-        const int64_t k1 = std::min(k_, k0 + k_block);
-        // Packed B: for every block of k, its panels one after the other.
-        const auto panel = [&](int64_t k, int64_t depth, int64_t p) {
-          return b_ + (k - k0) * panels * kWidth + p * depth * kWidth;
-        };
-        const auto pack_panels = [&](int64_t p0, int64_t p1) {
-          for (int64_t p = p0; p < p1; ++p)
-            for (int64_t k = k0; k < k1; k += kc) {
-              const int64_t depth = std::min(kc, k1 - k);
-              pack_b(values(k, depth), n0 + p * kWidth, panel(k, depth, p));
-            }
-        };
-        const bool packed_before = grid_.row_groups > 1;
-        const int64_t pack_tasks = std::clamp<int64_t>(panels * (k1 - k0) * kWidth >> 15, 1, panels);
-        if (packed_before)
-          run(pack_tasks,
-              [&](int64_t task, float*) { pack_panels(task * panels / pack_tasks, (task + 1) * panels / pack_tasks); });
-        run(grid_.row_groups * grid_.column_groups, [&](int64_t task, float* a) {
-          const int64_t row_group = task / grid_.column_groups, column_group = task % grid_.column_groups;
-          const int64_t first = grid_.tile_begin(row_group), last = grid_.tile_begin(row_group + 1);
-          const int64_t p0 = column_group * panels / grid_.column_groups;
-          const int64_t p1 = (column_group + 1) * panels / grid_.column_groups;
-          if (p0 == p1) return;
-          if (!packed_before) pack_panels(p0, p1);
-          for (int64_t k = k0; k < k1; k += kc) {
-            const int64_t depth = std::min(kc, k1 - k);
-            const bool done = k + depth == k_;
-            pack_a(first, last, values(k, depth), a);
-            multiply(first, last, depth, a, n0 + p0 * kWidth, std::min(g_.n, n0 + p1 * kWidth), panel(k, depth, p0),
-                     Finish{g_.accumulate || k > 0, done ? g_.bias : nullptr, done && g_.relu});
-          }
-        });
+    const Order o = order(g_.m, g_.n);
+    const int64_t deep = block_depth(o, g_.m, g_.n, k_);
+    const int64_t wide = o == Order::kRows ? block_columns(g_.n, deep) : g_.n;
+    for (int64_t column = 0; column < g_.n; column += wide)
+      for (int64_t k = 0; k < k_; k += deep) {
+        const Depth block{k, std::min(deep, k_ - k)};
+        if (o == Order::kRows) {
+          by_rows(block, column, std::min(wide, g_.n - column), run);
+        } else {
+          by_columns(block, run);
+        }
       }
-    }
   }
 
  private:
-  Range values(int64_t k, int64_t depth) const {
-    return {k * P::kPair, std::min(depth * P::kPair, g_.k - k * P::kPair)};
+  // Enough tasks for threads of unequal speed, as many for each, and none too small.
+  int64_t wanted_tasks(int threads) const {
+    constexpr double kTaskWork = 1 << 22;  // multiply-adds: some 30 microseconds
+    const double work = static_cast<double>(g_.m) * static_cast<double>(g_.n) * static_cast<double>(g_.k);
+    const auto most = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 4.0 * threads));
+    return most < threads ? most : most / threads * threads;
   }
 
-  // Columns [column, column + width) of op(B) as one panel.
-  void pack_b(Range k, int64_t column, float* out) const {
-    const int64_t width = std::min<int64_t>(kWidth, g_.n - column);
-    if (g_.trans_b) {
-      PackPanelTransposed<P>(g_.b + column * g_.ldb + k.k0, g_.ldb, k.depth, width, out);
-    } else {
-      PackPanel<P>(g_.b + k.k0 * g_.ldb + column, g_.ldb, k.depth, width, out);
-    }
-  }
+  Depth part(Depth block, int64_t k) const { return {k, std::min(depth_, block.begin + block.size - k)}; }
+  int64_t value(int64_t k) const { return k * P::kPair; }
+  int64_t values(Depth k) const { return std::min(k.size * P::kPair, g_.k - value(k.begin)); }
 
-  // Rows of op(A) of the tiles [first, last).
-  void pack_a(int64_t first, int64_t last, Range k, float* out) const {
-    if (!g_.trans_a) {
-      const int64_t row = grid_.row(first);
-      PackRows<P>(g_.a + row * g_.lda + k.k0, g_.lda, k.depth, grid_.row(last) - row, out);
-      return;
-    }
-    constexpr int64_t kStrip = 16;  // a strip of A is read once for all tiles: their rows share cache lines
-    for (int64_t i = 0; i < k.depth; i += kStrip) {
-      const int64_t strip = std::min(kStrip, k.depth - i);
-      float* o = out;
-      for (int64_t t = first; t < last; ++t) {
-        const int64_t row = grid_.row(t), rows = grid_.row(t + 1) - row;
-        PackColumns<P>(g_.a + (k.k0 + i) * g_.lda + row, g_.lda, strip, rows, g_.m - row, o + i / P::kPair * rows);
-        o += PackedTile(true, rows, ceil_div(k.depth, P::kPair));
+  // B is shared, rows of C are dealt out.
+  template <class Run>
+  void by_rows(Depth block, int64_t column, int64_t columns, const Run& run) {
+    const int64_t panels = ceil_div(columns, kWidth);
+    const auto panel = [&](Depth k, int64_t p) {
+      return shared_ + (k.begin - block.begin) * panels * kWidth + p * k.size * kWidth;
+    };
+    // Transposed, a panel is read along k; otherwise across, so that tasks take a few steps of k of many panels.
+    const int64_t group = g_.trans_b ? 2 : 32, groups = ceil_div(panels, group);
+    const int64_t steps = g_.trans_b ? depth_ : std::max<int64_t>(16, 1024 / std::min(group, panels) / 16 * 16);
+    const int64_t cuts = ceil_div(depth_, steps), blocks = ceil_div(block.size, depth_);
+    const int64_t pack_tasks = groups * cuts * blocks;
+    const auto pack = [&](int64_t task) {
+      const Depth k = part(block, block.begin + task / (groups * cuts) * depth_);
+      const int64_t p = task / cuts % groups * group, skip = task % cuts * steps;
+      if (skip >= k.size) return;
+      pack_b({k.begin + skip, std::min(steps, k.size - skip)}, column + p * kWidth,
+             std::min(columns - p * kWidth, group * kWidth), k.size * kWidth, panel(k, p) + skip * kWidth);
+    };
+    const int64_t row_groups = std::min(tasks_, ceil_div(g_.m, kRows));
+    const int64_t column_groups = std::min(ceil_div(tasks_, row_groups), panels);
+    const Deal rows{g_.m, row_groups}, columns_of{panels, column_groups};
+    Latch packed(pack_tasks);
+    run(pack_tasks + row_groups * column_groups, [&](int64_t task, float* scratch) {
+      if (task < pack_tasks) {
+        pack(task);
+        return packed.arrive();
       }
+      packed.wait();
+      const int64_t row_group = (task - pack_tasks) % row_groups, column_group = (task - pack_tasks) / row_groups;
+      const Tiles tiles = Tiles::of(rows.begin(row_group), rows.size(row_group));
+      const int64_t p0 = columns_of.begin(column_group), p1 = columns_of.begin(column_group + 1);
+      // A single tile of a small product is still in L1 when it meets the last panel.
+      const bool small = !g_.trans_a && (p1 - p0) * kWidth * depth_ <= 1 << 16;
+      const int64_t height = small ? 1 : kPieceRows / kRows;
+      for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) {
+        const Depth now = part(block, k);
+        for (int64_t t = 0; t < tiles.last; t += height) {
+          const Tiles piece = tiles.part(t, std::min(t + height, tiles.last));
+          pack_a(piece, now, scratch);
+          AheadRegion ahead;
+          const int64_t calls = (piece.last - piece.first) * (p1 - p0);
+          if (piece.last < tiles.last) {
+            ahead = ahead_a(tiles.part(piece.last, std::min(piece.last + height, tiles.last)), now, calls, now.size);
+          } else if (k + depth_ < block.begin + block.size) {
+            ahead = ahead_a(tiles.part(0, std::min(height, tiles.last)), part(block, k + depth_), calls, now.size);
+          }
+          multiply(piece, now, scratch, column + p0 * kWidth, std::min(columns, p1 * kWidth) - p0 * kWidth,
+                   panel(now, p0), ahead);
+        }
+      }
+    });
+  }
+
+  // A is shared, panels of B are dealt out.
+  template <class Run>
+  void by_columns(Depth block, const Run& run) {
+    const Tiles all = Tiles::of(0, g_.m);
+    const int64_t size = packed_rows(g_.m, depth_), blocks = ceil_div(block.size, depth_);
+    const auto rows_at = [&](Depth k) { return shared_ + (k.begin - block.begin) / depth_ * size; };
+    const int64_t group = g_.trans_a ? all.last : 2, groups = ceil_div(all.last, group);
+    const int64_t steps = g_.trans_a ? std::max<int64_t>(16, 2048 / all.last / 16 * 16) : depth_;
+    const int64_t cuts = ceil_div(depth_, steps), pack_tasks = groups * cuts * blocks;
+    const auto pack = [&](int64_t task) {
+      const Depth k = part(block, block.begin + task / (groups * cuts) * depth_);
+      const Tiles tiles =
+          all.part(task / cuts % groups * group, std::min(all.last, (task / cuts % groups + 1) * group));
+      const int64_t skip = task % cuts * steps;
+      if (skip >= k.size) return;
+      if (g_.trans_a) {
+        pack_columns(tiles, {k.begin + skip, std::min(steps, k.size - skip)}, k.size,
+                     packed_a(all, tiles.first, k.size, rows_at(k)) + skip * kColumnStride);
+      } else {
+        pack_a(tiles, k, packed_a(all, tiles.first, k.size, rows_at(k)));
+      }
+    };
+    const int64_t panels = ceil_div(g_.n, kWidth);
+    const Deal deal{panels, std::min(tasks_, panels)};
+    Latch packed(pack_tasks);
+    run(pack_tasks + deal.parts, [&](int64_t task, float* scratch) {
+      if (task < pack_tasks) {
+        pack(task);
+        return packed.arrive();
+      }
+      packed.wait();
+      const int64_t p0 = deal.begin(task - pack_tasks), p1 = deal.begin(task - pack_tasks + 1);
+      for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) {
+        const Depth now = part(block, k);
+        for (int64_t p = p0; p < p1; ++p) {
+          const int64_t width = std::min<int64_t>(kWidth, g_.n - p * kWidth);
+          pack_b(now, p * kWidth, width, 0, scratch);
+          AheadRegion ahead;
+          if (p + 1 < p1) {
+            ahead = ahead_b(p + 1, now, all.last, now.size);
+          } else if (k + depth_ < block.begin + block.size) {
+            ahead = ahead_b(p0, part(block, k + depth_), all.last, now.size);
+          }
+          multiply(all, now, rows_at(now), p * kWidth, width, scratch, ahead);
+        }
+      }
+    });
+  }
+
+  // `columns` columns of op(B) from `column` on, as panels `distance` floats apart.
+  void pack_b(Depth k, int64_t column, int64_t columns, int64_t distance, float* out) const {
+    if (!g_.trans_b)
+      return PackPanels<P>(g_.b + value(k.begin) * g_.ldb + column, g_.ldb, values(k), columns, distance, out);
+    for (; columns > 0; columns -= kWidth, column += kWidth, out += distance)
+      PackPanelTransposed<P>(g_.b + column * g_.ldb + value(k.begin), g_.ldb, values(k),
+                             std::min<int64_t>(columns, kWidth), out);
+  }
+
+  void pack_a(const Tiles& tiles, Depth k, float* out) const {
+    if (g_.trans_a) return pack_columns(tiles, k, k.size, out);
+    const int64_t row = tiles.row(tiles.first);
+    PackRows<P>(g_.a + row * g_.lda + value(k.begin), g_.lda, values(k), tiles.rows(), out);
+  }
+
+  // Of a transposed A, tiles that are `depth` steps deep. Rows of A are read from end to end.
+  void pack_columns(const Tiles& tiles, Depth k, int64_t depth, float* out) const {
+    for (int64_t i = 0; i < values(k); i += P::kPair, out += kColumnStride) {
+      const float* from = g_.a + (value(k.begin) + i) * g_.lda;
+      for (int64_t t = tiles.first; t < tiles.last; ++t)
+        PackColumn<P>(from + tiles.row(t), g_.lda, values(k) - i, g_.m - tiles.row(t),
+                      out + (t - tiles.first) * kColumnStride * depth);
     }
   }
 
-  // One rectangle of C for one block of k: packed tiles of A against packed panels of B.
-  void multiply(int64_t first, int64_t last, int64_t depth, const float* a, int64_t column, int64_t column_end,
-                const float* panels, Finish finish) const {
-    const auto& functions = g_.trans_a ? kColumnTiles<P> : kStridedTiles<kRowStride, 1, 2, P>;
-    for (; column < column_end; column += kWidth, panels += depth * kWidth) {
-      const int64_t width = std::min<int64_t>(kWidth, g_.n - column);
-      const float* rows_of_a = a;
-      if (finish.bias) finish.bias = g_.bias + column;
-      for (int64_t t = first; t < last; ++t) {
-        const int64_t row = grid_.row(t);
-        const int rows = static_cast<int>(grid_.row(t + 1) - row);
+  // Where tile t is, if `tiles` are packed at `out`.
+  const float* packed_a(const Tiles& tiles, int64_t t, int64_t depth, const float* out) const {
+    return out + (g_.trans_a ? (t - tiles.first) * kColumnStride * depth
+                             : (tiles.row(t) - tiles.row(tiles.first)) * kRowStride);
+  }
+  float* packed_a(const Tiles& tiles, int64_t t, int64_t depth, float* out) const {
+    return const_cast<float*>(packed_a(tiles, t, depth, static_cast<const float*>(out)));
+  }
+
+  AheadRegion ahead_a(const Tiles& tiles, Depth k, int64_t calls, int64_t steps) const {
+    const int64_t row = tiles.row(tiles.first), rows = tiles.rows();
+    if (g_.trans_a) return {g_.a + value(k.begin) * g_.lda + row, values(k), rows, g_.lda, calls, steps};
+    return {g_.a + row * g_.lda + value(k.begin), rows, values(k), g_.lda, calls, steps};
+  }
+  AheadRegion ahead_b(int64_t p, Depth k, int64_t calls, int64_t steps) const {
+    const int64_t column = p * kWidth, width = std::min<int64_t>(kWidth, g_.n - column);
+    if (g_.trans_b) return {g_.b + column * g_.ldb + value(k.begin), width, values(k), g_.ldb, calls, steps};
+    return {g_.b + value(k.begin) * g_.ldb + column, values(k), width, g_.ldb, calls, steps};
+  }
+
+  // A rectangle of C for one block of k: packed tiles of A against packed panels of B.
+  void multiply(const Tiles& tiles, Depth k, const float* a, int64_t column, int64_t columns, const float* panels,
+                AheadRegion& ahead) const {
+    const auto& functions = g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
+    const bool done = k.begin + k.size == k_;
+    Finish finish{g_.accumulate || k.begin > 0, nullptr, done && g_.relu};
+    for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
+      if (done && g_.bias) finish.bias = g_.bias + column;
+      for (int64_t t = tiles.first; t < tiles.last; ++t) {
+        const int64_t row = tiles.row(t);
+        const int rows = static_cast<int>(tiles.row(t + 1) - row);
+        const float* rows_of_a = packed_a(tiles, t, k.size, a);
         float* c = g_.c + row * g_.ldc + column;
-        if (width == kWidth) {
-          functions[rows](depth, rows_of_a, panels, c, g_.ldc, finish);
+        finish.ahead = ahead.take();
+        if (columns >= kWidth) {
+          functions[rows](k.size, rows_of_a, panels, c, g_.ldc, finish);
         } else {
-          EdgeTile(functions[rows], rows, width, depth, rows_of_a, panels, c, g_.ldc, finish);
+          EdgeTile(functions[rows], rows, columns, k.size, rows_of_a, panels, c, g_.ldc, finish);
         }
-        rows_of_a += PackedTile(g_.trans_a, rows, depth);
       }
     }
   }
 
   const GemmArgs& g_;
-  const Grid grid_;
-  const int64_t k_;
-  float* const b_;
+  const int64_t k_, depth_;
+  float* const shared_;
+  const int64_t tasks_;
 };
 
 inline GemmArgs item(GemmArgs g, int64_t index) {
@@ -170,22 +261,24 @@ inline GemmArgs item(GemmArgs g, int64_t index) {
 // All products of a batch. False, and nothing done, for the methods that do not pack.
 template <class P>
 bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool) {
-  const int64_t k = ceil_div(g.k, P::kPair), a_floats = scratch_a_floats(g.m), b_floats = block_b_floats(g.n, k);
+  const int64_t k = ceil_div(g.k, P::kPair);
+  const Order o = order(g.m, g.n);
+  const int64_t shared = shared_floats(o, g.m, g.n, k), piece = piece_floats(o, g.m, k);
   switch (method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b)) {
     case Method::kOneTaskEach:
       pool.run(g.batch, [&](int64_t i, int worker) {
-        float* scratch = workspace + worker * (a_floats + b_floats);
+        float* scratch = workspace + worker * (shared + piece);
         const GemmArgs one = item(g, i);
-        Product<P>(one, scratch + a_floats).run([&](int64_t tasks, const auto& body) {
-          for (int64_t task = 0; task < tasks; ++task) body(task, scratch);
+        Product<P>(one, scratch, 1).run([&](int64_t tasks, const auto& body) {
+          for (int64_t task = 0; task < tasks; ++task) body(task, scratch + shared);
         });
       });
       return true;
     case Method::kShared:
       for (int64_t i = 0; i < g.batch; ++i) {
         const GemmArgs one = item(g, i);
-        Product<P>(one, workspace).run([&](int64_t tasks, const auto& body) {
-          pool.run(tasks, [&](int64_t task, int worker) { body(task, workspace + b_floats + worker * a_floats); });
+        Product<P>(one, workspace, pool.size()).run([&](int64_t tasks, const auto& body) {
+          pool.run(tasks, [&](int64_t task, int worker) { body(task, workspace + shared + worker * piece); });
         });
       }
       return true;

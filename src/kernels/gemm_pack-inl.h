@@ -80,53 +80,51 @@ HWY_INLINE void PackPanelTransposed(const float* source, int64_t stride, int64_t
   }
 }
 
-// A panel [depth, kWidth] from the first `width` columns of a matrix stored [depth, stride], zeros past them.
-template <class P = F32Pack>
-HWY_INLINE void PackPanel(const float* source, int64_t stride, int64_t depth, int64_t width, float* out) {
+// Panels of a matrix stored [depth, stride], from its first `columns` columns: column j of the p-th one goes to
+// out[p * distance + k * kWidth + j], zeros past the last. Rows are read from end to end.
+template <class P>
+HWY_INLINE void PackPanels(const float* source, int64_t stride, int64_t depth, int64_t columns, int64_t distance,
+                           float* out) {
   const WholeLanes whole{0};
-  const PartLanes part{0, width % kLanes};
   for (int64_t k = 0; k < depth; k += P::kPair, source += P::kPair * stride, out += kWidth) {
     const int64_t rows = depth - k;
-    if (width == kWidth) {
-      hn::Store(P::LoadAcross(source, stride, rows, whole), d, out);
-      hn::Store(P::LoadAcross(source + kLanes, stride, rows, whole), d, out + kLanes);
-    } else if (width >= kLanes) {
-      hn::Store(P::LoadAcross(source, stride, rows, whole), d, out);
-      hn::Store(P::LoadAcross(source + kLanes, stride, rows, part), d, out + kLanes);
-    } else {
-      hn::Store(P::LoadAcross(source, stride, rows, part), d, out);
-      hn::Store(hn::Zero(d), d, out + kLanes);
+    const float* from = source;
+    float* to = out;
+    int64_t left = columns;
+    for (; left >= kWidth; left -= kWidth, from += kWidth, to += distance) {
+      hn::Store(P::LoadAcross(from, stride, rows, whole), d, to);
+      hn::Store(P::LoadAcross(from + kLanes, stride, rows, whole), d, to + kLanes);
+    }
+    if (left >= kLanes) {
+      hn::Store(P::LoadAcross(from, stride, rows, whole), d, to);
+      hn::Store(P::LoadAcross(from + kLanes, stride, rows, PartLanes{0, left - kLanes}), d, to + kLanes);
+    } else if (left > 0) {
+      hn::Store(P::LoadAcross(from, stride, rows, PartLanes{0, left}), d, to);
+      hn::Store(hn::Zero(d), d, to + kLanes);
     }
   }
 }
 
-// Rows of A for kStridedTiles<kRowStride, 1>: out[i * kRowStride + k] = source[i * stride + k].
+// One panel, of `width` columns.
+template <class P = F32Pack>
+HWY_INLINE void PackPanel(const float* source, int64_t stride, int64_t depth, int64_t width, float* out) {
+  PackPanels<P>(source, stride, depth, width, 0, out);
+}
+
+// Rows of A: out[i * kRowStride + k] = source[i * stride + k].
 template <class P>
 HWY_INLINE void PackRows(const float* source, int64_t stride, int64_t depth, int64_t rows, float* out) {
   for (int64_t i = 0; i < rows; ++i) P::PackRow(source + i * stride, depth, out + i * kRowStride);
 }
 
-// Distance between packed tiles of `rows` rows. By columns, with room for what PackColumns writes past the end.
-HWY_INLINE int64_t PackedTile(bool by_columns, int64_t rows, int64_t packed_depth) {
-  return by_columns ? rows * packed_depth + kLanes : rows * kRowStride;
-}
-
-// Columns of a transposed A for kColumnTiles: out[k * rows + i] = source[k * stride + i]. `readable` floats of each
-// source row may be read. Writes up to kLanes floats past the end.
+// A tile of a transposed A, one step along k: out[i] = source[i] for i < kColumnStride, of which `readable` exist.
 template <class P>
-HWY_INLINE void PackColumns(const float* source, int64_t stride, int64_t depth, int64_t rows, int64_t readable,
-                            float* out) {
-  const WholeLanes whole{0};
-  const PartLanes part{0, readable};
-  for (int64_t k = 0; k < depth; k += P::kPair, source += P::kPair * stride, out += rows) {
-    if (readable >= kLanes) {
-      hn::StoreU(P::LoadAcross(source, stride, depth - k, whole), d, out);
-    } else {
-      hn::StoreU(P::LoadAcross(source, stride, depth - k, part), d, out);
-    }
-    if constexpr (kLanes < kRows) {
-      static_assert(P::kPair == 1);
-      for (int64_t i = kLanes; i < rows; ++i) out[i] = source[i];
+HWY_INLINE void PackColumn(const float* source, int64_t stride, int64_t rows_of_k, int64_t readable, float* out) {
+  for (int i = 0; i < kColumnStride; i += kLanes) {
+    if (readable - i >= kLanes) {
+      hn::Store(P::LoadAcross(source + i, stride, rows_of_k, WholeLanes{0}), d, out + i);
+    } else if (readable > i) {
+      hn::Store(P::LoadAcross(source + i, stride, rows_of_k, PartLanes{0, readable - i}), d, out + i);
     }
   }
 }

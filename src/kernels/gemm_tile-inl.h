@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/gemm_ahead.h"
 #include "kernels/gemm_blocking.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,14 +29,17 @@ constexpr int kLanes = HWY_LANES(float);
 constexpr int kWidth = 2 * kLanes;  // columns of a tile and of a packed panel of B
 // Rows of a tile. With two vectors of B they take 30 of AVX-512's 32 registers, or 14 of 16; the baseline has none, and
 // a large tile would only make it slow to compile.
-constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 2 : 6;
+constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 4 : 6;
+// A packed A: by rows, kRowStride apart, or (a transposed one) by columns, kColumnStride apart, that are whole vectors.
 constexpr int kRowStride = gemm_blocking::kRowStride;
+constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
 
 // What happens to a finished tile: C = relu(C * accumulate + tile + bias).
 struct Finish {
   bool accumulate = false;
   const float* bias = nullptr;  // of the tile's first column
   bool relu = false;
+  Ahead ahead = {};  // what the tile fetches on the side
 };
 
 // What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbours along k.
@@ -60,16 +64,24 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
     hwy::Prefetch(c + i * ldc);
     hwy::Prefetch(c + i * ldc + kVectors * kLanes - 1);
   }
-  for (int64_t k = 0; k < depth; ++k, a += kColumn, b += kWidth) {
-    V y[kVectors];
+  constexpr int kL2 = 2;
+  const float* ahead = finish.ahead.next;
+  while (depth > 0) {
+    for (int64_t i = 0; i < finish.ahead.lines; ++i) __builtin_prefetch(ahead + i * finish.ahead.stride, 0, kL2);
+    ahead += finish.ahead.advance;
+    const int64_t steps = depth < Ahead::kStep ? depth : Ahead::kStep;
+    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) {
+      V y[kVectors];
 #pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
+      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
 #pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) {
-      const V x = hn::Set(d, a[i * kRow]);
+      for (int i = 0; i < M; ++i) {
+        const V x = hn::Set(d, a[i * kRow]);
 #pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+      }
     }
+    depth -= steps;
   }
 #pragma GCC unroll 2
   for (int h = 0; h < kVectors; ++h) {
@@ -98,18 +110,9 @@ template <class P, int kRow, int kColumn, int kVectors, int... I>
 constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequence<int, I...>) {
   return {nullptr, Tile<P, I + 1, kRow, kColumn, kVectors>...};
 }
-template <class P, int... I>
-constexpr std::array<TileFunction, kRows + 1> column_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, Tile<P, I + 1, 1, I + 1>...};
-}
-
 // Tables indexed by the number of rows, 1 to kRows, for A with constant strides: the compiler then needs one address.
 template <int kRow, int kColumn, int kVectors = 2, class P = F32>
 constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn, kVectors>(std::make_integer_sequence<int, kRows>());
-// The same for A packed column by column (for a transposed A), as many floats apart as the tile has rows.
-template <class P>
-constexpr auto kColumnTiles = column_tiles<P>(std::make_integer_sequence<int, kRows>());
-
 // The same for a tile of only `columns` < kWidth columns of C; nothing outside them is read or written.
 HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a, const float* b,
                          float* c, int64_t ldc, const Finish& finish) {
