@@ -96,8 +96,9 @@ TEST(FuseLoss, ATiedTablesGradientIsAddedUpInPlace) {
     const Graph fused = optimize(training_graph(true, accumulate));
     EXPECT_EQ(find(fused, kLinearCrossEntropyGrad).attrs.as<LinearCrossEntropyAttrs>().accumulate, accumulate);
     EXPECT_TRUE(find(fused, kEmbeddingGrad).attrs.as<EmbeddingGradAttrs>().accumulate);
+    const Shape table{kClasses, kWidth};
     for (const Node& node : fused.nodes())
-      EXPECT_FALSE(node.op == &kPointwise && fused.value(node.out[0]).type.shape == Shape{kClasses, kWidth});
+      EXPECT_FALSE(node.op == &kPointwise && fused.value(node.out[0]).type.shape == table);
   }
 }
 
