@@ -33,14 +33,15 @@ HWY_INLINE void CopyRow(const ConvPoolShape& s, const ConvPoolImages& x, int64_t
     return;
   }
   if (!x.bytes) return std::copy_n(x.floats + first, s.width, out), void();
+  if (s.width < kFloatLanes) {
+    for (int64_t j = 0; j < s.width; ++j) out[j] = static_cast<float>(x.bytes[first + j]) * x.scale[0] + x.shift[0];
+    return;
+  }
   const Floats scale = SetAll(x.scale[0]), shift = SetAll(x.shift[0]);
-  int64_t j = 0;
-  for (; j + kFloatLanes <= s.width; j += kFloatLanes)
-    StoreFloats(FloatsOfBytes(x.bytes + first + j, scale, shift), out + j);
-  if (j == s.width) return;
-  uint8_t rest[kFloatLanes] = {};
-  std::copy_n(x.bytes + first + j, s.width - j, rest);
-  StorePart(FloatsOfBytes(rest, scale, shift), out + j, s.width - j);
+  for (int64_t j = 0; j < s.width; j += kFloatLanes) {
+    const int64_t from = std::min(j, s.width - kFloatLanes);  // the last vector overlaps the one before
+    StoreFloats(FloatsOfBytes(x.bytes + first + from, scale, shift), out + from);
+  }
 }
 
 // Image `image` of x as planes [channels, plane_rows, row_floats]: pixel (row, column) of a channel at

@@ -60,28 +60,31 @@ struct Target {
   uint8_t* which;
   int64_t count;
 
+  template <bool kWhole>
   HWY_INLINE void store(Floats values, hn::Vec<Words> places) const {
     const auto bytes = hn::TruncateTo(Bytes(), places);
-    if (count >= kFloatLanes) {
+    if constexpr (kWhole) {
       StoreFloats(values, y);
       hn::StoreU(bytes, Bytes(), which);
-      return;
+    } else {
+      uint8_t part[kFloatLanes];
+      hn::StoreU(bytes, Bytes(), part);
+      StorePart(values, y, count);
+      std::copy_n(part, count, which);
     }
-    uint8_t part[kFloatLanes];
-    hn::StoreU(bytes, Bytes(), part);
-    StorePart(values, y, count);
-    std::copy_n(part, count, which);
   }
 };
 
 // ReLU and the places' last value, for the largest of a window with its bias.
+template <bool kWhole>
 HWY_INLINE void Finish(Floats largest, hn::Vec<Words> place, const Target& target) {
   const auto dead = hn::Le(largest, SetAll(0));
-  target.store(hn::IfThenZeroElse(dead, largest),
-               hn::IfThenElse(hn::RebindMask(Words(), dead), hn::Set(Words(), kDeadWindow), place));
+  target.store<kWhole>(hn::IfThenZeroElse(dead, largest),
+                       hn::IfThenElse(hn::RebindMask(Words(), dead), hn::Set(Words(), kDeadWindow), place));
 }
 
 // Finite sums. The bias is added last, to the largest only: rounding keeps the order.
+template <bool kWhole>
 HWY_INLINE void PoolFinite(Floats a0, Floats a1, Floats a2, Floats a3, Floats bias, const Target& target) {
   const Words words;
   const Floats largest = hn::Max(hn::Max(a0, a1), hn::Max(a2, a3));
@@ -89,10 +92,11 @@ HWY_INLINE void PoolFinite(Floats a0, Floats a1, Floats a2, Floats a3, Floats bi
   auto place = hn::IfThenElse(is(a2), hn::Set(words, 2), hn::Set(words, 3));
   place = hn::IfThenElse(is(a1), hn::Set(words, 1), place);
   place = hn::IfThenZeroElse(is(a0), place);
-  Finish(hn::Add(largest, bias), place, target);
+  Finish<kWhole>(hn::Add(largest, bias), place, target);
 }
 
 // Any sums: NaN is the largest.
+template <bool kWhole>
 HWY_INLINE void PoolAny(const Floats* sums, const Target& target) {
   const Words words;
   Floats largest = sums[0];
@@ -102,7 +106,7 @@ HWY_INLINE void PoolAny(const Floats* sums, const Target& target) {
     largest = hn::IfThenElse(larger, sums[i], largest);
     place = hn::IfThenElse(hn::RebindMask(words, larger), hn::Set(words, i), place);
   }
-  Finish(largest, place, target);
+  Finish<kWhole>(largest, place, target);
 }
 
 // Columns [column, column + kStrip) of pooled pixels: their pixels d, transformed, as strip [rows, channels, 4,
@@ -125,13 +129,13 @@ void TransformStrip(const ConvPoolShape& s, const float* planes, int64_t column,
     }
 }
 
-// m[row][i] += the products of one channel; v: its transformed pixels at one column, rows `stride` apart.
-HWY_INLINE void AddProducts(const float* HWY_RESTRICT v, int64_t stride, const float* HWY_RESTRICT g,
-                            Floats (&m)[2][4]) {
+// m[row][i] += the products of one channel; v: its transformed pixels at one column, rows `stride` apart; weight(i):
+// a vector of filters' transformed tap i.
+template <class Weight>
+HWY_INLINE void AddProducts(const float* HWY_RESTRICT v, int64_t stride, const Weight& weight, Floats (&m)[2][4]) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const Floats g0 = LoadFloats(g + i * kLanes), g1 = LoadFloats(g + (4 + i) * kLanes),
-                 g2 = LoadFloats(g + (8 + i) * kLanes);
+    const Floats g0 = weight(i), g1 = weight(4 + i), g2 = weight(8 + i);
     const Floats v1 = SetAll(v[stride + i * kStrip]), v2 = SetAll(v[2 * stride + i * kStrip]);
     m[0][i] = hn::MulAdd(SetAll(v[i * kStrip]), g0, m[0][i]);
     m[1][i] = hn::MulAdd(v1, g0, m[1][i]);
@@ -142,17 +146,17 @@ HWY_INLINE void AddProducts(const float* HWY_RESTRICT v, int64_t stride, const f
   }
 }
 
-// One pooled row of a strip, one vector of filters. `channels` is s.channels; a constant 1 keeps the weights in
-// registers.
-HWY_INLINE void StripRow(int64_t channels, int64_t columns, const float* HWY_RESTRICT v, const float* HWY_RESTRICT g,
-                         Floats bias, Target target, int64_t filters) {
+// One pooled row of a strip, one vector of filters. add(v, m) adds the products of all channels.
+template <bool kWhole, class Add>
+HWY_INLINE void StripRow(int64_t columns, const float* HWY_RESTRICT v, const Add& add, Floats bias, Target target,
+                         int64_t filters) {
   for (int64_t column = 0; column < columns; ++column, target.y += filters, target.which += filters) {
     const Floats zero = SetAll(0);
     Floats m[2][4] = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
-    for (int64_t c = 0; c < channels; ++c)
-      AddProducts(v + column + c * 4 * kStrip, channels * 4 * kStrip, g + c * kSums * kLanes, m);
-    PoolFinite(hn::Add(m[0][0], hn::Add(m[0][1], m[0][2])), hn::Sub(hn::Sub(m[0][1], m[0][2]), m[0][3]),
-               hn::Add(m[1][0], hn::Add(m[1][1], m[1][2])), hn::Sub(hn::Sub(m[1][1], m[1][2]), m[1][3]), bias, target);
+    add(v + column, m);
+    PoolFinite<kWhole>(hn::Add(m[0][0], hn::Add(m[0][1], m[0][2])), hn::Sub(hn::Sub(m[0][1], m[0][2]), m[0][3]),
+                       hn::Add(m[1][0], hn::Add(m[1][1], m[1][2])), hn::Sub(hn::Sub(m[1][1], m[1][2]), m[1][3]), bias,
+                       target);
   }
 }
 
@@ -163,27 +167,45 @@ HWY_INLINE Target TargetAt(const ConvPoolCall& call, int64_t image, int64_t row,
   return {call.y + at, call.which + at, s.filters - filter};
 }
 
+// Filters [filter, filter + lanes) of a strip.
+template <bool kWhole>
+void FiniteStrip(const ConvPoolCall& call, int64_t image, int64_t column, int64_t filter, const float* strip) {
+  const ConvPoolShape& s = call.shape;
+  const int64_t columns = std::min(kStrip, s.pooled_width() - column), stride = s.channels * 4 * kStrip;
+  // Blocks are kLanes wide whatever the vector's length.
+  const float* g = call.weights.sums + filter / kLanes * s.channels * kSums * kLanes + filter % kLanes;
+  const Floats bias = LoadFloats(call.weights.bias + filter);
+  const auto rows = [&](const auto& add) LINNET_LAMBDA {
+    for (int64_t row = 0; row < s.pooled_height(); ++row)
+      StripRow<kWhole>(columns, strip + 2 * row * stride, add, bias, TargetAt(call, image, row, column, filter),
+                       s.filters);
+  };
+  if (s.channels == 1) {  // the weights stay in registers
+    Floats w[kSums];
+#pragma GCC unroll 12
+    for (int i = 0; i < kSums; ++i) w[i] = LoadFloats(g + i * kLanes);
+    rows([&](const float* v, Floats(&m)[2][4]) LINNET_LAMBDA {
+      AddProducts(
+          v, 4 * kStrip, [&](int i) LINNET_LAMBDA { return w[i]; }, m);
+    });
+  } else {
+    rows([&](const float* v, Floats(&m)[2][4]) LINNET_LAMBDA {
+      const float* taps = g;
+      for (int64_t c = 0; c < s.channels; ++c, v += 4 * kStrip, taps += kSums * kLanes)
+        AddProducts(
+            v, stride, [=](int i) LINNET_LAMBDA { return LoadFloats(taps + i * kLanes); }, m);
+    });
+  }
+}
+
 void FiniteImage(const ConvPoolCall& call, int64_t image, const float* planes, float* strip) {
   const ConvPoolShape& s = call.shape;
-  const int64_t row_stride = s.channels * 4 * kStrip;
   for (int64_t column = 0; column < s.pooled_width(); column += kStrip) {
     TransformStrip(s, planes, column, strip);
-    const int64_t columns = std::min(kStrip, s.pooled_width() - column);
-    for (int64_t filter = 0; filter < s.filters; filter += kFloatLanes) {
-      // Blocks are kLanes wide whatever the vector's length.
-      const int64_t block = filter / kLanes, lane = filter % kLanes;
-      const float* g = call.weights.sums + block * s.channels * kSums * kLanes + lane;
-      const Floats bias = LoadFloats(call.weights.bias + filter);
-      for (int64_t row = 0; row < s.pooled_height(); ++row) {
-        const Target target = TargetAt(call, image, row, column, filter);
-        const float* v = strip + 2 * row * row_stride;
-        if (s.channels == 1) {
-          StripRow(1, columns, v, g, bias, target, s.filters);
-        } else {
-          StripRow(s.channels, columns, v, g, bias, target, s.filters);
-        }
-      }
-    }
+    int64_t filter = 0;
+    for (; filter + kFloatLanes <= s.filters; filter += kFloatLanes)
+      FiniteStrip<true>(call, image, column, filter, strip);
+    if (filter < s.filters) FiniteStrip<false>(call, image, column, filter, strip);
   }
 }
 
@@ -205,7 +227,8 @@ void AnyImage(const ConvPoolCall& call, int64_t image, const float* planes) {
           }
           sums[i] = sum;
         }
-        PoolAny(sums, TargetAt(call, image, row, column, filter));
+        const Target target = TargetAt(call, image, row, column, filter);
+        filter + kFloatLanes <= s.filters ? PoolAny<true>(sums, target) : PoolAny<false>(sums, target);
       }
 }
 
