@@ -31,7 +31,7 @@ struct LinearCrossEntropyArgs {
   bool accumulate = false;   // dweight += instead of dweight =
 };
 
-// Bytes of scratch memory, of which the logits of a chunk are the most: at most 32 MB of them, but for 512 rows.
+// Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, int threads);
 
 // `workspace` is 64-byte aligned. Chunks depend on shapes and targets alone.

@@ -6,7 +6,6 @@
 #include "kernels/gemm.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/parallel.h"
-#include "kernels/reduce.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy_simd.cpp"
@@ -19,30 +18,53 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
+// x becomes exp(x - largest); *sum is the sum of that, *offsets (when asked for) that of x - largest.
+template <bool kOffsets>
+HWY_INLINE void Exponentials(int64_t classes, float* x, float largest, float* sum, float* offsets) {
+  constexpr float lowest = -std::numeric_limits<float>::infinity();
+  const Floats top = SetAll(largest);
+  Floats total_offset = SetAll(0);
+  *sum = SumRow(classes, [&](const auto& at) LINNET_LAMBDA {
+    const Floats e = Exp(hn::Sub(at.load(x, lowest), top));
+    if (kOffsets) total_offset = hn::Add(total_offset, hn::Sub(at.load(x, largest), top));
+    at.store(e, x);
+    return e;
+  });
+  *offsets = SumLanes(total_offset);
+}
+
 // Logits x become dloss * (softmax(x) - (1 - smoothing) * onehot(target) - smoothing / classes), on the way to which
-// the row's loss is known.
+// the row's loss is known. `sums` [classes], when not null, gets the sum of the rows.
 void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
-                         double smoothing, float dloss, float* losses) {
+                         double smoothing, float dloss, float* losses, float* sums) {
+  if (sums != nullptr) std::fill(sums, sums + classes, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
     float* x = logits + row * classes;
-    const float largest = MaxRow(classes, x);
-    const Floats offset = SetAll(largest);
+    const int32_t target = targets[row];
     // All terms are taken relative to the largest logit, so that a small loss is not the difference of large numbers.
-    const double picked = static_cast<double>(x[targets[row]]) - largest;
-    double mean = 0;
+    const float largest = MaxRow(classes, x);
+    const double picked = static_cast<double>(x[target]) - largest;
+    float sum, offsets;
     if (smoothing != 0)
-      mean = SumRow(classes, [=](const auto& at) LINNET_LAMBDA { return hn::Sub(at.load(x, largest), offset); }) /
-             static_cast<double>(classes);
-    const float sum = SumRow(classes, [=](const auto& at) LINNET_LAMBDA {
-      const Floats e = Exp(hn::Sub(at.load(x, -std::numeric_limits<float>::infinity()), offset));
-      at.store(e, x);
-      return e;
-    });
-    losses[row] = static_cast<float>(std::log(static_cast<double>(sum)) - (1 - smoothing) * picked - smoothing * mean);
+      Exponentials<true>(classes, x, largest, &sum, &offsets);
+    else
+      Exponentials<false>(classes, x, largest, &sum, &offsets);
+    losses[row] = static_cast<float>(std::log(static_cast<double>(sum)) - (1 - smoothing) * picked -
+                                     smoothing * (offsets / static_cast<double>(classes)));
     const Floats factor = SetAll(dloss / sum);
     const Floats share = SetAll(static_cast<float>(dloss * smoothing / static_cast<double>(classes)));
-    ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::MulSub(at.load(x), factor, share), x); });
-    x[targets[row]] -= static_cast<float>(dloss * (1 - smoothing));
+    const auto goal = static_cast<float>(dloss * (1 - smoothing));
+    if (sums == nullptr) {
+      ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::MulSub(at.load(x), factor, share), x); });
+    } else {
+      ForRow(classes, [=](const auto& at) LINNET_LAMBDA {
+        const Floats slope = hn::MulSub(at.load(x), factor, share);
+        at.store(slope, x);
+        at.store(hn::Add(at.load(sums), slope), sums);
+      });
+      sums[target] -= goal;
+    }
+    x[target] -= goal;
   }
 }
 
@@ -55,10 +77,12 @@ namespace linnet {
 namespace {
 
 HWY_EXPORT(LossAndGradientRows);
+HWY_EXPORT(AddRows);
 
-constexpr int64_t kChunkFloats = 8 << 20;  // of logits: 32 MB
-constexpr int64_t kMinRows = 512;          // fewer, and passing over dweight for every chunk is felt
-constexpr int64_t kMaxRows = 4096;
+// With fewer rows in a chunk, packing the weight and passing over its gradient once for every chunk is felt (8 % at 512
+// rows, 50257 classes, width 768; 2 % at 768); more rows only where the chunk stays in L2.
+constexpr int64_t kChunkFloats = 1 << 18;
+constexpr int64_t kMinRows = 768, kMaxRows = 4096;
 
 // As few chunks as hold at most `most` rows each, of nearly equal length: that length.
 int64_t even_chunks(int64_t rows, int64_t most) {
@@ -69,6 +93,9 @@ int64_t even_chunks(int64_t rows, int64_t most) {
 int64_t chunk_rows(int64_t rows, int64_t classes) {
   return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
 }
+
+// How many groups of a chunk's rows add up the bias's gradient, each for itself.
+int64_t row_groups(int64_t rows) { return std::clamp<int64_t>(rows / 32, 1, 32); }
 
 // One region after another, each at a multiple of 64 bytes.
 class Regions {
@@ -97,13 +124,14 @@ struct Workspace {
     lse = regions.take<float>(chunk);
     hidden = regions.take<float>(chunk * width);
     logits = regions.take<float>(chunk * classes);
-    sums = regions.take<std::byte>(static_cast<int64_t>(sum_rows_workspace(chunk, classes)));
+    sums = regions.take<float>(row_groups(chunk) * classes);
     product = regions.take<std::byte>(static_cast<int64_t>(product_bytes));
     size = regions.size();
   }
   int32_t *kept, *targets;                // the rows that are not left out, and their targets
   float *losses, *lse, *hidden, *logits;  // hidden: where a chunk's rows are gathered when some between are left out
-  std::byte *sums, *product;
+  float* sums;                            // by group of rows
+  std::byte* product;
   size_t size;
 };
 
@@ -163,13 +191,10 @@ class LinearCrossEntropy {
                             work_.losses + first, work_.lse, pool_);
       return;
     }
-    for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
-      (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
-       work_.losses + first);
-    });
+    losses_and_slopes(first, rows);
     // The weight's gradient first: the other may be written over the hidden states it reads.
-    parameter_gradients(rows, hidden, first > 0);
+    weight_gradient(rows, hidden, first > 0);
+    if (args_.dbias != nullptr) bias_gradient(rows, first > 0);
     hidden_gradient(rows, adjacent ? args_.dhidden + kept[0] * args_.width : work_.hidden);
     if (!adjacent) copy_rows(rows, args_.width, work_.hidden, args_.dhidden, nullptr, kept, pool_);
   }
@@ -184,7 +209,32 @@ class LinearCrossEntropy {
     multiply(product);
   }
 
-  void parameter_gradients(int64_t rows, const float* hidden, bool later) {
+  // The logits become what the loss's gradient towards them is.
+  void losses_and_slopes(int64_t first, int64_t rows) {
+    const auto part = [&](int64_t begin, int64_t end, float* sums) {
+      HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
+      (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
+       work_.losses + first, sums);
+    };
+    if (args_.dbias == nullptr)
+      return for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) { part(begin, end, nullptr); });
+    const int64_t groups = row_groups(rows);
+    for_ranges(pool_, groups, rows * 4 * args_.classes / groups, [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g)
+        part(rows * g / groups, rows * (g + 1) / groups, work_.sums + g * args_.classes);
+    });
+  }
+
+  void bias_gradient(int64_t rows, bool later) {
+    constexpr int64_t columns = 1024;
+    const int64_t groups = row_groups(rows), classes = args_.classes;
+    for_ranges(pool_, (classes + columns - 1) / columns, groups * columns, [&](int64_t begin, int64_t end) {
+      const int64_t column = begin * columns, count = std::min(classes, end * columns) - column;
+      HWY_DYNAMIC_DISPATCH(AddRows)(groups, classes, count, work_.sums + column, later, args_.dbias + column);
+    });
+  }
+
+  void weight_gradient(int64_t rows, const float* hidden, bool later) {
     GemmArgs product;
     product.m = args_.classes, product.n = args_.width, product.k = rows;
     product.a = work_.logits, product.lda = args_.classes, product.trans_a = true;
@@ -192,7 +242,6 @@ class LinearCrossEntropy {
     product.c = args_.dweight, product.ldc = args_.width;
     product.accumulate = later || args_.accumulate;
     multiply(product);
-    if (args_.dbias != nullptr) sum_rows(rows, args_.classes, work_.logits, args_.dbias, later, work_.sums, pool_);
   }
 
   void hidden_gradient(int64_t rows, float* dhidden) {
