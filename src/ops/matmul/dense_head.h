@@ -1,0 +1,11 @@
+// The kernel of matmul for linear layers with few outputs (kernels/dense_head.h): the product itself, y = x w^T, and
+// both of its gradients.
+#pragma once
+#include "ops/kernel.h"
+
+namespace linnet {
+
+bool dense_head_supports(const KernelQuery& query);
+void run_dense_head(const KernelArgs& args);
+
+}  // namespace linnet
