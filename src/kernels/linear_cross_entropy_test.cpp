@@ -12,10 +12,10 @@ struct Problem {
   int left_out;  // every so many rows one is left out; 0: none
 };
 
-// The chunks are 512 rows where the classes are many: one, just more than one, and rows left out in the middle.
-constexpr Problem kProblems[] = {{1, 3, 1, 0, true, false, 0},          {7, 16, 33, 0.1f, false, false, 3},
-                                 {130, 24, 257, 0.1f, true, true, 2},   {40, 8, 5000, 0, true, false, 0},
-                                 {1100, 3, 17000, 0.2f, true, true, 7}, {600, 5, 20000, 0, false, false, 0}};
+// A chunk has at most 768 rows where the classes are more than 341.
+constexpr Problem kProblems[] = {{1, 3, 1, 0, true, false, 0},        {7, 16, 33, 0.1f, false, false, 3},
+                                 {130, 24, 257, 0.1f, true, true, 2}, {40, 8, 5000, 0, true, false, 0},
+                                 {1600, 3, 400, 0.2f, true, true, 7}, {769, 5, 1200, 0, false, false, 0}};
 
 struct Operands {
   std::vector<float> hidden, weight, bias, start;

@@ -19,6 +19,7 @@
 #include "ops/pixels/pixels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/residual_norm/residual_norm.h"
 #include "ops/softmax/softmax.h"
 
 namespace linnet {
@@ -40,6 +41,8 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},
       OpEntry{&kLayerNorm, layer_norm_kernels()},
       OpEntry{&kLayerNormGrad, layer_norm_grad_kernels()},
+      OpEntry{&kResidualNorm, residual_norm_kernels()},
+      OpEntry{&kResidualNormGrad, residual_norm_grad_kernels()},
       OpEntry{&kSoftmax, softmax_kernels()},
       OpEntry{&kSoftmaxGrad, softmax_grad_kernels()},
       OpEntry{&kAttention, attention_kernels()},

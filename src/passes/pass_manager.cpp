@@ -16,11 +16,12 @@ struct Pass {
 constexpr Pass kLowerPrecision{"lower_precision", lower_precision};
 constexpr Pass kRecompute{"recompute", recompute};
 
-// A loss before anything could come between it and its gradient. Epilogues before sums: a bias belongs to its product
-// before the product joins a sum. Views last: they fix layouts.
+// A loss before anything could come between it and its gradient. Norms take their sums before products add to them.
+// Epilogues before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
 constexpr std::array kPasses{kLowerPrecision,
                              Pass{"fuse_loss", fuse_loss},
                              kRecompute,
+                             Pass{"fuse_residual_norm", fuse_residual_norm},
                              Pass{"fuse_epilogue", fuse_epilogue},
                              Pass{"fuse_accumulate", fuse_accumulate},
                              Pass{"fuse_pointwise", fuse_pointwise},
@@ -46,10 +47,15 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
     if (pass.run == kLowerPrecision.run) wanted = options.precision == Precision::kBf16;
     if (pass.run == kRecompute.run) wanted = options.recompute;
     const bool run = wanted && !options.off.contains(pass.name);
-    if (run) graph = pass.run(graph);
-    if (run && options.verify) verify(graph);
+    std::vector<std::string> fused;
+    if (run) {
+      Graph next = pass.run(graph);
+      if (report) fused = new_nodes(graph, next);
+      graph = std::move(next);
+      if (options.verify) verify(graph);
+    }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (report) report->push_back({pass.name, run, before, graph.node_count(), seconds});
+    if (report) report->push_back({pass.name, run, before, graph.node_count(), seconds, fused});
   }
   return graph;
 }

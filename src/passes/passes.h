@@ -19,6 +19,8 @@ Graph remove_dead_code(const Graph& graph);
 Graph fuse_loss(const Graph& graph);
 // Cheap results of the forward pass are computed a second time for the backward pass instead of kept.
 Graph recompute(const Graph& graph);
+// [dropout +] add + layer_norm becomes residual_norm, and so does what they are backward.
+Graph fuse_residual_norm(const Graph& graph);
 // matmul + bias [+ relu] becomes one matmul with an epilogue.
 Graph fuse_epilogue(const Graph& graph);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
@@ -33,6 +35,7 @@ struct PassReport {
   bool ran;
   int nodes_before, nodes_after;
   double seconds;
+  std::vector<std::string> fused;  // what there is since the pass, counted: "matmul+bias+relu x 4"
 };
 
 struct PassOptions {
@@ -45,5 +48,11 @@ struct PassOptions {
 // The passes every plan goes through, in order. Throws Error(kUser) for a name in `off` that is no pass.
 Graph optimize(Graph graph, const PassOptions& options = {}, std::vector<PassReport>* report = nullptr);
 std::vector<std::string> pass_names();
+
+// Nodes of `after`, counted by what they do, beyond those of `before`; for elementwise ones, their functions. Where
+// values became views: how many are.
+std::vector<std::string> new_nodes(const Graph& before, const Graph& after);
+// A line for each pass that changed something: "fuse_epilogue: matmul+bias x 16, matmul+bias+relu x 4".
+std::string fusion_report(const std::vector<PassReport>& reports);
 
 }  // namespace linnet

@@ -1,0 +1,107 @@
+#include "ops/residual_norm/residual_norm.h"
+
+#include "ops/dropout/dropout.h"
+#include "ops/layer_norm/layer_norm.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+Shape rows_shape(Shape shape) {
+  shape.set(-1, 1);
+  return shape;
+}
+
+void expect_random(const InferArgs& args, const ResidualNormAttrs& attrs) {
+  if (attrs.probability == 0) return;
+  expect(attrs.probability > 0 && attrs.probability < 1,
+         "got probability " + std::to_string(attrs.probability) + ", expected [0, 1)");
+  expect(args.in.back() == TensorType{DType::kI32, {4}},
+         "got random state " + args.in.back().text() + ", expected i32[4]");
+}
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<ResidualNormAttrs>();
+  expect_inputs(args, 4 + (attrs.probability > 0));
+  const TensorType& x = args.in[0];
+  expect(x.shape.rank() >= 1 && is_float(x.dtype) && args.in[1] == x, "got " + x.text() + " and " + args.in[1].text());
+  const TensorType width{x.dtype, {x.shape[-1]}}, row{x.dtype, rows_shape(x.shape)};
+  expect(args.in[2] == width && args.in[3] == width,
+         "got " + x.text() + " with weight " + args.in[2].text() + " and bias " + args.in[3].text());
+  expect_random(args, attrs);
+  return {x, x, row, row};
+}
+
+std::vector<TensorType> infer_grad(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<ResidualNormAttrs>();
+  expect_inputs(args, 5 + attrs.dsum + (attrs.probability > 0));
+  for (const size_t i : {size_t{0}, size_t{attrs.dsum ? 5u : 0u}})
+    expect(args.in[i] == args.in[1], "got " + args.in[i].text() + " and " + args.in[1].text());
+  expect_random(args, attrs);
+  std::vector<TensorType> out{args.in[1], args.in[2], args.in[2]};
+  if (attrs.probability > 0) out.push_back(args.in[1]);
+  return out;
+}
+
+Tensor dropped(Tensor x, Tensor random, const ResidualNormAttrs& attrs, std::source_location where) {
+  return attrs.probability > 0 ? dropout(At(x, where), random, attrs.probability, attrs.site) : x;
+}
+
+std::vector<Tensor> gradient(const GradientArgs& args) {
+  ResidualNormAttrs attrs = args.node.attrs.as<ResidualNormAttrs>();
+  const Tensor random = args.in.back(), dsum = args.out_grad[0], dy = args.out_grad[1];
+  std::vector<Tensor> gradients(args.in.size());
+  if (!dy.defined()) {
+    gradients[0] = dsum;
+    gradients[1] = dropped(dsum, random, attrs, args.node.where);
+    return gradients;
+  }
+  std::vector<Tensor> in{dy, args.out[0], args.in[2], args.out[2], args.out[3]};
+  attrs.dsum = dsum.defined();
+  if (attrs.dsum) in.push_back(dsum);
+  if (attrs.probability > 0) in.push_back(random);
+  const auto out = args.graph.add(kResidualNormGrad, in, attrs, args.node.where);
+  gradients[0] = out[0], gradients[1] = attrs.probability > 0 ? out[3] : out[0];
+  gradients[2] = out[1], gradients[3] = out[2];
+  return gradients;
+}
+
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
+  const Tensor sum = args.in[0] + dropped(args.in[1], args.in.back(), attrs, args.node.where);
+  const auto norm = args.graph.add(kLayerNorm, std::array{sum, args.in[2], args.in[3]}, LayerNormAttrs{attrs.epsilon},
+                                   args.node.where);
+  return {sum, norm[0], norm[1], norm[2]};
+}
+
+// A row of x and f has been read when its sum is written, and its sum when its y is.
+bool may_overwrite(const Node&, int output, int input) { return output < 2 && input < 2; }
+
+// dx and df are written element by element as dy, sum and dsum are read for the last time.
+bool grad_may_overwrite(const Node& node, int output, int input) {
+  return (output == 0 || output == 3) && (input < 2 || (input == 5 && node.attrs.as<ResidualNormAttrs>().dsum));
+}
+
+}  // namespace
+
+const OpDef kResidualNorm{.name = "residual_norm",
+                          .infer = infer,
+                          .gradient = gradient,
+                          .decompose = decompose,
+                          .may_overwrite = may_overwrite};
+const OpDef kResidualNormGrad{.name = "residual_norm_grad", .infer = infer_grad, .may_overwrite = grad_may_overwrite};
+
+std::string ResidualNormAttrs::text() const {
+  std::string text = "epsilon=" + std::to_string(epsilon);
+  if (probability > 0) text += " dropout p=" + std::to_string(probability) + " site=" + std::to_string(site);
+  return text + (dsum ? " dsum" : "");
+}
+
+ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs) {
+  std::vector<Tensor> in{x.value, f, weight, bias};
+  if (attrs.probability > 0) in.push_back(random);
+  const auto out = x.value.graph->add(kResidualNorm, in, attrs, x.where);
+  return {out[0], out[1]};
+}
+
+}  // namespace linnet
