@@ -11,7 +11,7 @@ namespace linnet::gemm_blocking {
 constexpr int64_t kMaxDepth = 768;         // k of one block: a tile of A and a panel of B stay in L1 and L2
 constexpr int64_t kRowStride = 784;        // between packed rows of A: >= kMaxDepth, and no power of two (cache sets)
 constexpr int64_t kMaxPanel = 32;          // the widest panel of B of any instruction set, in floats
-constexpr int64_t kPieceRows = 112;        // rows of A that a thread packs at a time: 450 KB of L2
+constexpr int64_t kPieceRows = 84;         // rows of A that a thread packs at a time: 300 KB of L2
 constexpr int64_t kBlockFloats = 3 << 20;  // packed block of the operand that the threads share: 12 MB of L3
 constexpr int64_t kColumnsMaxRows = 1024;  // see Order
 constexpr int64_t kFewRows = 8;            // few rows of C: B is read in place
@@ -28,7 +28,7 @@ constexpr int64_t depth(int64_t k) { return std::min(k, round_up(ceil_div(k, cei
 // and deals rows; kColumns shares A and deals columns: a low and wide C would have all of B packed for little use.
 enum class Order { kRows, kColumns };
 constexpr Order order(int64_t m, int64_t n) {
-  return m <= kColumnsMaxRows && n >= 2 * m ? Order::kColumns : Order::kRows;
+  return m <= kColumnsMaxRows && 2 * n >= 3 * m ? Order::kColumns : Order::kRows;
 }
 
 // Floats of `rows` packed rows of A: kRowStride each, or in tiles of columns, which are 4/3 of their height at worst.

@@ -28,7 +28,9 @@ struct Depth {
 
 // Rows of C dealt to register tiles, of which [first, last) are meant.
 struct Tiles {
-  static Tiles of(int64_t row, int64_t rows) { return {row, {rows, ceil_div(rows, kRows)}, 0, ceil_div(rows, kRows)}; }
+  static Tiles of(int64_t row, int64_t rows) {
+    return {row, Deal(rows, ceil_div(rows, kRows)), 0, ceil_div(rows, kRows)};
+  }
   int64_t row(int64_t t) const { return row0 + deal.begin(t); }
   int64_t rows() const { return row(last) - row(first); }
   Tiles part(int64_t begin, int64_t end) const { return {row0, deal, begin, end}; }
@@ -43,7 +45,12 @@ template <class P>
 class Product {
  public:
   Product(const GemmArgs& args, float* shared, int threads)
-      : g_(args), k_(ceil_div(args.k, P::kPair)), depth_(depth(k_)), shared_(shared), tasks_(wanted_tasks(threads)) {}
+      : g_(args),
+        k_(ceil_div(args.k, P::kPair)),
+        depth_(depth(k_)),
+        shared_(shared),
+        threads_(threads),
+        tasks_(wanted_tasks()) {}
 
   template <class Run>
   void run(const Run& run) {
@@ -63,11 +70,11 @@ class Product {
 
  private:
   // Enough tasks for threads of unequal speed, as many for each, and none too small.
-  int64_t wanted_tasks(int threads) const {
+  int64_t wanted_tasks() const {
     constexpr double kTaskWork = 1 << 22;  // multiply-adds: some 30 microseconds
     const double work = static_cast<double>(g_.m) * static_cast<double>(g_.n) * static_cast<double>(g_.k);
-    const auto most = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 4.0 * threads));
-    return most < threads ? most : most / threads * threads;
+    const auto most = static_cast<int64_t>(std::clamp(work / kTaskWork, 1.0, 4.0 * static_cast<double>(threads_)));
+    return most < threads_ ? most : most / threads_ * threads_;
   }
 
   Depth part(Depth block, int64_t k) const { return {k, std::min(depth_, block.begin + block.size - k)}; }
@@ -82,7 +89,7 @@ class Product {
       return shared_ + (k.begin - block.begin) * panels * kWidth + p * k.size * kWidth;
     };
     // Transposed, a panel is read along k; otherwise across, so that tasks take a few steps of k of many panels.
-    const int64_t group = g_.trans_b ? 2 : 32, groups = ceil_div(panels, group);
+    const int64_t group = g_.trans_b ? 2 : 8, groups = ceil_div(panels, group);
     const int64_t steps = g_.trans_b ? depth_ : std::max<int64_t>(16, 1024 / std::min(group, panels) / 16 * 16);
     const int64_t cuts = ceil_div(depth_, steps), blocks = ceil_div(block.size, depth_);
     const int64_t pack_tasks = groups * cuts * blocks;
@@ -93,8 +100,10 @@ class Product {
       pack_b({k.begin + skip, std::min(steps, k.size - skip)}, column + p * kWidth,
              std::min(columns - p * kWidth, group * kWidth), k.size * kWidth, panel(k, p) + skip * kWidth);
     };
-    const int64_t row_groups = std::min(tasks_, ceil_div(g_.m, kRows));
-    const int64_t column_groups = std::min(ceil_div(tasks_, row_groups), panels);
+    const int64_t lowest = g_.trans_a ? kPieceRows : 4 * kRows;  // a task packs wide strips of a transposed A
+    const int64_t row_groups = std::min({tasks_, std::max(threads_, g_.m / lowest), ceil_div(g_.m, kRows)});
+    // Each column group packs its rows of A again.
+    const int64_t column_groups = std::min(ceil_div(std::min(tasks_, threads_), row_groups), panels);
     const Deal rows{g_.m, row_groups}, columns_of{panels, column_groups};
     Latch packed(pack_tasks);
     run(pack_tasks + row_groups * column_groups, [&](int64_t task, float* scratch) {
@@ -108,18 +117,19 @@ class Product {
       const int64_t p0 = columns_of.begin(column_group), p1 = columns_of.begin(column_group + 1);
       // A single tile of a small product is still in L1 when it meets the last panel.
       const bool small = !g_.trans_a && (p1 - p0) * kWidth * depth_ <= 1 << 16;
-      const int64_t height = small ? 1 : kPieceRows / kRows;
+      const Deal pieces{tiles.last, small ? tiles.last : ceil_div(tiles.last, kPieceRows / kRows)};
+      const auto piece_at = [&](int64_t i) { return tiles.part(pieces.begin(i), pieces.begin(i + 1)); };
       for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) {
         const Depth now = part(block, k);
-        for (int64_t t = 0; t < tiles.last; t += height) {
-          const Tiles piece = tiles.part(t, std::min(t + height, tiles.last));
+        for (int64_t i = 0; i < pieces.parts(); ++i) {
+          const Tiles piece = piece_at(i);
           pack_a(piece, now, scratch);
           AheadRegion ahead;
           const int64_t calls = (piece.last - piece.first) * (p1 - p0);
-          if (piece.last < tiles.last) {
-            ahead = ahead_a(tiles.part(piece.last, std::min(piece.last + height, tiles.last)), now, calls, now.size);
+          if (i + 1 < pieces.parts()) {
+            ahead = ahead_a(piece_at(i + 1), now, calls, now.size);
           } else if (k + depth_ < block.begin + block.size) {
-            ahead = ahead_a(tiles.part(0, std::min(height, tiles.last)), part(block, k + depth_), calls, now.size);
+            ahead = ahead_a(piece_at(0), part(block, k + depth_), calls, now.size);
           }
           multiply(piece, now, scratch, column + p0 * kWidth, std::min(columns, p1 * kWidth) - p0 * kWidth,
                    panel(now, p0), ahead);
@@ -153,7 +163,7 @@ class Product {
     const int64_t panels = ceil_div(g_.n, kWidth);
     const Deal deal{panels, std::min(tasks_, panels)};
     Latch packed(pack_tasks);
-    run(pack_tasks + deal.parts, [&](int64_t task, float* scratch) {
+    run(pack_tasks + deal.parts(), [&](int64_t task, float* scratch) {
       if (task < pack_tasks) {
         pack(task);
         return packed.arrive();
@@ -194,11 +204,16 @@ class Product {
 
   // Of a transposed A, tiles that are `depth` steps deep. Rows of A are read from end to end.
   void pack_columns(const Tiles& tiles, Depth k, int64_t depth, float* out) const {
-    for (int64_t i = 0; i < values(k); i += P::kPair, out += kColumnStride) {
-      const float* from = g_.a + (value(k.begin) + i) * g_.lda;
-      for (int64_t t = tiles.first; t < tiles.last; ++t)
-        PackColumn<P>(from + tiles.row(t), g_.lda, values(k) - i, g_.m - tiles.row(t),
-                      out + (t - tiles.first) * kColumnStride * depth);
+    const Tiles all = tiles;  // in registers, whatever the stores below
+    const int64_t lda = g_.lda, m = g_.m, steps = values(k), distance = kColumnStride * depth;
+    int64_t whole = all.last;  // tiles whose vectors end within the row
+    while (whole > all.first && m - all.row(whole - 1) < kColumnStride) --whole;
+    const float* from = g_.a + value(k.begin) * lda;
+    for (int64_t i = 0; i < steps; i += P::kPair, from += P::kPair * lda, out += kColumnStride) {
+      float* to = out;
+      for (int64_t t = all.first; t < whole; ++t, to += distance) PackColumn<P>(from + all.row(t), lda, steps - i, to);
+      for (int64_t t = whole; t < all.last; ++t, to += distance)
+        PackLastColumn<P>(from + all.row(t), lda, steps - i, m - all.row(t), to);
     }
   }
 
@@ -248,7 +263,7 @@ class Product {
   const GemmArgs& g_;
   const int64_t k_, depth_;
   float* const shared_;
-  const int64_t tasks_;
+  const int64_t threads_, tasks_;
 };
 
 inline GemmArgs item(GemmArgs g, int64_t index) {

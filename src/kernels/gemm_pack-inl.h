@@ -80,6 +80,8 @@ HWY_INLINE void PackPanelTransposed(const float* source, int64_t stride, int64_t
   }
 }
 
+constexpr int kRowsAhead = 16;  // rows of memory that are fetched before they are packed: the latency of L3
+
 // Panels of a matrix stored [depth, stride], from its first `columns` columns: column j of the p-th one goes to
 // out[p * distance + k * kWidth + j], zeros past the last. Rows are read from end to end.
 template <class P>
@@ -92,6 +94,10 @@ HWY_INLINE void PackPanels(const float* source, int64_t stride, int64_t depth, i
     float* to = out;
     int64_t left = columns;
     for (; left >= kWidth; left -= kWidth, from += kWidth, to += distance) {
+      for (int64_t i = kRowsAhead; i < kRowsAhead + P::kPair; ++i) {
+        hwy::Prefetch(from + i * stride);
+        hwy::Prefetch(from + i * stride + kLanes);
+      }
       hn::Store(P::LoadAcross(from, stride, rows, whole), d, to);
       hn::Store(P::LoadAcross(from + kLanes, stride, rows, whole), d, to + kLanes);
     }
@@ -117,14 +123,21 @@ HWY_INLINE void PackRows(const float* source, int64_t stride, int64_t depth, int
   for (int64_t i = 0; i < rows; ++i) P::PackRow(source + i * stride, depth, out + i * kRowStride);
 }
 
-// A tile of a transposed A, one step along k: out[i] = source[i] for i < kColumnStride, of which `readable` exist.
+// A tile of a transposed A, one step along k: out[i] = source[i] for i < kColumnStride.
 template <class P>
-HWY_INLINE void PackColumn(const float* source, int64_t stride, int64_t rows_of_k, int64_t readable, float* out) {
-  for (int i = 0; i < kColumnStride; i += kLanes) {
+HWY_INLINE void PackColumn(const float* source, int64_t stride, int64_t rows, float* out) {
+  for (int64_t i = kRowsAhead; i < kRowsAhead + P::kPair; ++i) hwy::Prefetch(source + i * stride);
+  for (int i = 0; i < kColumnStride; i += kLanes)
+    hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);
+}
+// The same where only `readable` floats of a row exist.
+template <class P>
+HWY_INLINE void PackLastColumn(const float* source, int64_t stride, int64_t rows, int64_t readable, float* out) {
+  for (int i = 0; i < kColumnStride && i < readable; i += kLanes) {
     if (readable - i >= kLanes) {
-      hn::Store(P::LoadAcross(source + i, stride, rows_of_k, WholeLanes{0}), d, out + i);
-    } else if (readable > i) {
-      hn::Store(P::LoadAcross(source + i, stride, rows_of_k, PartLanes{0, readable - i}), d, out + i);
+      hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);
+    } else {
+      hn::Store(P::LoadAcross(source + i, stride, rows, PartLanes{0, readable - i}), d, out + i);
     }
   }
 }

@@ -8,10 +8,15 @@
 namespace linnet {
 
 // `total` things dealt to `parts` as evenly as can be, in order.
-struct Deal {
-  int64_t total, parts;
-  int64_t begin(int64_t part) const { return part * (total / parts) + std::min(part, total % parts); }
-  int64_t size(int64_t part) const { return total / parts + (part < total % parts); }
+class Deal {
+ public:
+  Deal(int64_t total, int64_t parts) : parts_(parts), each_(total / parts), more_(total % parts) {}
+  int64_t parts() const { return parts_; }
+  int64_t begin(int64_t part) const { return part * each_ + std::min(part, more_); }
+  int64_t size(int64_t part) const { return each_ + (part < more_); }
+
+ private:
+  int64_t parts_, each_, more_;  // the first more_ parts have one more
 };
 
 // Tasks are handed out in order, so those that pack come first and those that multiply wait here for the last of them.
