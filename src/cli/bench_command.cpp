@@ -18,7 +18,7 @@ struct Arguments {
   std::string name, precision = "fp32", isa = "auto", write_data;
   int threads = 0;
   double seconds = 5, dropout = -1;
-  bool json = false, list = false;
+  bool json = false, list = false, profile = false;
 };
 
 int list_workloads() {
@@ -97,6 +97,11 @@ int bench(const Arguments& arguments) {
     write_data(workload, arguments.write_data);
     return 0;
   }
+  if (arguments.profile) {
+    const MeasureOptions options{.precision = precision, .threads = threads, .seconds = arguments.seconds};
+    std::printf("%s", profile(workload, options).c_str());
+    return 0;
+  }
   const Measurement m =
       measure(workload, {.precision = precision, .threads = threads, .seconds = arguments.seconds}, resident);
   ThreadPool pool(threads);
@@ -119,6 +124,7 @@ void add_bench_command(CLI::App& app, Action& action) {
   command->add_option("--isa", arguments->isa, "instruction set of the kernels");
   command->add_option("--write-data", arguments->write_data, "write the batches as safetensors and stop")
       ->type_name("FILE");
+  command->add_flag("--profile", arguments->profile, "where a step's time goes, op by op");
   command->add_flag("--json", arguments->json, "one JSON object instead of lines for people");
   command->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });
 }

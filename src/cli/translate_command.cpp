@@ -66,6 +66,8 @@ void print(const std::vector<std::vector<Translation>>& translations, int64_t fi
 
 int translate_input(const Arguments& arguments) {
   const Config config = inference_config(arguments.folder, arguments);
+  if (config.data.task == "images")
+    fail_user("run '" + arguments.folder + "' learned to tell images apart, not translation");
   if (arguments.n_best > config.train.beam)
     fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " +
               std::to_string(config.train.beam));

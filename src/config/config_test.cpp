@@ -165,7 +165,7 @@ TEST(Config, ImpossibleCombinationsGiveTheFigures) {
 }
 
 TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
-  ASSERT_EQ(presets().size(), 4u);
+  ASSERT_EQ(presets().size(), 5u);
   for (const Preset& preset : presets()) {
     SCOPED_TRACE(preset.name);
     const Config config = load_config(preset.name);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/error.h"
 #include "ir/op.h"
 
 namespace linnet {
@@ -38,12 +39,19 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
                     pool});
 }
 
+void Executor::check(const ThreadPool& pool) const {
+  if (pool.size() > plan_->threads)
+    fail_internal("a plan for " + std::to_string(plan_->threads) + " threads was given " + std::to_string(pool.size()));
+}
+
 void Executor::run(ThreadPool& pool) const {
+  check(pool);
   for (const Step& step : steps_) run_step(step, pool);
   for (const Copy& copy : copies_) std::memcpy(copy.to.data, copy.from.data, copy.to.type.bytes());
 }
 
 void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
+  check(pool);
   seconds.resize(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const auto start = std::chrono::steady_clock::now();

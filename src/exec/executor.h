@@ -13,6 +13,7 @@ class Executor {
   // The store must have been allocated; plan and store outlive the executor.
   Executor(const Plan& plan, const Store& store, const SharedRegions& shared);
 
+  // The pool may not have more threads than the plan was made for.
   void run(ThreadPool& pool) const;
   // The same, adding each node's seconds to seconds[node].
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
@@ -30,6 +31,7 @@ class Executor {
   struct Copy {
     TensorView from, to;
   };
+  void check(const ThreadPool& pool) const;
   void run_step(const Step& step, ThreadPool& pool) const;
 
   const Plan* plan_;

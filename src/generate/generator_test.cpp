@@ -39,12 +39,15 @@ struct Fixture {
     store.bind("constants", {constants, 0}, bytes(layout.constant_count()));
     shared = {store.add_region("arena", MemoryKind::kActivations, 0),
               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-    generator = std::make_unique<Generator>(model, layout, store, shared, options);
+    GenerateOptions threaded = options;
+    threaded.threads = 3;  // the most a test uses
+    generator = std::make_unique<Generator>(model, layout, store, shared, threaded);
     store.allocate();
     generator->bind();
     float* parameters = store.as<float>("parameters");
-    layout.initialize_parameters(seed, parameters);
-    layout.initialize_constants(store.as<float>("constants"));
+    ThreadPool pool(1);
+    layout.initialize_parameters(seed, parameters, pool);
+    layout.initialize_constants(store.as<float>("constants"), pool);
     for (int64_t i = 0; i < layout.parameter_count(); ++i) parameters[i] *= 1.7f;  // less even probabilities
     for (const ParameterPlace& place : layout.trainable())
       if (place.spec.name == "head.bias") parameters[place.offset + kSpecial.end] += end_bias;
@@ -298,6 +301,7 @@ TEST(Generator, ASecondGeneratorSharesTheMemoryOfTheFirst) {
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   GenerateOptions options{.sentences = 4, .beams = 3, .max_length = 10, .source_lengths = {4, 8}, .flat_name = "ema"};
+  options.threads = 2;
   Generator wide(model, layout, store, shared, options);
   const size_t regions = store.regions().size();
   options.beams = 1;
@@ -306,9 +310,9 @@ TEST(Generator, ASecondGeneratorSharesTheMemoryOfTheFirst) {
   store.allocate();
   wide.bind();
   narrow.bind();
-  layout.initialize_parameters(1, store.as<float>("ema"));
-  layout.initialize_constants(store.as<float>("constants"));
   ThreadPool pool(2);
+  layout.initialize_parameters(1, store.as<float>("ema"), pool);
+  layout.initialize_constants(store.as<float>("constants"), pool);
   const std::vector<Ids> sources = random_sources(5, 13, 8);
   const auto before = narrow.generate(sources, 1, pool);
   wide.generate(sources, 3, pool);

@@ -11,6 +11,8 @@
 
 namespace linnet {
 
+class ThreadPool;
+
 struct ParameterPlace {
   ParameterSpec spec;
   int64_t offset;  // elements, in the parameters or in the constants
@@ -26,8 +28,8 @@ class ParameterLayout {
   int64_t decay_count() const { return decay_count_; }
   int64_t constant_count() const { return constant_count_; }
 
-  void initialize_parameters(uint64_t seed, float* parameters) const;
-  void initialize_constants(float* constants) const;
+  void initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const;
+  void initialize_constants(float* constants, ThreadPool& pool) const;
 
  private:
   std::vector<ParameterPlace> trainable_, constants_;

@@ -47,6 +47,7 @@ std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages,
 Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options) {
   Plan plan;
   plan.graph = std::move(graph);
+  plan.threads = options.threads;
   choose_kernels(plan, options);
   const StorageMap storages(plan.graph, options.reuse_memory);
   const auto offset = place_storages(plan, storages, options.reuse_memory);

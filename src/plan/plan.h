@@ -20,6 +20,7 @@ struct Plan {
   std::vector<const Kernel*> kernels;  // by node
   std::vector<StateUpdate> copies;     // updates that could not be computed in place: done at the end
   size_t arena_bytes = 0, arena_lower_bound = 0, workspace_bytes = 0;
+  int threads = 1;  // the workspace is enough for a pool of so many
 };
 
 struct PlanOptions {

@@ -31,7 +31,7 @@ class Store {
   bool has(const std::string& name) const { return bindings_.contains(name); }
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
   void allocate();                                                    // every region, once: addresses, not yet memory
-  void touch() const;                                                 // takes the memory; zeroes it
+  void touch() const;                                                 // takes the memory, which is zero
   std::byte* data(RegionId region) const;
   std::byte* data(const std::string& name) const;
   template <class T>

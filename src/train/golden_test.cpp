@@ -160,15 +160,15 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   for (const char* name : kBatchInputs) bind(name, file_.at(name).type.shape.elements() / steps_);
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  const Plan step = make_plan(optimize(single_graph(layout_, loss_, options_)), store, shared, {});
-  const Plan accumulate = make_plan(optimize(accumulate_graph(layout_, loss_, options_)), store, shared, {});
+  const Plan step = make_plan(optimize(single_graph(layout_, loss_, options_)), store, shared, {.threads = 2});
+  const Plan accumulate = make_plan(optimize(accumulate_graph(layout_, loss_, options_)), store, shared, {.threads = 2});
   store.allocate();
   const Executor run_step(step, store, shared), run_accumulate(accumulate, store, shared);
 
   const std::vector<double> init = flat("init"), losses = read_doubles(file_.at("losses"));
   std::copy(init.begin(), init.end(), store.as<float>("parameters"));
-  layout_.initialize_constants(store.as<float>("constants"));
   ThreadPool pool(2);
+  layout_.initialize_constants(store.as<float>("constants"), pool);
   for (int64_t i = 0; i < steps_; ++i) {
     for (const char* name : kBatchInputs) {
       const HostTensor input = batch(name, i);

@@ -83,8 +83,8 @@ void Trainer::bind() {
 }
 
 void Trainer::initialize() {
-  layout_.initialize_parameters(options_.seed, state("parameters"));
-  layout_.initialize_constants(store_.as<float>("constants"));
+  layout_.initialize_parameters(options_.seed, state("parameters"), pool_);
+  layout_.initialize_constants(store_.as<float>("constants"), pool_);
   reset_ema();
 }
 

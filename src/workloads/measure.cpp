@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cstdio>
+#include <map>
 
 #include "base/process_memory.h"
 #include "io/safetensors.h"
+#include "ir/op.h"
 #include "train/learner.h"
 
 namespace linnet {
@@ -47,6 +49,19 @@ class Measuring {
     return m;
   }
 
+  // Seconds of each node, added up over `steps` steps.
+  std::vector<double> node_seconds(int64_t steps) {
+    const Executor& training = learner_.trainer().train_executor(0);
+    std::vector<double> seconds;
+    for (int64_t i = 0; i < steps; ++i) {
+      load_batch();
+      training.run_timed(learner_.trainer().pool(), seconds);
+    }
+    return seconds;
+  }
+
+  const Graph& graph() { return learner_.trainer().train_executor(0).plan().graph; }
+
  private:
   TrainerOptions trainer_options() const {
     TrainerOptions options;
@@ -72,18 +87,15 @@ class Measuring {
   // Forward: the plan of an evaluation. Update: clipping and optimizer, by the clock around their nodes.
   void measure_parts(Measurement& m) {
     std::vector<double> forward, update;
-    const Executor& training = learner_.trainer().train_executor(0);
-    const Graph& graph = training.plan().graph;
     for (int i = 0; i < 3; ++i) {
       load_batch();
       const double before = now();
       learner_.evaluate();
       forward.push_back(now() - before);
-      std::vector<double> seconds;
-      training.run_timed(learner_.trainer().pool(), seconds);
+      const std::vector<double> seconds = node_seconds(1);
       double sum = 0;
-      for (NodeId id = 0; id < graph.node_count(); ++id) {
-        const std::string name = graph.node(id).op->name;
+      for (NodeId id = 0; id < graph().node_count(); ++id) {
+        const std::string name = graph().node(id).op->name;
         if (name == "sum_of_squares" || name == "optimizer_step") sum += seconds[static_cast<size_t>(id)];
       }
       update.push_back(sum);
@@ -101,6 +113,47 @@ class Measuring {
 
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start) {
   return Measuring(workload, options).run(resident_at_start);
+}
+
+std::string profile(const Workload& workload, const MeasureOptions& options) {
+  struct Row {
+    double seconds = 0, flops = 0;
+    int calls = 0;
+  };
+  Measuring measuring(workload, options);
+  measuring.node_seconds(2);  // caches and the machine's clock are as they will be
+  int64_t steps = 0;
+  std::vector<double> seconds;
+  for (const double began = now(); steps < options.least || now() - began < options.seconds; ++steps) {
+    const std::vector<double> step = measuring.node_seconds(1);
+    seconds.resize(step.size());
+    for (size_t i = 0; i < step.size(); ++i) seconds[i] += step[i];
+  }
+  std::map<std::string, Row> rows;
+  Row all;
+  for (NodeId id = 0; id < measuring.graph().node_count(); ++id) {
+    const Node& node = measuring.graph().node(id);
+    // Products are told apart by their shapes.
+    std::string key = node.op->name;
+    const double flops = node_flops(measuring.graph(), node);
+    if (key == "matmul") key += " " + measuring.graph().value(node.in[0]).type.shape.text() + " " + node.attrs.text();
+    for (Row* row : {&rows[key], &all}) {
+      row->seconds += seconds[static_cast<size_t>(id)] / static_cast<double>(steps);
+      row->flops += flops;
+      ++row->calls;
+    }
+  }
+  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  sorted.emplace_back("all", all);
+  std::string text = "  ms/step  share  calls  GFLOP/s\n";
+  for (const auto& [key, row] : sorted) {
+    char line[64];
+    std::snprintf(line, sizeof line, "%9.3f %5.1f%% %6d %8.0f  ", row.seconds * 1e3, 100 * row.seconds / all.seconds,
+                  row.calls, row.flops / row.seconds * 1e-9);
+    text += line + key + "\n";
+  }
+  return text;
 }
 
 void write_data(const Workload& workload, const std::string& path) {

@@ -31,6 +31,9 @@ struct Measurement {
 // `resident_at_start`: of the process, before it knew what to do.
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start);
 
+// Where the time of a step goes: a table with a line for each kind of op, the slowest first.
+std::string profile(const Workload& workload, const MeasureOptions& options);
+
 // Stacked batches as safetensors, for another program.
 void write_data(const Workload& workload, const std::string& path);
 
