@@ -84,6 +84,6 @@ def create(options) -> Workload:
         Dropout.next_step()
 
     return Workload(
-        parameters=list(model.parameters()), forward=training.compiled(model, options), update=update,
+        parameters=list(model.parameters()), gradients=training.gradients(model, options), update=update,
         batches=training.batches(options, ("tokens", "lengths", "positions", "targets"), made_up),
-        per_step=BATCH * SEQUENCE, unit="tokens/s", autocast=training.autocast(options))
+        per_step=BATCH * SEQUENCE, unit="tokens/s")

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,31 +93,59 @@ def seconds_since_start() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
+class Gradients:
+    """The mode's way to a loss and to the gradients in the parameters' .grad."""
+
+    apart = True  # forward() is the forward pass alone
+
+    def forward(self, batch: tuple):
+        """-> loss, a scalar tensor"""
+        raise NotImplementedError
+
+    def backward(self, loss) -> None:
+        raise NotImplementedError
+
+    def evaluate(self, batch: tuple) -> None:
+        """A forward pass alone, where forward() is more than that."""
+
+
 @dataclass
 class Workload:
     """What a family file makes: one training step in three parts, and the data it goes over."""
 
-    parameters: Iterable  # of tensors
-    forward: Callable  # batch -> loss; already compiled where the mode says so
+    parameters: list
+    gradients: "Gradients"
     update: Callable  # () -> None: clip, optimizer step, gradients gone
     batches: list[tuple]
     per_step: int  # samples or tokens
     unit: str
-    autocast: Callable  # () -> context manager
 
 
-def measure(workload: Workload, seconds: float) -> dict:
-    """Warms up, then trains for some seconds (3 steps at least) -> the fields of the line of JSON."""
+def evaluation_ms(workload: Workload, seconds: float) -> float:
+    """Milliseconds of a forward pass alone (the median; two of warm-up)."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        workload.gradients.evaluate(workload.batches[0])
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[2:]) * 1e3
+
+
+def measure(workload: Workload, seconds: float, split: bool) -> dict:
+    """Warms up, then trains for some seconds (3 steps at least) -> the fields of the line of JSON.
+
+    split: forward and backward times are wanted even where they have to be measured apart.
+    """
     phases: list[tuple[float, float, float]] = []
     losses: list[float] = []
 
     def step() -> float:
         batch = workload.batches[len(losses) % len(workload.batches)]
         start = time.perf_counter()
-        with workload.autocast():
-            loss = workload.forward(*batch)
+        loss = workload.gradients.forward(batch)
         forward_end = time.perf_counter()
-        loss.backward()
+        workload.gradients.backward(loss)
         backward_end = time.perf_counter()
         workload.update()
         losses.append(loss.item())
@@ -138,13 +166,18 @@ def measure(workload: Workload, seconds: float) -> dict:
     while len(phases) < 3 or time.perf_counter() < end:
         step()
     rates = [workload.per_step / whole for _, _, whole in phases]
+    peak, steady = max(with_warmup, memory_mb("VmHWM")), memory_mb("VmHWM")
     forward, backward, _ = (statistics.median(column) * 1e3 for column in zip(*phases))
+    if not workload.gradients.apart:
+        backward = forward
+        forward = evaluation_ms(workload, seconds / 4) if split else None
+        backward = backward - forward if split else None
     return {
         "unit": workload.unit,
         "median": statistics.median(rates), "min": min(rates), "max": max(rates), "steps": len(rates),
         "per_step": workload.per_step,
-        "forward_ms": round(forward, 2), "backward_ms": round(backward, 2),
-        "peak_mb": max(with_warmup, memory_mb("VmHWM")), "steady_mb": memory_mb("VmHWM"),
+        "forward_ms": forward and round(forward, 2), "backward_ms": backward and round(backward, 2),
+        "peak_mb": peak, "steady_mb": steady,
         "first_step_seconds": round(first_step_seconds, 2),
         "parameters": sum(parameter.numel() for parameter in workload.parameters),
         "first_loss": round(losses[0], 4), "last_loss": round(losses[-1], 4),

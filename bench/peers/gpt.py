@@ -85,6 +85,6 @@ def create(options) -> Workload:
         optimizer.zero_grad(set_to_none=True)
 
     return Workload(
-        parameters=parameters, forward=training.compiled(model, options), update=update,
+        parameters=parameters, gradients=training.gradients(model, options), update=update,
         batches=training.batches(options, ("tokens", "targets"), lambda: made_up(shape)),
-        per_step=shape.batch * shape.sequence, unit="tokens/s", autocast=training.autocast(options))
+        per_step=shape.batch * shape.sequence, unit="tokens/s")

@@ -6,8 +6,7 @@ Modes, the fastest of which is what Linnet is set beside:
   eager    as most people run it: SDPA attention, fused Adam
   compile  torch.compile (inductor), the model in one graph; PyTorch's own generator for dropout, which is faster than
            what inductor makes of it
-  tuned    compile, and what else was found to help: dropout's bits from a hash, cheap values computed again rather than
-           stored, and what the workload's file says
+  tuned    loss and gradients as one compiled graph, dropout's bits from a hash, and what the workload's file says
 All of them: MKL kept from choosing slower kernels for processors of another maker, freed memory kept, denormals flushed.
 """
 
@@ -44,9 +43,8 @@ def configure_compiler(options) -> None:
     import torch._inductor.config
 
     torch._inductor.config.fallback_random = True
-    if options.mode == "tuned":
-        # Masks as bool are slow to write in vectorized code; computing them again costs less.
-        torch._functorch.config.ban_recompute_materialized_backward = False
+    # Masks of bool are slow to write in vectorized code; computing them again costs less.
+    torch._functorch.config.ban_recompute_materialized_backward = False
     for setting in options.inductor:
         key, _, value = setting.partition("=")
         config, _, name = key.rpartition(".")
@@ -73,7 +71,7 @@ def main() -> None:
         configure_compiler(options)
 
     family = __import__(FAMILIES[options.workload.partition("-")[0]])
-    fields = common.measure(family.create(options), options.seconds)
+    fields = common.measure(family.create(options), options.seconds, split=options.workload == "gpt2-124m")
     fields["memory_mb"] = round(fields.pop("steady_mb") - after_import, 1)  # of steady training
     fields["memory_with_warmup_mb"] = round(fields.pop("peak_mb") - after_import, 1)  # and with the compiler's
     print(json.dumps({"peer": "pytorch", "version": torch.__version__, "workload": options.workload,

@@ -105,6 +105,5 @@ def create(options) -> Workload:
 
     names = ("source", "source_lengths", "target_in", "target_out", "target_lengths")
     return Workload(
-        parameters=list(model.parameters()), forward=training.compiled(model, options), update=update,
-        batches=training.batches(options, names, lambda: made_up(sequence)), per_step=BATCH, unit="samples/s",
-        autocast=training.autocast(options))
+        parameters=list(model.parameters()), gradients=training.gradients(model, options), update=update,
+        batches=training.batches(options, names, lambda: made_up(sequence)), per_step=BATCH, unit="samples/s")
