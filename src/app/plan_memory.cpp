@@ -88,6 +88,7 @@ PlanAnswer plan_translation(const Config& config, uint64_t memory) {
   answer.forecast = planned.forecast;
   answer.parameters = planned.session->layout.parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = planned.session->trainer->arena_use();
+  answer.fusion = fusion_report(planned.session->trainer->pass_reports());
   const BatchShape& shape = planned.session->shapes.back();
   answer.batches = "up to " + std::to_string(shape.batch) + " x (" + std::to_string(shape.source_length) + " + " +
                    std::to_string(shape.target_length) + ") tokens, " + std::to_string(planned.session->shapes.size()) +
@@ -129,6 +130,7 @@ PlanAnswer plan_images(const Config& config, uint64_t memory) {
   answer.forecast = forecast_memory(resident, session->store);
   answer.parameters = session->layout.parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = session->trainer->arena_use();
+  answer.fusion = fusion_report(session->trainer->pass_reports());
   answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
                    std::to_string(format.width) + " x " + std::to_string(format.channels);
   answer.batch_key = "batch_size";

@@ -31,9 +31,14 @@ uint64_t parse_size(const std::string& text) {
   fail_user("--memory " + text + " is not a size; write for example 6GiB or 500MB");
 }
 
-int plan(const ConfigArguments& arguments, const std::string& memory) {
+struct Arguments : ConfigArguments {
+  std::string memory;
+  bool fusion = false;
+};
+
+int plan(const Arguments& arguments) {
   const Config config = arguments.load();
-  const uint64_t limit = memory.empty() ? available_memory() : parse_size(memory);
+  const uint64_t limit = arguments.memory.empty() ? available_memory() : parse_size(arguments.memory);
   const PlanAnswer answer = plan_memory(config, limit);
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
@@ -47,20 +52,20 @@ int plan(const ConfigArguments& arguments, const std::string& memory) {
                 static_cast<long long>(answer.largest_batch));
   else
     std::printf("no %s fits within %.1f MB\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6);
+  if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
   return 0;
 }
 
 }  // namespace
 
 void add_plan_command(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<ConfigArguments>();
-  auto memory = std::make_shared<std::string>();
+  auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("plan", "the memory a run will take, and the largest batch that fits");
   arguments->declare(*command, true);
-  command->add_option("--memory", *memory, "how much there is, e.g. 6GiB (default: what this machine has available)")
+  command->add_option("--memory", arguments->memory, "how much there is, e.g. 6GiB (default: what this machine has)")
       ->type_name("SIZE");
-  command->callback(
-      [arguments, memory, &action] { action = [arguments, memory] { return plan(*arguments, *memory); }; });
+  command->add_flag("--fusion", arguments->fusion, "also what each pass fused");
+  command->callback([arguments, &action] { action = [arguments] { return plan(*arguments); }; });
 }
 
 }  // namespace linnet

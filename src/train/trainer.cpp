@@ -60,7 +60,8 @@ int Trainer::add_shape(LossFunction loss) {
                               : single_graph(layout_, plans.loss, step_options_);
   PassOptions passes = options_.passes;
   passes.recompute = true;
-  plans.train = make_plan(optimize(std::move(graph), passes), store_, shared_,
+  pass_reports_.clear();
+  plans.train = make_plan(optimize(std::move(graph), passes, &pass_reports_), store_, shared_,
                           {.threads = options_.threads, .verify = options_.verify_plans});
   return shape;
 }

@@ -78,6 +78,8 @@ class Trainer {
   void reset_ema();  // to the parameters
   // What runs a shape's training step, for profiles.
   const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
+  // What the passes made of the training graph planned last.
+  const std::vector<PassReport>& pass_reports() const { return pass_reports_; }
   // The arena's size of the largest plan, and what no placement could have gone below.
   std::pair<size_t, size_t> arena_use() const;
 
@@ -100,6 +102,7 @@ class Trainer {
   std::vector<std::string> states_;
   std::string evaluated_;
   std::vector<std::unique_ptr<ShapePlans>> shapes_;
+  std::vector<PassReport> pass_reports_;
   Plan apply_;
   std::unique_ptr<Executor> run_apply_;
   ThreadPool pool_;
