@@ -49,12 +49,12 @@ held_out_images = 5000
 batch_size = 128
 
 [train]
-learning_rate = 2e-3
-schedule = "cosine"
+learning_rate = 3e-3
+schedule = "linear"
 beta2 = 0.999
 epsilon = 1e-8
 clip_norm = 0.0
-max_steps = 4000
+max_steps = 4300
 eval_every = 430
 save_every = 430
 metric = "accuracy"

@@ -64,11 +64,24 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
   return args.graph.add(kMaxPool, std::array{positive}, MaxPoolAttrs{.size = 2, .stride = 2}, args.node.where);
 }
 
+// Of the convolution at every place, by the pooled results' shape and the channels; so are its gradients counted,
+// though three of four places of a window have none.
+double convolution_flops(const Shape& pooled, int64_t channels) {
+  return 2.0 * 9 * 4 * static_cast<double>(pooled.elements()) * static_cast<double>(channels);
+}
+
+double forward_flops(const FlopsArgs& args) { return convolution_flops(args.out[0].shape, args.in[0].shape[3]); }
+double weight_grad_flops(const FlopsArgs& args) { return convolution_flops(args.in[2].shape, args.in[0].shape[3]); }
+double input_grad_flops(const FlopsArgs& args) { return convolution_flops(args.in[2].shape, args.out[0].shape[3]); }
+
 }  // namespace
 
-const OpDef kConvReluPool{.name = "conv_relu_pool", .infer = infer, .gradient = gradient, .decompose = decompose};
-const OpDef kConvReluPoolWeightGrad{.name = "conv_relu_pool_weight_grad", .infer = infer_weight_grad};
-const OpDef kConvReluPoolInputGrad{.name = "conv_relu_pool_input_grad", .infer = infer_input_grad};
+const OpDef kConvReluPool{
+    .name = "conv_relu_pool", .infer = infer, .gradient = gradient, .decompose = decompose, .flops = forward_flops};
+const OpDef kConvReluPoolWeightGrad{
+    .name = "conv_relu_pool_weight_grad", .infer = infer_weight_grad, .flops = weight_grad_flops};
+const OpDef kConvReluPoolInputGrad{
+    .name = "conv_relu_pool_input_grad", .infer = infer_input_grad, .flops = input_grad_flops};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
   return x.value.graph->add(kConvReluPool, std::array{x.value, weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}},

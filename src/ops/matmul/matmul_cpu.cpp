@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "kernels/gemm.h"
+#include "ops/matmul/dense_head.h"
 #include "ops/matmul/matmul.h"
 
 namespace linnet {
@@ -77,7 +78,9 @@ void run(const KernelArgs& args) {
   gemm(gemm_args, args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"gemm", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kKernels[] = {{"dense_head", dense_head_supports, nullptr, run_dense_head},
+                               {"gemm", all_f32, workspace, run},
+                               {"reference", nullptr, nullptr, run_reference}};
 
 }  // namespace
 
