@@ -98,7 +98,8 @@ TEST(FuseLoss, ATiedTablesGradientIsAddedUpInPlace) {
     EXPECT_TRUE(find(fused, kEmbeddingGrad).attrs.as<EmbeddingGradAttrs>().accumulate);
     const Shape table{kClasses, kWidth};
     for (const Node& node : fused.nodes())
-      EXPECT_FALSE(node.op == &kPointwise && fused.value(node.out[0]).type.shape == table);
+      for (const ValueId out : node.out)
+        EXPECT_TRUE(fused.value(out).type.shape != Shape({kClasses, kWidth}) || fused.value(out).view) << node.op->name;
   }
 }
 

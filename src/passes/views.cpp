@@ -2,9 +2,12 @@
 //
 //   reshape  its result is a view of the operand, when the operand is dense
 //   split    each part is a view of the whole, when every reader of the part takes strides there
-//   concat   each part is a view into the result, when the part's producer can write with strides there
+//   concat   each part is a view into the result, when the part's producer can write with strides there; what the part
+//            is added to lies there too
 //
 // The movement kernels find operand and result in one place and do nothing.
+#include <algorithm>
+
 #include "ir/op.h"
 #include "ops/movement/movement.h"
 #include "passes/passes.h"
@@ -87,7 +90,28 @@ class Views {
       if (!(dense && reshape_into(in, whole, start * strides[axis])) &&
           can_write_into(in, dense || axis == shape.rank() - 1, dense))
         graph_.set_view(in, {whole, start * strides[axis], dense ? dense_strides(part) : strides});
+      if (dense) place_accumulators(in);
       start += part[axis];
+    }
+  }
+
+  // A shared weight's gradient is added up by several nodes, each over the sum of those before it: where the last sum
+  // lies in a larger tensor, all of them do.
+  void place_accumulators(ValueId sum) {
+    while (graph_.value(sum).view && graph_.value(sum).producer != kNone) {
+      const Node& node = graph_.node(graph_.value(sum).producer);
+      const ValueId before = node.in.empty() ? kNone : node.in.back();
+      if (node.op == &kReshape) {
+        sum = node.in[0];
+        continue;
+      }
+      const bool adds = node.op->with_accumulator && node.op->may_overwrite &&
+                        node.op->may_overwrite(node, graph_.value(sum).output, static_cast<int>(node.in.size()) - 1);
+      const bool lone = before != kNone && readers_[static_cast<size_t>(before)].size() == 1 &&
+                        std::find(kept_whole_.begin(), kept_whole_.end(), before) == kept_whole_.end();
+      if (!adds || !lone || !can_write_into(before, true, true, 0)) return;
+      graph_.set_view(before, {sum, 0, dense_strides(graph_.value(sum).type.shape)});
+      sum = before;
     }
   }
 
