@@ -13,65 +13,45 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_blocking.h"
-#include "kernels/gemm_pack-inl.h"
-#include "kernels/gemm_tile-inl.h"
+#include "kernels/attention_tile-inl.h"
 #include "kernels/lanes-inl.h"
-#include "kernels/philox-inl.h"
-#include "kernels/philox.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::attention {
-namespace hn = hwy::HWY_NAMESPACE;
 
 using attention_blocking::kKeyBlock;
 using attention_blocking::kQueryBlock;
-using attention_blocking::kRowStride;
-using attention_blocking::kScoreStride;
-using tile::D;
-using tile::d;
-using tile::Finish;
-using tile::kLanes;
-using tile::kRows;
-using tile::kWidth;
-using tile::V;
+using attention_blocking::Pieces;
 
 // Scores are kept in units of log 2: exp2 is cheaper than exp, and the factor goes into the packed keys.
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-// 2^x to about 1 ulp for x <= 127; 0 below the normal numbers; NaN for NaN. x = n + r with n = round(x), which adding
-// 1.5 * 2^23 leaves in the low bits (the 127 there is the exponent's bias), and a polynomial for 2^r on [-1/2, 1/2]
-// (Chebyshev, relative error 5e-9).
+// 2^x for x <= 127, to 2e-7 (degree 5) or 4e-6 (degree 4); 0 below the normal numbers; NaN for NaN. x = n + r with
+// n = round(x), and a polynomial for 2^r on [-1/2, 1/2] (Chebyshev).
+template <int kDegree>
 HWY_INLINE V Exp2(V x) {
-  const hn::RebindToUnsigned<D> bits;
+  static_assert(kDegree == 4 || kDegree == 5);
+  const auto polynomial = [](V r) LINNET_LAMBDA {
+    V p = hn::Set(d, 9.66636837e-3f);
+    if constexpr (kDegree == 5) p = hn::MulAdd(hn::Set(d, 1.33813021e-3f), r, p);
+    p = hn::MulAdd(p, r, hn::Set(d, kDegree == 5 ? 5.55038117e-2f : 5.59219755e-2f));
+    p = hn::MulAdd(p, r, hn::Set(d, 2.40223497e-1f));
+    p = hn::MulAdd(p, r, hn::Set(d, kDegree == 5 ? 6.93147182e-1f : 6.93121016e-1f));
+    return hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  };
+#if HWY_TARGET == HWY_AVX3
+  const __m512 n = _mm512_roundscale_ps(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+  return V{_mm512_maskz_scalef_ps(normal, polynomial(hn::Sub(x, V{n})).raw, n)};
+#else
+  const hn::RebindToUnsigned<D> bits;  // adding 1.5 * 2^23 leaves n in the low bits; 127 there is the exponent's bias
   const V shift = hn::Set(d, 12582912.0f + 127.0f);
   const V t = hn::Add(x, shift);
-  const V r = hn::Sub(x, hn::Sub(t, shift));
-  V p = hn::Set(d, 1.54531629e-4f);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.33908634e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 9.61808256e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.55035711e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 2.40226508e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 6.93147188e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, t)));
+  const V p = polynomial(hn::Sub(x, hn::Sub(t, shift)));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
+#endif
 }
-
-// `count` rows dealt evenly to register tiles. Exact: one row each, so that a row takes part in no product beyond its
-// own limit. That matters only when there is a NaN or infinity behind the limit, for 0 * NaN is not 0.
-struct Tiles {
-  Tiles(int64_t count, bool exact)
-      : tiles(exact ? count : attention_blocking::ceil_div(count, kRows)),
-        small(static_cast<int>(count / tiles)),
-        larger(count % tiles) {}
-  int64_t begin(int64_t t) const { return t * small + std::min(t, larger); }
-  int rows(int64_t t) const { return small + (t < larger); }
-  int64_t last(int64_t t) const { return begin(t + 1) - 1; }
-
-  int64_t tiles;
-  int small;       // rows of a tile
-  int64_t larger;  // so many tiles at the start have one more
-};
 
 // A block of queries against a block of keys: which keys of the block a query of it sees.
 struct Window {
@@ -95,174 +75,154 @@ inline int64_t valid_keys(const AttentionArgs& args, int64_t sample) {
   return std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length);
 }
 
-// out[i * kRowStride + k] = factor * source[i * stride + k]
+// Rows of a left operand, each scaled.
+template <class P, int kRow>
 HWY_INLINE void PackScaledRows(const float* source, int64_t stride, int64_t rows, int64_t width, float factor,
                                float* out) {
-  const V f = hn::Set(d, factor);
-  for (int64_t i = 0; i < rows; ++i, source += stride, out += kRowStride) {
-    int64_t k = 0;
-    for (; k + kLanes <= width; k += kLanes) hn::StoreU(hn::Mul(f, hn::LoadU(d, source + k)), d, out + k);
-    if (k < width) StorePart(hn::Mul(f, LoadPart(source + k, width - k)), out + k, width - k);
-  }
+  for (int64_t i = 0; i < rows; ++i) P::PackScaled(source + i * stride, width, factor, out + i * kRow);
 }
 
 // out = factor * x, or out += factor * x
 HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool add, float* out) {
-  const V f = hn::Set(d, factor);
-  int64_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) {
-    const V y = hn::Mul(f, hn::LoadU(d, x + k));
-    hn::StoreU(add ? hn::Add(y, hn::LoadU(d, out + k)) : y, d, out + k);
-  }
-  if (k == count) return;
-  const V y = hn::Mul(f, LoadPart(x + k, count - k));
-  StorePart(add ? hn::Add(y, LoadPart(out + k, count - k)) : y, out + k, count - k);
+  ForRow(count, [&](const auto& at) LINNET_LAMBDA {
+    const V y = hn::Mul(hn::Set(d, factor), at.load(x));
+    at.store(add ? hn::Add(y, at.load(out)) : y, out);
+  });
 }
 
 // Panels of the transpose [width, rows] of `rows` rows.
+template <class P>
 HWY_INLINE void PackTransposed(const float* source, int64_t stride, int64_t rows, int64_t width, float* out) {
-  for (int64_t j = 0; j < rows; j += kWidth)
-    tile::PackPanelTransposed(source + j * stride, stride, width, std::min<int64_t>(kWidth, rows - j), out + j * width);
+  const int64_t panel = ceil_div(width, P::kPair) * kWidth;
+  for (int64_t j = 0; j < rows; j += kWidth, out += panel)
+    tile::PackPanelTransposed<P>(source + j * stride, stride, width, std::min<int64_t>(kWidth, rows - j), out);
 }
 
 // Panels of [rows, width].
+template <class P>
 HWY_INLINE void PackPanels(const float* source, int64_t stride, int64_t rows, int64_t width, float* out) {
-  for (int64_t k = 0; k < width; k += kWidth)
-    tile::PackPanel(source + k, stride, rows, std::min<int64_t>(kWidth, width - k), out + k * rows);
+  const int64_t panel = ceil_div(rows, P::kPair) * kWidth;
+  for (int64_t k = 0; k < width; k += kWidth, out += panel)
+    tile::PackPanel<P>(source + k, stride, rows, std::min<int64_t>(kWidth, width - k), out);
 }
 
-// Whether the packed panels of [rows, width] hold no NaN or infinity.
-HWY_INLINE bool AllFinite(const float* panels, int64_t rows, int64_t width) {
+HWY_INLINE bool AllFinite(const float* rows, int64_t stride, int64_t count, int64_t width) {
   V sum = hn::Zero(d);
-  for (int64_t i = 0; i < rows * attention_blocking::round_up(width, kWidth); i += kLanes)
-    sum = hn::MulAdd(hn::Load(d, panels + i), hn::Zero(d), sum);  // 0, unless one of them is not finite
-  return hn::GetLane(hn::SumOfLanes(d, sum)) == 0;
+  for (int64_t i = 0; i < count; ++i, rows += stride)
+    ForRow(width, [&](const auto& at)
+                      LINNET_LAMBDA { sum = hn::MulAdd(at.load(rows), hn::Zero(d), sum); });  // 0 if all are finite
+  return SumLanes(sum) == 0;
+}
+
+// What a tile of weights needs to know of its place: `half_rows` pairs of keys from `key`, one panel of queries.
+enum class Masking { kNone, kDropout, kAny };
+
+struct Place {
+  const Window& window;
+  const uint8_t* kept;  // bits of dropout (attention_dropout-inl.h), or null
+  int64_t key = 0, query = 0;
+
+  // Lanes of key + row that count. Keys and queries past the window do not.
+  template <class Lane>
+  HWY_INLINE auto seen(int row, Lane lane) const {
+    const int64_t j = key + row;
+    const auto first = static_cast<float>(j < window.keys ? window.first_seer(j) : window.queries);
+    return hn::Ge(lane, hn::Set(d, first));
+  }
+  // The numbers of the queries of vector h in the window, -1 past its end.
+  HWY_INLINE V lanes(int h) const {
+    const V number = hn::Iota(d, static_cast<float>(query + h * kLanes));
+    return hn::IfThenElse(hn::Lt(number, hn::Set(d, static_cast<float>(window.queries))), number, hn::Set(d, -1.0f));
+  }
+};
+
+// The tiles of one panel of queries against the keys that any of them sees: calls body(place, half_rows, masked).
+// Returns the end of those keys.
+template <class P, class Body>
+HWY_INLINE int64_t ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
+  const Tiles tiles(window.keys);
+  const int64_t columns = std::min<int64_t>(kWidth, window.queries - i);
+  Place place{window, kept, 0, i};
+  for (int64_t t = 0; t < tiles.tiles; ++t) {
+    place.key = tiles.begin(t);
+    const int64_t end = tiles.begin(t + 1);
+    if (window.first_seer(place.key) >= i + columns) return place.key;  // and neither do they see later keys
+    const bool whole = end <= window.limit(i) && columns % P::kPair == 0;
+    body(place, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
+  }
+  return round_up(window.keys, 2);
+}
+
+// Zeros behind the keys of the tiles of a panel, as far as a tile of queries that holds some of the next may reach.
+template <class P>
+HWY_INLINE void ClearUnseen(const Window& window, int64_t i, int64_t end, float* weights) {
+  const int64_t last = std::min(window.keys, window.limit(std::min(i + kWidth, window.queries) - 1) + kRows);
+  for (int64_t j = end / P::kPair; j < ceil_div(last, P::kPair); ++j)
+    for (int h = 0; h < 2; ++h) hn::Store(hn::Zero(d), d, weights + j * P::kAlongKeys + i + h * kLanes);
 }
 
 // The register tile for the last columns of a panel: one vector wide where that is enough.
-template <int kRow, int kColumn>
-HWY_INLINE tile::TileFunction TileFor(int rows, int64_t columns) {
-  return columns > kLanes ? tile::kStridedTiles<kRow, kColumn>[rows] : tile::kStridedTiles<kRow, kColumn, 1>[rows];
+template <class P, int kRow, int kColumn, class Finish>
+HWY_INLINE TileFunction<Finish> TileFor(int64_t half_rows, int64_t columns) {
+  return columns > kLanes ? kTiles<P, kRow, kColumn, 2, Finish>[half_rows]
+                          : kTiles<P, kRow, kColumn, 1, Finish>[half_rows];
 }
 
-// scores[keys, queries] = rows[keys, width] times the panels of [width, queries], where any query of a panel sees any
-// key of a tile. What is written where a query does not see a key means nothing.
-HWY_INLINE void Scores(const Window& window, int64_t width, const float* rows, const float* panels, float* scores) {
-  const Tiles tiles(window.keys, false);
-  for (int64_t i = 0; i < window.queries; i += kWidth, panels += width * kWidth) {
-    const int64_t columns = std::min<int64_t>(kWidth, window.queries - i);
+// out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width]. One row more may be written.
+template <class P>
+HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
+                          int64_t stride, bool accumulate) {
+  const Tiles tiles(window.queries);
+  for (int64_t k = 0; k < width; k += kWidth, panels += ceil_div(window.keys, P::kPair) * kWidth)
     for (int64_t t = 0; t < tiles.tiles; ++t) {
-      const int64_t j = tiles.begin(t);
-      if (window.first_seer(j) >= i + columns) break;  // and neither do they see later keys
-      TileFor<kRowStride, 1>(tiles.rows(t), columns)(width, rows + j * kRowStride, panels,
-                                                     scores + j * kScoreStride + i, kScoreStride, Finish{});
+      const int64_t i = tiles.begin(t), last = std::min(tiles.begin(t + 1), window.queries) - 1;
+      TileFor<P, 1, P::kAlongKeys, StoreSums>(tiles.half_rows(t), width - k)(
+          ceil_div(window.limit(last), P::kPair), weights + i, panels, {out + i * stride + k, stride, accumulate});
     }
-  }
 }
 
-// out[queries, width] (+)= weights[keys, queries]^T times the panels of [keys, width].
-HWY_INLINE void WeighKeys(const Window& window, bool exact, int64_t width, const float* weights, const float* panels,
-                          float* out, int64_t out_stride, bool accumulate) {
-  const Tiles tiles(window.queries, exact);
-  for (int64_t k = 0; k < width; k += kWidth, panels += window.keys * kWidth)
+// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over the queries that see a key. One
+// row more may be written.
+template <class P>
+HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
+                             int64_t stride) {
+  const Tiles tiles(window.keys);
+  const int64_t depth = ceil_div(window.queries, P::kPair);
+  for (int64_t k = 0; k < width; k += kWidth, panels += depth * kWidth)
     for (int64_t t = 0; t < tiles.tiles; ++t) {
-      const int64_t i = tiles.begin(t);
-      TileFor<1, kScoreStride>(tiles.rows(t), width - k)(window.limit(tiles.last(t)), weights + i, panels,
-                                                         out + i * out_stride + k, out_stride, Finish{accumulate});
+      const int64_t j = tiles.begin(t), first = window.first_seer(j) / P::kPair;
+      if (window.first_seer(j) >= window.queries) break;  // and neither does any see later keys
+      TileFor<P, P::kAlongQueries, 1, StoreSums>(tiles.half_rows(t), width - k)(
+          depth - first, weights + j * P::kAlongQueries + first, panels + first * kWidth,
+          {out + j * stride + k, stride, true});
     }
 }
 
-// out[keys, width] += weights[keys, queries] times the panels of [queries, width], over the queries that see a key.
-HWY_INLINE void WeighQueries(const Window& window, bool exact, int64_t width, const float* weights, const float* panels,
-                             float* out, int64_t out_stride) {
-  const Tiles tiles(window.keys, exact);
-  for (int64_t k = 0; k < width; k += kWidth, panels += window.queries * kWidth)
-    for (int64_t t = 0; t < tiles.tiles; ++t) {
-      const int64_t j = tiles.begin(t), first = window.first_seer(j);
-      if (first >= window.queries) break;  // and neither does any see later keys
-      TileFor<kScoreStride, 1>(tiles.rows(t), width - k)(window.queries - first, weights + j * kScoreStride + first,
-                                                         panels + first * kWidth, out + j * out_stride + k, out_stride,
-                                                         Finish{true});
+// Both again, one product at a time, so that what is not seen takes part in none: 0 * NaN is not 0. For operands with a
+// NaN or infinity behind a causal mask, which the tiles would spread.
+template <class P>
+HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const float* weights, const float* panels,
+                                   float* out, int64_t stride, bool accumulate) {
+  const int64_t depth = ceil_div(window.keys, P::kPair);
+  for (int64_t i = 0; i < window.queries; ++i)
+    for (int64_t k = 0; k < width; ++k) {
+      float sum = accumulate ? out[i * stride + k] : 0.0f;
+      const float* column = panels + k / kWidth * depth * kWidth + k % kWidth;
+      for (int64_t j = 0; j < window.limit(i); ++j)
+        sum += P::along_keys(weights, j, i) * P::unpack(column[j / P::kPair * kWidth], j % P::kPair);
+      out[i * stride + k] = sum;
     }
 }
-
-// Dropout of the probabilities of a vector of queries (kernels/philox.h).
-class Dropout {
- public:
-  Dropout(const AttentionArgs& args, int64_t sample, float* random)
-      : active(args.dropout > 0),
-        scale(active ? dropout_scale(args.dropout) : 1.0f),
-        key_(args.dropout_key),
-        threshold_(active ? dropout_threshold(args.dropout) << 16 : 0),
-        sample_(static_cast<uint32_t>(sample)),
-        random_(reinterpret_cast<uint32_t*>(random)) {}
-
-  // Draws for eight keys from `key`, a multiple of 8, and the kLanes queries from `query`. One counter gives the values
-  // of eight keys, so a lane holds the counter of its query. The value of key t is left in the upper half of row t.
-  HWY_INLINE void draw(int64_t key, int64_t query, int64_t head) const {
-    const PhiloxTag d64;
-    const hn::Repartition<uint32_t, PhiloxTag> d32;
-    const PhiloxLanes lane = hn::Iota(d64, 0),
-                      even = hn::Add(hn::Set(d64, static_cast<uint64_t>(query)), hn::Add(lane, lane));
-    const auto words = PhiloxWords({hn::Set(d64, static_cast<uint64_t>(key / 8)), even,
-                                    hn::Set(d64, static_cast<uint64_t>(head)), hn::Set(d64, sample_)},
-                                   {hn::Set(d64, static_cast<uint64_t>(key / 8)), hn::Add(even, hn::Set(d64, 1)),
-                                    hn::Set(d64, static_cast<uint64_t>(head)), hn::Set(d64, sample_)},
-                                   key_);
-    const auto store = [&](hn::Vec<decltype(d32)> word, int t) HWY_ATTR {
-      hn::Store(hn::ShiftLeft<16>(word), d32, random_ + t * kLanes);
-      hn::Store(word, d32, random_ + (t + 1) * kLanes);
-    };
-    store(words.w0, 0);
-    store(words.w1, 2);
-    store(words.w2, 4);
-    store(words.w3, 6);
-  }
-
-  // x, or zero where key t of the eight is dropped.
-  HWY_INLINE V keep(V x, int64_t t) const {
-    const hn::RebindToUnsigned<D> d32;
-    const auto dropped = hn::Lt(hn::Load(d32, random_ + t * kLanes), hn::Set(d32, threshold_));
-    return hn::IfThenZeroElse(hn::RebindMask(d, dropped), x);
-  }
-
-  const bool active;
-  const float scale;
-
- private:
-  const uint64_t key_;
-  const uint32_t threshold_, sample_;
-  uint32_t* const random_;
-};
-
-// Calls body(j, keeps, t) for the keys that any of the kLanes queries from i sees, where keeps(x) zeroes the lanes that
-// do not see key j, and t is its number for Dropout::keep. Draws the random values on the way.
-template <class Body>
-HWY_INLINE void ForKeys(const Window& window, int64_t i, const Dropout& dropout, int64_t head, const Body& body) {
-  const int64_t end = window.limit(std::min(i + kLanes, window.queries) - 1), seen_by_all = window.limit(i);
-  const V lane = hn::Iota(d, static_cast<float>(i));
-  for (int64_t j = 0; j < end; j += 8) {
-    if (dropout.active) dropout.draw(window.first_key + j, window.first_query + i, head);
-    const int64_t count = std::min<int64_t>(8, end - j);
-    if (j + count <= seen_by_all) {
-      for (int64_t t = 0; t < count; ++t)
-        body(
-            j + t, [](V x) HWY_ATTR { return x; }, t);
-    } else {
-      for (int64_t t = 0; t < count; ++t) {
-        const auto unseen = hn::Lt(lane, hn::Set(d, static_cast<float>(window.first_seer(j + t))));
-        body(
-            j + t, [unseen](V x) HWY_ATTR { return hn::IfThenZeroElse(unseen, x); }, t);
-      }
+template <class P>
+HWY_NOINLINE void WeighQueriesExactly(const Window& window, int64_t width, const float* weights, const float* panels,
+                                      float* out, int64_t stride) {
+  const int64_t depth = ceil_div(window.queries, P::kPair);
+  for (int64_t j = 0; j < window.keys; ++j)
+    for (int64_t k = 0; k < width; ++k) {
+      const float* column = panels + k / kWidth * depth * kWidth + k % kWidth;
+      for (int64_t i = window.first_seer(j); i < window.queries; ++i)
+        out[j * stride + k] += P::along_queries(weights, j, i) * P::unpack(column[i / P::kPair * kWidth], i % P::kPair);
     }
-  }
-}
-
-// Zeros behind the keys that the kLanes queries from i see, as far as a tile that holds one of them may reach.
-HWY_INLINE void ClearUnseen(const Window& window, int64_t i, float* scores) {
-  const int64_t begin = window.limit(std::min(i + kLanes, window.queries) - 1);
-  for (int64_t j = begin; j < std::min(window.keys, begin + kRows); ++j)
-    hn::Store(hn::Zero(d), d, scores + j * kScoreStride + i);
 }
 
 }  // namespace linnet::HWY_NAMESPACE::attention

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/precision.h"
+
 namespace linnet {
 
 class ThreadPool;
@@ -21,6 +23,7 @@ struct AttentionArgs {
   const int32_t* key_lengths = nullptr;  // [batch]: keys at or past the length are masked. nullptr: all are valid
   float dropout = 0;                     // of the probabilities; mask and scale as kernels/philox.h says
   uint64_t dropout_key = 0;
+  Precision precision = Precision::kF32;  // of the products; all else is fp32
 };
 
 // Row (b, t) of head h starts at data + b * batch_stride + t * row_stride + h * head_size (all in elements), so that q,

@@ -1,5 +1,5 @@
 // How attention is cut into blocks, and where the blocks of one thread lie in its scratch memory. By shape alone, so
-// that results do not depend on the machine (kernels/attention.h).
+// that results do not depend on the machine (kernels/attention.h). Sizes are those of fp32; bf16 needs no more.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,15 +10,18 @@
 
 namespace linnet::attention_blocking {
 
-// Scores are kept transposed, [keys, queries]: maxima, exponentials and sums then run down the columns with one query
-// in each lane, and nothing has to be added up across lanes.
+// Scores are kept transposed, [keys, queries]: exponentials and sums then run down the columns with one query in each
+// lane, and nothing has to be added up across lanes.
 constexpr int64_t kKeyBlock = 256;
 constexpr int64_t kQueryBlock = 64;
-constexpr int kScoreStride = 80;  // between rows of scores: >= kQueryBlock, and no power of two (cache sets)
-constexpr int kRowStride = 272;   // between packed rows of keys and values: >= kMaxHeadSize, and no power of two
-constexpr int64_t kMaxHeadSize = 256;
-constexpr int64_t kUnit = 16;           // blocks of queries start at multiples of the widest vector
-constexpr int64_t kChunkQueries = 320;  // queries of a forward task
+constexpr int kScoreStride = 80;  // between rows of weights: >= kQueryBlock, and no power of two (cache sets)
+// Between packed rows of keys and values: >= kShortHeadSize or kMaxHeadSize, and no power of two.
+constexpr int kShortRow = 80, kLongRow = 272;
+constexpr int64_t kShortHeadSize = 64, kMaxHeadSize = 256;
+constexpr int64_t kUnit = 32;           // blocks of queries start at multiples of the widest panel
+constexpr int64_t kKeyUnit = 16;        // and blocks of keys of this
+constexpr int64_t kMostRows = 14;       // of a register tile
+constexpr int64_t kChunkQueries = 512;  // queries of a forward task
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -32,17 +35,23 @@ inline void check(const AttentionArgs& args) {
                   std::to_string(kMaxHeadSize));
 }
 
-// `count` queries in pieces of at most `most`, as even as whole units allow.
+// `count` rows in pieces of at most `most`, as even as whole units allow.
 struct Pieces {
-  Pieces(int64_t count, int64_t most) : Pieces(count, ceil_div(ceil_div(count, kUnit), most / kUnit), 0) {}
-  static Pieces of_number(int64_t count, int64_t pieces) { return Pieces(count, pieces, 0); }
-  int64_t begin(int64_t piece) const { return std::min(count, piece * units / pieces * kUnit); }
-  int64_t largest() const { return ceil_div(units, std::max<int64_t>(pieces, 1)) * kUnit; }
+  Pieces(int64_t count, int64_t most, int64_t unit)
+      : Pieces(Number{ceil_div(ceil_div(count, unit), most / unit)}, count, unit) {}
+  static Pieces of_number(int64_t count, int64_t pieces, int64_t unit) { return Pieces(Number{pieces}, count, unit); }
+  static Pieces of_keys(int64_t count) { return Pieces(count, kKeyBlock, kKeyUnit); }
+  int64_t begin(int64_t piece) const { return std::min(count, piece * units / pieces * unit); }
+  int64_t largest() const { return ceil_div(units, std::max<int64_t>(pieces, 1)) * unit; }
 
-  int64_t count, units, pieces;
+  int64_t count, unit, units, pieces;
 
  private:
-  Pieces(int64_t count, int64_t pieces, int) : count(count), units(ceil_div(count, kUnit)), pieces(pieces) {}
+  struct Number {
+    int64_t pieces;
+  };
+  Pieces(Number number, int64_t count, int64_t unit)
+      : count(count), unit(unit), units(ceil_div(count, unit)), pieces(number.pieces) {}
 };
 
 // A forward task is one key-value head of one sample and a chunk of its queries; few heads give more, smaller chunks.
@@ -50,7 +59,8 @@ inline Pieces query_chunks(const AttentionArgs& args) {
   const int64_t heads = std::max<int64_t>(1, args.batch * args.kv_heads);
   return Pieces::of_number(args.query_length,
                            std::max(ceil_div(args.query_length, kChunkQueries),
-                                    std::min(ceil_div(args.query_length, kQueryBlock), ceil_div(32, heads))));
+                                    std::min(ceil_div(args.query_length, kQueryBlock), ceil_div(32, heads))),
+                           kUnit);
 }
 
 // Offsets in floats, each a multiple of 16.
@@ -61,10 +71,10 @@ class Layout {
  protected:
   explicit Layout(const AttentionArgs& args)
       : queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
-        keys(std::min(args.key_length, kKeyBlock)),
+        keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)),
         width(round_up(args.head_size, 32)),
-        panels(round_up(queries, 32) * args.head_size),
-        random(take(args.dropout > 0 ? 8 * kUnit : 0)) {}
+        row(args.head_size <= kShortHeadSize ? kShortRow : kLongRow),
+        mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)) {}
 
   int64_t take(int64_t floats) {
     const int64_t offset = size_;
@@ -73,46 +83,49 @@ class Layout {
   }
 
   int64_t size_ = 0;
-  int64_t queries, keys, width, panels;
+  int64_t queries, keys, width, row;
 
  public:
-  int64_t random;  // of eight keys and a vector of queries
+  int64_t mask;  // of dropout: up to two bytes for every four queries
 };
 
 struct ForwardLayout : Layout {
   explicit ForwardLayout(const AttentionArgs& args) : Layout(args), chunks(query_chunks(args)) {
     const int64_t chunk = chunks.largest();
-    q = take(panels);
-    scores = take(keys * kScoreStride);
-    k = take(keys * kRowStride);
+    q = take(queries * width);
+    weights = take((keys + kMostRows) * kScoreStride);
+    k = take((keys + kMostRows) * row);
     v = take(keys * width);
-    o = take(chunk * width);
-    maximum = take(chunk);
+    o = take((chunk + kMostRows) * width);
+    shift = take(chunk);
+    maximum = take(kUnit);
     sum = take(chunk);
-    fade = take(queries);
+    block_sum = take(kUnit);
   }
   Pieces chunks;
-  int64_t q, scores, k, v, o, maximum, sum, fade;
+  int64_t q, weights, k, v, o, shift, maximum, sum, block_sum;
 };
 
 struct BackwardLayout : Layout {
   explicit BackwardLayout(const AttentionArgs& args) : Layout(args) {
-    q_transposed = take(panels);
-    do_transposed = take(panels);
+    q_transposed = take(queries * width);
+    do_transposed = take(queries * width);
     q = take(queries * width);
     d_o = take(queries * width);
-    k_rows = take(keys * kRowStride);
-    v_rows = take(keys * kRowStride);
+    k_rows = take((keys + kMostRows) * row);
+    v_rows = take((keys + kMostRows) * row);
     k = take(keys * width);
-    p = take(keys * kScoreStride);
-    ds = take(keys * kScoreStride);
-    dq = take(queries * width);
-    dk = take(keys * width);
-    dv = take(keys * width);
+    tile = take(kMostRows * kUnit);
+    p = take((keys + kMostRows) * kScoreStride);
+    ds = take((keys + kMostRows) * kScoreStride);
+    ds_by_key = args.precision == Precision::kF32 ? ds : take((keys + kMostRows) * kScoreStride);
+    dq = take((queries + kMostRows) * width);
+    dk = take((keys + kMostRows) * width);
+    dv = take((keys + kMostRows) * width);
     lse = take(queries);
     correction = take(queries);
   }
-  int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, p, ds, dq, dk, dv, lse, correction;
+  int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, tile, p, ds, ds_by_key, dq, dk, dv, lse, correction;
 };
 
 struct ForwardOperands {
@@ -125,5 +138,11 @@ struct BackwardOperands {
   const float* lse;
   MutableAttentionRows dq, dk, dv;
 };
+
+// One task on one thread's scratch memory, and the tasks of bf16: null where the current instruction set has none.
+using ForwardTask = void (*)(const AttentionArgs&, const ForwardLayout&, const ForwardOperands&, int64_t, float*);
+using BackwardTask = void (*)(const AttentionArgs&, const BackwardLayout&, const BackwardOperands&, int64_t, float*);
+ForwardTask bf16_forward_task();
+BackwardTask bf16_backward_task();
 
 }  // namespace linnet::attention_blocking

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -63,7 +64,7 @@ struct Case {
     return "batch " + std::to_string(a.batch) + " heads " + std::to_string(a.query_heads) + "/" +
            std::to_string(a.kv_heads) + " lengths " + std::to_string(a.query_length) + "," +
            std::to_string(a.key_length) + " size " + std::to_string(a.head_size) + (a.causal ? " causal" : "") +
-           (lengths.empty() ? "" : " padded") + (a.dropout > 0 ? " dropout" : "");
+           (lengths.empty() ? "" : " padded") + (a.dropout > 0 ? " dropout " : " ") + precision_name(a.precision);
   }
 
   void fill(uint32_t seed, bool padded = false, float spread = 1) {
@@ -164,22 +165,39 @@ struct Case {
                 << what << " at sample " << b << " row " << t << " head " << h << ": " << text();
   }
 
+  // bf16: operands have eight bits, and where p (dp - D) cancels what remains is their rounding.
+  void expect_near_in_norm(const Operand& got, const Doubles& want, const char* what) const {
+    size_t n = 0;
+    double error = 0, square = 0;
+    for (int64_t b = 0; b < args.batch; ++b)
+      for (int64_t t = 0; t < got.length; ++t)
+        for (int64_t h = 0; h < got.heads; ++h)
+          for (int64_t x = 0; x < got.size; ++x, ++n)
+            error += std::pow(got(b, t, h, x) - want[n], 2), square += want[n] * want[n];
+    const double count = static_cast<double>(n);
+    ASSERT_LE(std::sqrt(error / count), 1e-2 * (0.5 + std::sqrt(square / count))) << what << ": " << text();
+  }
+
   void check(double tolerance = 2e-5) const {
     const Reference r = reference();
     size_t n = 0;
+    const bool bf16 = args.precision == Precision::kBf16;
     for (int64_t b = 0; b < args.batch; ++b)
       for (int64_t h = 0; h < args.query_heads; ++h)
         for (int64_t i = 0; i < args.query_length; ++i, ++n) {
           if (std::isinf(r.lse[n])) {
             ASSERT_EQ(lse[n], -kInf) << text();
           } else {
-            ASSERT_NEAR(lse[n], r.lse[n], tolerance) << text();
+            ASSERT_NEAR(lse[n], r.lse[n], bf16 ? 3e-2 : tolerance) << text();
           }
         }
-    expect_equal(o, r.o, "o", tolerance);
-    expect_equal(dq, r.dq, "dq", tolerance);
-    expect_equal(dk, r.dk, "dk", tolerance);
-    expect_equal(dv, r.dv, "dv", tolerance);
+    const std::tuple<const Operand*, const Doubles*, const char*> results[] = {
+        {&o, &r.o, "o"}, {&dq, &r.dq, "dq"}, {&dk, &r.dk, "dk"}, {&dv, &r.dv, "dv"}};
+    for (const auto& [got, want, what] : results)
+      if (bf16)
+        expect_near_in_norm(*got, *want, what);
+      else
+        expect_equal(*got, *want, what, tolerance);
     for (const Operand* operand : {&o, &dq, &dk, &dv})  // the gap between rows stays
       for (int64_t t = 0; t < operand->length; ++t) ASSERT_EQ((*operand)(0, t, operand->heads, 0), kCanary) << text();
   }
@@ -190,7 +208,7 @@ TEST(Attention, EqualsTheDefinitionForAnyShape) {
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
     std::mt19937 random(1);
-    for (uint32_t round = 0; round < 60; ++round) {
+    for (uint32_t round = 0; round < 80; ++round) {
       Case test;
       const int64_t kv_heads = 1 + random() % 2, group = round % 3 == 0 ? 2 : 1;
       test.args = {.batch = 1 + int64_t(random() % 2), .query_heads = kv_heads * group, .kv_heads = kv_heads};
@@ -199,6 +217,7 @@ TEST(Attention, EqualsTheDefinitionForAnyShape) {
       test.args.head_size = sizes[random() % std::size(sizes)];
       test.args.causal = round & 2;
       test.args.dropout = round & 4 ? 0.3f : 0.0f, test.args.dropout_key = 0x123456789abcdef + round;
+      test.args.precision = round & 16 ? Precision::kBf16 : Precision::kF32;
       test.fill(round, round & 8);
       test.run(2);
       test.check();
@@ -211,14 +230,36 @@ TEST(Attention, SeveralBlocksOfKeysAndChunksOfQueries) {
   for (const auto& isa : {available_isas().front(), std::string("baseline")}) {
     const ForcedIsa forced(isa);
     for (const bool causal : {false, true})
-      for (const int64_t queries : {400, 100}) {
+      for (const int64_t queries : {700, 100})
+        for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+          Case test;
+          test.args = {.batch = 1, .query_heads = 2, .kv_heads = 1, .query_length = queries, .key_length = 730};
+          test.args.head_size = 24, test.args.causal = causal, test.args.dropout = 0.1f;
+          test.args.precision = precision;
+          // Large scores, so that the shift of a query moves; in bf16 their rounding alone would be large.
+          test.fill(2, false, precision == Precision::kF32 ? 10 : 1);
+          test.run(2);
+          test.check(2e-4);
+          if (HasFatalFailure()) FAIL() << isa;
+        }
+  }
+}
+
+// Scores near +-300, and from far below zero to far above as the keys pass.
+TEST(Attention, ScoresFarFromZero) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (const bool causal : {false, true})
+      for (const float level : {300.0f, -300.0f, 0.0f}) {
         Case test;
-        test.args = {.batch = 1, .query_heads = 2, .kv_heads = 1, .query_length = queries, .key_length = 530};
-        test.args.head_size = 24, test.args.causal = causal, test.args.dropout = 0.1f;
-        test.fill(2, false, 10);  // large scores, so that the running maximum moves
-        test.run(2);
-        test.check(2e-4);
-        if (HasFatalFailure()) FAIL() << isa;
+        test.args = {.batch = 1, .query_heads = 1, .kv_heads = 1, .query_length = 40, .key_length = 300};
+        test.args.head_size = 8, test.args.causal = causal, test.args.scale = 0.5f;
+        test.fill(21);
+        for (int64_t i = 0; i < 40; ++i) test.q(0, i, 0, 0) = 2;
+        for (int64_t j = 0; j < 300; ++j) test.k(0, j, 0, 0) = level != 0 ? level : 2.0f * float(j) - 300;
+        test.run(1);
+        test.check(3e-4);
+        if (HasFatalFailure()) FAIL() << isa << " level " << level;
       }
   }
 }
@@ -298,16 +339,19 @@ TEST(Attention, TheNumberOfThreadsChangesNoBit) {
     Case test;
     test.args = {.batch = 2, .query_heads = 4, .kv_heads = 2, .query_length = 200, .key_length = 200, .head_size = 32};
     test.args.causal = true, test.args.dropout = 0.1f;
-    test.fill(5, true);
-    test.run(1);
-    for (const int threads : {2, 3}) {
-      Case more = test;
-      more.run(threads);
-      for (const auto operand : {&Case::o, &Case::dq, &Case::dk, &Case::dv}) {
-        const auto &a = (test.*operand).values, &b = (more.*operand).values;
-        EXPECT_EQ(0, std::memcmp(a.data(), b.data(), a.size() * sizeof(float))) << isa << " threads " << threads;
+    for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+      test.args.precision = precision;
+      test.fill(5, true);
+      test.run(1);
+      for (const int threads : {2, 3}) {
+        Case more = test;
+        more.run(threads);
+        for (const auto operand : {&Case::o, &Case::dq, &Case::dk, &Case::dv}) {
+          const auto &a = (test.*operand).values, &b = (more.*operand).values;
+          EXPECT_EQ(0, std::memcmp(a.data(), b.data(), a.size() * sizeof(float))) << isa << " threads " << threads;
+        }
+        EXPECT_EQ(0, std::memcmp(test.lse.data(), more.lse.data(), test.lse.size() * sizeof(float)));
       }
-      EXPECT_EQ(0, std::memcmp(test.lse.data(), more.lse.data(), test.lse.size() * sizeof(float)));
     }
   }
 }
@@ -351,8 +395,9 @@ TEST(Attention, MaskedKeysDoNotLeak) {
     const ForcedIsa forced(isa);
     Case clean;
     clean.args = {.batch = 2, .query_heads = 2, .kv_heads = 2, .query_length = 21, .key_length = 37, .head_size = 16};
-    for (const int64_t queries : {3, 21}) {
+    for (const int64_t queries : {3, 21, 22}) {
       clean.args.query_length = queries;
+      clean.args.precision = queries == 22 ? Precision::kBf16 : Precision::kF32;
       clean.fill(7);
       clean.lengths = {20, 5};
       Case dirty = clean;
@@ -368,49 +413,98 @@ TEST(Attention, MaskedKeysDoNotLeak) {
   }
 }
 
-// With the causal mask, what comes later reaches no earlier query, and gradients of later keys see no earlier query.
+// A NaN or infinity in row `place` of an operand. With the causal mask, what comes later reaches no earlier query, and
+// gradients of later keys see no earlier query.
+void check_poison(Operand Case::*operand, float poison, int64_t place, Precision precision) {
+  Case test;
+  test.args = {.batch = 1, .query_heads = 1, .kv_heads = 1, .query_length = 30, .key_length = 30};
+  test.args.head_size = 12, test.args.causal = true, test.args.precision = precision;
+  test.fill(8);
+  Case clean = test;
+  clean.run(1);
+  (test.*operand)(0, place, 0, 3) = poison;
+  test.run(1);
+  const bool is_row = operand == &Case::q || operand == &Case::d_o;
+  bool shown = false;
+  for (int64_t t = 0; t < 30; ++t) {
+    const bool query_may_differ = is_row ? t == place : t >= place;
+    for (int64_t x = 0; x < 12; ++x) {
+      if (!query_may_differ) {
+        ASSERT_NEAR(test.o(0, t, 0, x), clean.o(0, t, 0, x), 1e-5) << "o " << t;
+        ASSERT_NEAR(test.dq(0, t, 0, x), clean.dq(0, t, 0, x), 1e-5) << "dq " << t;
+      } else if (operand != &Case::d_o) {
+        shown |= !std::isfinite(test.o(0, t, 0, x));
+      } else {
+        shown |= !std::isfinite(test.dq(0, t, 0, x));
+      }
+      if (is_row && t > place) {  // these keys are behind the query
+        ASSERT_NEAR(test.dk(0, t, 0, x), clean.dk(0, t, 0, x), 1e-5) << "dk " << t;
+        ASSERT_NEAR(test.dv(0, t, 0, x), clean.dv(0, t, 0, x), 1e-5) << "dv " << t;
+      }
+    }
+  }
+  ASSERT_TRUE(shown) << "the poison did not show";
+}
+
 TEST(Attention, NanReachesWhatSeesItAndNothingElse) {
   for (const auto& isa : available_isas()) {
     const ForcedIsa forced(isa);
-    for (const auto operand : {&Case::q, &Case::k, &Case::v, &Case::d_o})
-      for (const float poison : {kNan, kInf}) {
-        Case test;
-        test.args = {.batch = 1, .query_heads = 1, .kv_heads = 1, .query_length = 30, .key_length = 30};
-        test.args.head_size = 12, test.args.causal = true;
-        test.fill(8);
-        Case clean = test;
-        clean.run(1);
-        (test.*operand)(0, 20, 0, 3) = poison;
-        test.run(1);
-        const bool is_row = operand == &Case::q || operand == &Case::d_o;
-        bool shown = false;
-        for (int64_t t = 0; t < 30; ++t) {
-          const bool query_may_differ = is_row ? t == 20 : t >= 20;
-          for (int64_t x = 0; x < 12; ++x) {
-            if (!query_may_differ) {
-              EXPECT_FLOAT_EQ(test.o(0, t, 0, x), clean.o(0, t, 0, x)) << isa << " o " << t;
-              EXPECT_FLOAT_EQ(test.dq(0, t, 0, x), clean.dq(0, t, 0, x)) << isa << " dq " << t;
-            } else if (operand != &Case::d_o) {
-              shown |= !std::isfinite(test.o(0, t, 0, x));
-            } else {
-              shown |= !std::isfinite(test.dq(0, t, 0, x));
-            }
-            if (is_row && t > 20) {  // these keys are behind query 20
-              EXPECT_FLOAT_EQ(test.dk(0, t, 0, x), clean.dk(0, t, 0, x)) << isa << " dk " << t;
-              EXPECT_FLOAT_EQ(test.dv(0, t, 0, x), clean.dv(0, t, 0, x)) << isa << " dv " << t;
-            }
+    for (const Precision precision : {Precision::kF32, Precision::kBf16})
+      for (const auto operand : {&Case::q, &Case::k, &Case::v, &Case::d_o})
+        for (const float poison : {kNan, kInf})
+          for (const int64_t place : {20, 21}) {
+            check_poison(operand, poison, place, precision);
+            if (HasFatalFailure()) FAIL() << isa;
           }
-        }
-        EXPECT_TRUE(shown) << isa << ": the poison did not show";
-      }
+  }
+}
+
+// Rows of d_o that are zero, as those of padding are, are left out; unless there is a NaN for them to meet.
+TEST(Attention, QueriesWithoutGradientCostNothingAndHideNothing) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    Case test;
+    test.args = {.batch = 2, .query_heads = 2, .kv_heads = 2, .query_length = 50, .key_length = 37, .head_size = 16};
+    test.fill(17, true);
+    for (int64_t i = 9; i < 50; ++i)
+      for (int64_t x = 0; x < 32; ++x) test.d_o(0, i, 0, x) = 0, test.d_o(1, i, 0, x) = 0;
+    test.run(1);
+    test.check();
+    test.q(1, 40, 1, 2) = kNan, test.lengths = {37, 37};
+    test.run(1);
+    EXPECT_TRUE(std::isnan(test.dq(1, 40, 1, 5)) && std::isnan(test.dk(1, 3, 1, 5))) << isa;
+    EXPECT_FALSE(std::isnan(test.dq(1, 40, 0, 5))) << isa;
+  }
+}
+
+TEST(Attention, DropoutDropsTheAskedShareAndKeepsTheMean) {
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    Case test;
+    test.args = {.batch = 2, .query_heads = 2, .kv_heads = 2, .query_length = 200, .key_length = 100, .head_size = 100};
+    test.args.dropout = 0.1f, test.args.dropout_key = 5, test.args.precision = precision;
+    test.fill(3);
+    std::fill(test.q.values.begin(), test.q.values.end(), 0.0f);  // all probabilities are 1 / 100
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t j = 0; j < 100; ++j)
+        for (int64_t x = 0; x < 200; ++x) test.v(b, j, x / 100, x % 100) = x % 100 == j ? 100 : 0;
+    test.run(2, false);
+    double sum = 0, zeros = 0;  // o is the mask
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t i = 0; i < 200; ++i)
+        for (int64_t x = 0; x < 200; ++x) sum += test.o(b, i, 0, x), zeros += test.o(b, i, 0, x) == 0;
+    EXPECT_NEAR(zeros / 80000, 0.1, 0.005);  // four standard deviations
+    EXPECT_NEAR(sum / 80000, 1, 0.006);
   }
 }
 
 TEST(Attention, WorkspaceIsFarFromTheScoreMatrix) {
   AttentionArgs args = {.batch = 1, .query_heads = 1, .kv_heads = 1, .query_length = 1 << 14, .key_length = 1 << 14};
   args.head_size = 64;
-  EXPECT_LT(attention_forward_workspace(args, 1), size_t{1} << 20);
-  EXPECT_LT(attention_backward_workspace(args, 1), size_t{1} << 20);
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    args.precision = precision;
+    EXPECT_LT(attention_forward_workspace(args, 1), size_t{1} << 20);
+    EXPECT_LT(attention_backward_workspace(args, 1), size_t{1} << 20);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Matrix products in bf16: operands are rounded on their way in, sums and everything else stay fp32. Parameters,
 // gradients and the optimizer's states are never stored in less than fp32.
 #include "ir/op.h"
+#include "ops/attention/attention.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
 #include "passes/passes.h"
@@ -18,6 +19,7 @@ Attrs lowered(const Attrs& old) {
 }
 
 Attrs lower(const Node& node) {
+  if (node.op == &kAttention || node.op == &kAttentionGrad) return lowered<AttentionAttrs>(node.attrs);
   if (node.op == &kMatmul) return lowered<MatmulAttrs>(node.attrs);
   if (node.op == &kLinearCrossEntropy || node.op == &kLinearCrossEntropyGrad)
     return lowered<LinearCrossEntropyAttrs>(node.attrs);

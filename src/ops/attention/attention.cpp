@@ -118,7 +118,8 @@ const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = 
 std::string AttentionAttrs::text() const {
   return "heads=" + std::to_string(heads) + " kv_heads=" + std::to_string(kv_heads) +
          " scale=" + std::to_string(scale) + (causal ? " causal" : "") + (has_lengths ? " lengths" : "") +
-         (dropout > 0 ? " dropout=" + std::to_string(dropout) + " site=" + std::to_string(dropout_site) : "");
+         (dropout > 0 ? " dropout=" + std::to_string(dropout) + " site=" + std::to_string(dropout_site) : "") +
+         (precision == Precision::kF32 ? "" : std::string(" ") + precision_name(precision));
 }
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {

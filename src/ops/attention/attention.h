@@ -9,6 +9,7 @@
 // read and written in place.
 #pragma once
 #include "ir/graph.h"
+#include "kernels/precision.h"
 #include "ops/kernel.h"
 
 namespace linnet {
@@ -19,6 +20,7 @@ struct AttentionAttrs {
   bool causal = false, has_lengths = false;
   float dropout = 0;
   uint64_t dropout_site = 0;
+  Precision precision = Precision::kF32;  // of the products; what they are summed to and the rest is fp32
   std::string text() const;
 };
 

@@ -15,6 +15,7 @@ AttentionArgs sizes(const AttentionAttrs& attrs, const TensorType& q, const Tens
   out.batch = q.shape[0], out.query_length = q.shape[1], out.key_length = k.shape[1];
   out.query_heads = attrs.heads, out.kv_heads = attrs.kv_heads, out.head_size = q.shape[2] / attrs.heads;
   out.scale = static_cast<float>(attrs.scale), out.causal = attrs.causal, out.dropout = attrs.dropout;
+  out.precision = attrs.precision;
   return out;
 }
 

@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "kernels/gemm.h"
 #include "op_harness.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "passes/gradient.h"
+#include "passes/passes.h"
 
 namespace linnet {
 namespace {
@@ -52,6 +58,43 @@ TEST(Attention, PartsOfOneProjection) {
               const auto qkv = split_evenly(x[0] * 1.5, -1, 3);
               return std::vector{attention(qkv[0], qkv[1], qkv[2], {.heads = 2, .causal = true, .lengths = x[1]})};
             }});
+}
+
+// The reference does not round; the kernel does, where the processor has bf16.
+TEST(Attention, ProductsInBf16AreCloseToTheExactOnes) {
+  const auto setting = [](float dropout, Graph& graph) {
+    const Tensor q = graph.input("q", {DType::kF32, {2, 40, 64}}), k = graph.input("k", {DType::kF32, {2, 50, 64}}),
+                 v = graph.input("v", {DType::kF32, {2, 50, 64}});
+    AttentionOptions options{.heads = 2, .causal = true, .dropout = dropout};
+    options.lengths = graph.input("n", {DType::kI32, {2}});
+    options.random = graph.input("r", {DType::kI32, {4}});
+    const Tensor o = attention(q, k, v, options), loss = sum_to(o * o * 0.5, {});
+    const std::vector<Tensor> gradient = gradients(loss, std::array{q, k, v});
+    graph.output("o", o);
+    for (size_t i = 0; i < 3; ++i) graph.output(std::array{"dq", "dk", "dv"}[i], gradient[i]);
+  };
+  for (float dropout : {0.0f, 0.2f}) {
+    Graph graph;
+    setting(dropout, graph);
+    const Graph lowered = lower_precision(graph);
+    NamedTensors inputs;
+    for (const char* name : {"q", "k", "v"}) {
+      inputs[name] = HostTensor({DType::kF32, {2, name[0] == 'q' ? 40 : 50, 64}});
+      float i = static_cast<float>(name[0]);
+      for (float& x : inputs[name].as<float>()) x = std::sin(1.7f * i * i), i += 1;
+    }
+    const std::vector<int32_t> lengths{50, 33}, random{1, 2, 3, 4};
+    inputs["n"] = HostTensor({DType::kI32, {2}}, std::span<const int32_t>(lengths));
+    inputs["r"] = HostTensor({DType::kI32, {4}}, std::span<const int32_t>(random));
+    const auto exact = interpret(graph, inputs).outputs;
+    const auto fast = interpret(lowered, inputs, {.kernels = KernelSet::kFast}).outputs;
+    for (const auto& [name, tensor] : exact) {
+      EXPECT_LE(testing::distance(fast.at(name), tensor), 1e-2) << name;
+      if (gemm_has_bf16()) {
+        EXPECT_GT(testing::distance(fast.at(name), tensor), 1e-4) << name;  // it did round
+      }
+    }
+  }
 }
 
 // Values that are all one make the output the sum of the probabilities.
