@@ -1,5 +1,5 @@
-// Matrix products: C = op(A) op(B), with bias, ReLU and accumulation into C fused. Values are fp32; products may be
-// computed in bf16.
+// Matrix products: C = op(A) op(B), with bias, activation functions, their derivatives and additions fused. Values are
+// fp32; products may be computed in bf16.
 //
 // The value of an element of C depends on the shape of the product and on the instruction set, never on the number of
 // threads: every element is summed over k in order, in blocks whose length the shape decides. NaN and infinity in A or
@@ -14,6 +14,10 @@ namespace linnet {
 
 class ThreadPool;
 
+// The functions as ops/pointwise computes them, to the bit. NaN stays NaN.
+enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh };
+
+//   x = op(A) op(B) [+ C or residual] [+ bias],   C = activation(x) [* derivative'(aux)]
 // Row-major. Any size may be zero: k = 0 gives the bias alone (or 0).
 struct GemmArgs {
   int64_t batch = 1;  // independent products; *_batch are their distances in elements (0: one operand for all)
@@ -28,7 +32,14 @@ struct GemmArgs {
   int64_t ldc = 0, c_batch = 0;
   bool accumulate = false;      // C += instead of C = (gradients)
   const float* bias = nullptr;  // [n], added to every row
-  bool relu = false;            // applied last; NaN stays NaN
+  // These lie as C does (ldc, c_batch); residual may be C's memory, the others must not overlap it.
+  const float* residual = nullptr;  // [m, n], added; not together with `accumulate`
+  GemmActivation activation = GemmActivation::kNone;
+  float* before = nullptr;  // [m, n]: also takes x, what a GELU was computed of
+  // The result is multiplied by the derivative of this function at aux [m, n] (for kRelu: where aux > 0 by 1, else 0),
+  // which is what flows back through the function. Not together with `activation`.
+  GemmActivation derivative = GemmActivation::kNone;
+  const float* aux = nullptr;
   // kBf16 allows operands to be rounded to bf16 (see round_to_bf16) while they are packed; sums stay fp32. Products
   // with few rows or columns, and processors without gemm_has_bf16(), compute in fp32.
   Precision precision = Precision::kF32;

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_blocking.h"
+#include "kernels/gemm_epilogue-inl.h"
 #include "kernels/gemm_pack-inl.h"
 #include "kernels/gemm_tasks.h"
 #include "kernels/gemm_tile-inl.h"
@@ -242,7 +243,10 @@ class Product {
                 AheadRegion& ahead) const {
     const auto& functions = g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
     const bool done = k.begin + k.size == k_;
-    Finish finish{g_.accumulate || k.begin > 0, nullptr, done && g_.relu};
+    const bool epilogue = done && has_epilogue(g_);
+    Finish finish;
+    finish.accumulate = g_.accumulate || k.begin > 0;
+    finish.relu = done && g_.activation == GemmActivation::kRelu;
     for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
       if (done && g_.bias) finish.bias = g_.bias + column;
       for (int64_t t = tiles.first; t < tiles.last; ++t) {
@@ -251,11 +255,13 @@ class Product {
         const float* rows_of_a = packed_a(tiles, t, k.size, a);
         float* c = g_.c + row * g_.ldc + column;
         finish.ahead = ahead.take();
+        if (g_.residual) finish.residual = g_.residual + (c - g_.c);
         if (columns >= kWidth) {
           functions[rows](k.size, rows_of_a, panels, c, g_.ldc, finish);
         } else {
           EdgeTile(functions[rows], rows, columns, k.size, rows_of_a, panels, c, g_.ldc, finish);
         }
+        if (epilogue) Epilogue<P>(g_, c, rows, std::min<int64_t>(columns, kWidth));
       }
     }
   }
@@ -269,7 +275,11 @@ class Product {
 inline GemmArgs item(GemmArgs g, int64_t index) {
   g.a += index * g.a_batch;
   g.b += index * g.b_batch;
-  g.c += index * g.c_batch;
+  const int64_t skip = index * g.c_batch;
+  g.c += skip;
+  if (g.residual) g.residual += skip;
+  if (g.before) g.before += skip;
+  if (g.aux) g.aux += skip;
   return g;
 }
 

@@ -35,22 +35,28 @@ int64_t few_step(int64_t few, int64_t k) {
   return std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), k), 32));
 }
 
+bool relu(const GemmArgs& g) { return g.activation == GemmActivation::kRelu; }
+const float* added(const GemmArgs& g) { return g.accumulate ? g.c : g.residual; }
+
 void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
   if (g.trans_a) transpose(g.a, g.lda, g.k, g.m, scratch);
   const float* a = g.trans_a ? scratch : g.a;
   const int64_t lda = g.trans_a ? g.k : g.lda;
   if (g.trans_b) {
-    tile::SmallDots(g.m, g.k, a, lda, g.b, g.ldb, begin, end, {g.c, g.ldc, 1, g.bias, 0, 1, g.accumulate, g.relu});
+    tile::SmallDots(g.m, g.k, a, lda, g.b, g.ldb, begin, end, {g.c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)});
   } else {
-    tile::SmallPlain(g.m, g.k, a, lda, g.b, g.ldb, g.c, g.ldc, begin, end, Finish{g.accumulate, g.bias, g.relu});
+    const Finish finish{g.accumulate, g.residual, g.bias, relu(g)};
+    tile::SmallPlain(g.m, g.k, a, lda, g.b, g.ldb, g.c, g.ldc, begin, end, finish);
   }
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c + begin, g.m, end - begin);
 }
 
 void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
   if (!g.trans_b) transpose(g.b, g.ldb, g.k, g.n, scratch);
   const float* b = g.trans_b ? g.b : scratch;
   const int64_t ldb = g.trans_b ? g.ldb : g.k;
-  tile::SmallDots(g.n, g.k, b, ldb, g.a, g.lda, begin, end, {g.c, 1, g.ldc, g.bias, 1, 0, g.accumulate, g.relu});
+  tile::SmallDots(g.n, g.k, b, ldb, g.a, g.lda, begin, end, {g.c, 1, g.ldc, g.bias, 1, 0, added(g), relu(g)});
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c + begin * g.ldc, end - begin, g.n);
 }
 
 void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& pool) {
@@ -68,6 +74,20 @@ void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
   few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b), workspace, pool);
 }
 
+// k = 0: an empty sum.
+void empty_sums(const GemmArgs& all) {
+  for (int64_t i = 0; i < all.batch; ++i) {
+    const GemmArgs g = tile::item(all, i);
+    for (int64_t row = 0; row < g.m; ++row)
+      for (int64_t j = 0; j < g.n; ++j) {
+        const int64_t place = row * g.ldc + j;
+        const float x = (added(g) ? added(g)[place] : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
+        g.c[place] = relu(g) && x < 0 ? 0.0f : x;
+      }
+    if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c, g.m, g.n);
+  }
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -77,17 +97,7 @@ namespace linnet {
 namespace {
 
 HWY_EXPORT(gemm);
-
-// k = 0: an empty sum.
-void write_empty_sums(const GemmArgs& g) {
-  for (int64_t i = 0; i < g.batch; ++i)
-    for (int64_t row = 0; row < g.m; ++row)
-      for (int64_t j = 0; j < g.n; ++j) {
-        float& c = g.c[i * g.c_batch + row * g.ldc + j];
-        const float x = (g.accumulate ? c : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
-        c = g.relu && x < 0 ? 0.0f : x;
-      }
-}
+HWY_EXPORT(empty_sums);
 
 // Products that share B and whose rows follow each other are one product with more rows.
 GemmArgs merge_batch(GemmArgs g) {
@@ -117,7 +127,7 @@ size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int thread
 
 void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
   if (args.batch == 0 || args.m == 0 || args.n == 0) return;
-  if (args.k == 0) return write_empty_sums(args);
+  if (args.k == 0) return HWY_DYNAMIC_DISPATCH(empty_sums)(args);
   const GemmArgs merged = merge_batch(args);
   auto* scratch = reinterpret_cast<float*>(workspace);
   if (merged.precision == Precision::kBf16 && gemm_bf16(merged, scratch, pool)) return;

@@ -23,13 +23,14 @@ struct DotOutput {
   int64_t x_stride, y_stride;
   const float* bias;
   int64_t x_bias, y_bias;
-  bool accumulate, relu;
+  const float* added;  // where C is, or a residual; or nullptr
+  bool relu;
 
   HWY_INLINE void write(int64_t i, int64_t j, float sum) const {
-    float& out = c[i * x_stride + j * y_stride];
-    if (accumulate) sum += out;
+    const int64_t place = i * x_stride + j * y_stride;
+    if (added) sum += added[place];
     if (bias) sum += bias[i * x_bias + j * y_bias];
-    out = relu && sum < 0 ? 0.0f : sum;
+    c[place] = relu && sum < 0 ? 0.0f : sum;
   }
 };
 
@@ -92,8 +93,8 @@ HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ld
 // Columns [begin, end) of c[M, n] <- a[M, depth] b[depth, n], two vectors of columns at a time.
 template <int M>
 HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t lda, const float* HWY_RESTRICT b,
-                            int64_t ldb, float* HWY_RESTRICT c, int64_t ldc, int64_t begin, int64_t end,
-                            const Finish& finish) {
+                            int64_t ldb, float* c, int64_t ldc, int64_t begin, int64_t end, const Finish& finish) {
+  const float* added = finish.accumulate ? c : finish.residual;
   int64_t j = begin;
   for (; j + kWidth <= end; j += kWidth) {
     V r[M][2];
@@ -112,7 +113,7 @@ HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t 
       for (int h = 0; h < 2; ++h) {
         float* out = c + i * ldc + j + h * kLanes;
         V x = r[i][h];
-        if (finish.accumulate) x = hn::Add(x, hn::LoadU(d, out));
+        if (added) x = hn::Add(x, hn::LoadU(d, added + (out - c)));
         if (finish.bias) x = hn::Add(x, hn::LoadU(d, finish.bias + j + h * kLanes));
         hn::StoreU(finish.relu ? Relu(x) : x, d, out);
       }
@@ -131,7 +132,7 @@ HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t 
     }
     for (int i = 0; i < M; ++i) {
       V x = r[i];
-      if (finish.accumulate) x = hn::Add(x, load(c + i * ldc + j));
+      if (added) x = hn::Add(x, load(added + i * ldc + j));
       if (finish.bias) x = hn::Add(x, load(finish.bias + j));
       if (finish.relu) x = Relu(x);
       if (count == kLanes) {
@@ -144,8 +145,8 @@ HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RESTRICT a, int64_t 
 }
 
 HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-                           int64_t ldc, int64_t begin, int64_t end, const Finish& finish) {
-  for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc) {
+                           int64_t ldc, int64_t begin, int64_t end, Finish finish) {
+  for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0) {
     switch (m) {
       case 1:
         WideColumns<1>(depth, a, lda, b, ldb, c, ldc, begin, end, finish);

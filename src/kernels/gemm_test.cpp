@@ -20,20 +20,45 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kCanary = 12345.5f;
 
+double function(GemmActivation f, double x) {
+  const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+  switch (f) {
+    case GemmActivation::kNone:
+      return x;
+    case GemmActivation::kRelu:
+      return x < 0 ? 0 : x;
+    case GemmActivation::kGelu:
+      return x * (1 + std::erf(x / M_SQRT2)) / 2;
+    case GemmActivation::kGeluTanh:
+      return x * (1 + std::tanh(u)) / 2;
+  }
+  return 0;
+}
+
+double slope(GemmActivation f, double x) {
+  const double h = 1e-5;
+  if (f == GemmActivation::kRelu) return x > 0 ? 1 : 0;
+  return (function(f, x + h) - function(f, x - h)) / (2 * h);
+}
+
 // A product with its operands: matrices with rows longer than needed, so that strides are tested too.
 struct Case {
   int64_t batch = 1, m, n, k;
   bool trans_a = false, trans_b = false, accumulate = false, bias = false, relu = false, shared_b = false;
   Precision precision = Precision::kF32;
+  bool residual = false, before = false;
+  GemmActivation activation = GemmActivation::kNone, derivative = GemmActivation::kNone;
 
-  std::vector<float> a, b, c, bias_values;
+  std::vector<float> a, b, c, bias_values, residual_values, before_values, aux_values;
   GemmArgs args;
 
   std::string text() const {
     return "batch " + std::to_string(batch) + " m " + std::to_string(m) + " n " + std::to_string(n) + " k " +
            std::to_string(k) + (trans_a ? " trans_a" : "") + (trans_b ? " trans_b" : "") +
            (accumulate ? " accumulate" : "") + (bias ? " bias" : "") + (relu ? " relu" : "") +
-           (shared_b ? " shared_b" : "") + " " + precision_name(precision);
+           (shared_b ? " shared_b" : "") + (residual ? " residual" : "") + (before ? " before" : "") + " activation " +
+           std::to_string(static_cast<int>(activation)) + " derivative " +
+           std::to_string(static_cast<int>(derivative)) + " " + precision_name(precision);
   }
 
   void fill(uint32_t seed) {
@@ -51,7 +76,13 @@ struct Case {
     args.c_batch = m * args.ldc;
     a = values(batch * args.a_batch), c = values(batch * args.c_batch), bias_values = values(n);
     b = values((trans_b ? n : k) * args.ldb * (shared_b ? 1 : batch));
-    args.trans_a = trans_a, args.trans_b = trans_b, args.accumulate = accumulate, args.relu = relu;
+    args.trans_a = trans_a, args.trans_b = trans_b, args.accumulate = accumulate;
+    args.activation = relu ? GemmActivation::kRelu : activation, args.derivative = derivative;
+    residual_values = values(batch * args.c_batch), aux_values = values(batch * args.c_batch);
+    before_values.assign(c.size(), kCanary);
+    args.residual = residual ? residual_values.data() : nullptr;
+    args.aux = derivative == GemmActivation::kNone ? nullptr : aux_values.data();
+    args.before = before ? before_values.data() : nullptr;
     args.precision = precision, args.a = a.data(), args.b = b.data(), args.bias = bias ? bias_values.data() : nullptr;
   }
 
@@ -83,14 +114,18 @@ struct Case {
             ASSERT_EQ(out[at], c[at]) << "outside of C: " << text();
             continue;
           }
-          double sum = accumulate ? c[at] : 0, size = std::abs(sum) + 1;
+          double sum = accumulate ? c[at] : residual ? residual_values[at] : 0, size = std::abs(sum) + 1;
           for (int64_t t = 0; t < k; ++t) {
             const double x = operand(a[i * args.a_batch + (trans_a ? t * args.lda + row : row * args.lda + t)]);
             const double y = operand(b[i * args.b_batch + (trans_b ? j * args.ldb + t : t * args.ldb + j)]);
             sum += x * y, size += std::abs(x * y);
           }
           if (bias) sum += bias_values[j];
-          if (relu && sum < 0) sum = 0;
+          if (before) {
+            ASSERT_NEAR(before_values[at], sum, size * tolerance) << text();
+          }
+          sum = function(args.activation, sum);
+          if (args.aux) sum *= slope(derivative, aux_values[at]);
           ASSERT_NEAR(out[at], sum, size * tolerance) << text() << " at " << i << "," << row << "," << j;
         }
   }
@@ -126,6 +161,50 @@ TEST(Gemm, EqualsTheDefinitionForAnyShape) {
 class GemmIn : public testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(Precision, GemmIn, testing::ValuesIn(kPrecisions),
                          [](const auto& info) { return precision_name(info.param); });
+
+TEST(Gemm, EveryEpilogueInEveryWayOfComputing) {
+  constexpr GemmActivation kNone = GemmActivation::kNone,
+                           kAll[] = {kNone, GemmActivation::kRelu, GemmActivation::kGelu, GemmActivation::kGeluTanh};
+  std::vector<Case> shapes = {{.m = 33, .n = 75, .k = 70},
+                              {.m = 20, .n = 70, .k = 1600, .trans_a = true},
+                              {.m = 3, .n = 75, .k = 70},
+                              {.m = 6, .n = 75, .k = 70, .trans_b = true},
+                              {.m = 33, .n = 9, .k = 70},
+                              {.m = 5, .n = 9, .k = 0},
+                              {.batch = 3, .m = 17, .n = 40, .k = 20}};
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (Case test : shapes)
+      for (const bool bf16 : {false, true})
+        for (const GemmActivation f : kAll)
+          for (const bool derivative : {false, true}) {
+            if (bf16 && !gemm_has_bf16()) continue;
+            test.precision = bf16 ? Precision::kBf16 : Precision::kF32;
+            test.bias = true, test.residual = !derivative;
+            test.activation = derivative ? kNone : f, test.derivative = derivative ? f : kNone;
+            test.before = test.activation > GemmActivation::kRelu;
+            test.fill(8);
+            test.check(test.run(2));
+            if (HasFatalFailure()) FAIL() << isa;
+          }
+  }
+}
+
+// As the planner places it when nobody else reads it.
+TEST(Gemm, TheResidualMayBeTheResult) {
+  for (const int64_t m : {3, 40}) {
+    Case test{.m = m, .n = 50, .k = 1700, .residual = true};
+    test.fill(9);
+    const auto apart = test.run(2);
+    test.c = test.residual_values;
+    ThreadPool pool(2);
+    std::vector<float> workspace(gemm_workspace(1, m, 50, 1700, 2) / sizeof(float) + 16), out = test.c;
+    test.args.c = out.data(), test.args.residual = out.data();
+    gemm(test.args, reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64), pool);
+    for (int64_t row = 0; row < m; ++row)
+      for (int64_t j = 0; j < 50; ++j) EXPECT_EQ(out[row * test.args.ldc + j], apart[row * test.args.ldc + j]);
+  }
+}
 
 TEST_P(GemmIn, LargeShapesInSeveralBlocks) {
   for (const auto& isa : {available_isas().front(), std::string("baseline")}) {

@@ -34,10 +34,11 @@ constexpr int kRows = kLanes >= 16 ? 14 : HWY_TARGET == HWY_EMU128 ? 4 : 6;
 constexpr int kRowStride = gemm_blocking::kRowStride;
 constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
 
-// What happens to a finished tile: C = relu(C * accumulate + tile + bias).
+// What happens to a finished tile: C = relu(tile [+ C or residual] [+ bias]).
 struct Finish {
   bool accumulate = false;
-  const float* bias = nullptr;  // of the tile's first column
+  const float* residual = nullptr;  // of the tile's first element; rows are as far apart as C's
+  const float* bias = nullptr;      // of the tile's first column
   bool relu = false;
   Ahead ahead = {};  // what the tile fetches on the side
 };
@@ -54,8 +55,8 @@ HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }
 // c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
 // is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
 template <class P, int M, int kRow, int kColumn, int kVectors = 2>
-HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
-                       int64_t ldc, const Finish& finish) {
+HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
+                       const Finish& finish) {
   V r[M][kVectors];
 #pragma GCC unroll 14
   for (int i = 0; i < M; ++i) {
@@ -83,12 +84,13 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
     }
     depth -= steps;
   }
+  const float* added = finish.accumulate ? c : finish.residual;
 #pragma GCC unroll 2
   for (int h = 0; h < kVectors; ++h) {
     float* column = c + h * kLanes;
-    if (finish.accumulate) {
+    if (added) {
 #pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, column + i * ldc));
+      for (int i = 0; i < M; ++i) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, added + h * kLanes + i * ldc));
     }
     if (finish.bias) {
       const V bias = hn::LoadU(d, finish.bias + h * kLanes);
@@ -117,11 +119,14 @@ constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn, kVectors>(std::ma
 HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t depth, const float* a, const float* b,
                          float* c, int64_t ldc, const Finish& finish) {
   HWY_ALIGN float edge[kRows * kWidth];
-  tile(depth, a, b, edge, kWidth, Finish{});
+  Finish plain;
+  plain.ahead = finish.ahead;
+  tile(depth, a, b, edge, kWidth, plain);
+  const float* added = finish.accumulate ? c : finish.residual;
   for (int i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       float x = edge[i * kWidth + j];
-      if (finish.accumulate) x += c[i * ldc + j];
+      if (added) x += added[i * ldc + j];
       if (finish.bias) x += finish.bias[j];
       c[i * ldc + j] = finish.relu && x < 0 ? 0.0f : x;
     }

@@ -1,5 +1,11 @@
-// A product whose only reader adds a row to it takes the row as its bias; when the only reader of that takes the
-// positive part, the product does that too. relu's gradient reads its result, so nothing in between need be kept.
+// What follows a product moves into it: the addition of a row (a bias), an activation function, and in the backward
+// pass the multiplication by an activation function's derivative.
+//
+// A gradient of GELU reads what GELU was computed of: then the product has both as results. relu's gradient reads
+// relu's result, so there nothing in between need be kept.
+#include <array>
+#include <set>
+
 #include "ir/op.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
@@ -9,16 +15,29 @@
 namespace linnet {
 namespace {
 
+// An activation function as pointwise nodes compute it and its gradient.
+struct Function {
+  GemmActivation kind;
+  Expression value, gradient;
+  size_t aux, dy;  // operands of the gradient
+};
+
+// Found out by having the op itself make both nodes, so that they are recognised whatever it makes of them.
+Function trace(GemmActivation kind, Tensor (*function)(At)) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {2}}), dy = graph.input("dy", {DType::kF32, {2}}), y = function(x);
+  const Node node = graph.node(0);
+  const Tensor dx = kPointwise.gradient({graph, node, std::array{x}, std::array{y}, std::array{dy}})[0];
+  const Node& gradient = graph.node(graph.value(dx.id).producer);
+  const size_t dy_at = gradient.in[0] == dy.id ? 0 : 1;
+  return {kind, node.attrs.as<PointwiseAttrs>().expression, gradient.attrs.as<PointwiseAttrs>().expression, 1 - dy_at,
+          dy_at};
+}
+
 bool is_add(const Node& node) {
   if (node.op != &kPointwise || node.in.size() != 2) return false;
   const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
   return code.size() == 3 && code[2].function == Scalar::kAdd;
-}
-
-bool is_relu(const Node& node) {
-  if (node.op != &kPointwise || node.in.size() != 1) return false;
-  const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
-  return code.size() == 2 && code[1].function == Scalar::kRelu;
 }
 
 class Epilogue {
@@ -26,26 +45,36 @@ class Epilogue {
   explicit Epilogue(const Graph& graph) : rewriter_(graph) {}
 
   Graph run() {
-    const Graph& graph = rewriter_.old();
-    // The bias is added at the place of the addition: by then the row has been computed.
-    for (NodeId id = 0; id < graph.node_count(); ++id) {
-      const Node& node = graph.node(id);
-      if (is_add(node) && (take_bias(node, 0) || take_bias(node, 1))) continue;
-      if (is_relu(node) && take_relu(node)) continue;
-      rewriter_.copy(node);
+    // The product moves to the place of what it takes in: by then the other operand has been computed.
+    for (const Node& node : rewriter_.old().nodes()) {
+      if (!take(node)) rewriter_.copy(node);
+      read_.insert(node.in.begin(), node.in.end());
     }
     return remove_dead_code(rewriter_.finish());
   }
 
  private:
+  bool take(const Node& node) {
+    if (is_add(node) && (take_bias(node, 0) || take_bias(node, 1))) return true;
+    if (node.op != &kPointwise) return false;
+    const auto& expression = node.attrs.as<PointwiseAttrs>().expression;
+    for (const Function& function : functions_) {
+      if (node.in.size() == 1 && expression == function.value) return take_activation(node, function);
+      if (node.in.size() == 2 && expression == function.gradient) return take_derivative(node, function);
+    }
+    return false;
+  }
+
   const Node* lone_matmul(ValueId old) const {
     const Node* producer = rewriter_.lone_producer(old);
     return producer && producer->op == &kMatmul ? producer : nullptr;
   }
 
-  void replace(const Node& node, const Node& product, const MatmulAttrs& attrs, std::vector<Tensor> in) {
+  static bool is_open(const MatmulAttrs& attrs) { return attrs.is_sum() && !attrs.accumulate && !attrs.before; }
+
+  std::vector<Tensor> replace(const Node& product, const MatmulAttrs& attrs, const std::vector<Tensor>& in) {
     const Node place = product;  // adding a node moves the others
-    rewriter_.map(node.out[0], rewriter_.add(place, kMatmul, in, attrs)[0]);
+    return rewriter_.add(place, kMatmul, in, attrs);
   }
 
   bool take_bias(const Node& node, size_t which) {
@@ -54,26 +83,48 @@ class Epilogue {
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
     const Tensor row = rewriter_[node.in[1 - which]];
     const Shape& shape = rewriter_.old().value(node.in[which]).type.shape;
-    if (attrs.bias || attrs.relu || attrs.accumulate || row.shape() != Shape{shape[-1]} || shape.rank() < 2)
-      return false;
+    if (attrs.bias || !is_open(attrs) || row.shape() != Shape{shape[-1]} || shape.rank() < 2) return false;
     attrs.bias = true;
     std::vector<Tensor> in = rewriter_.operands(*product);
     in.push_back(row);
-    replace(node, *product, attrs, in);
+    rewriter_.map(node.out[0], replace(*product, attrs, in)[0]);
     return true;
   }
 
-  bool take_relu(const Node& node) {
-    const Node* product = lone_matmul(node.in[0]);
+  bool take_activation(const Node& node, const Function& function) {
+    const ValueId x = node.in[0];
+    const NodeId producer = rewriter_.graph().value(rewriter_[x].id).producer;
+    if (producer == kNone || rewriter_.graph().node(producer).op != &kMatmul) return false;
+    const Node& product = rewriter_.graph().node(producer);
+    MatmulAttrs attrs = product.attrs.as<MatmulAttrs>();
+    // Others that read x must come later; kernels keep it beside GELU alone.
+    const bool lone = rewriter_.lone_producer(x) != nullptr;
+    if (!is_open(attrs) || (!lone && (read_.contains(x) || function.kind == GemmActivation::kRelu))) return false;
+    attrs.activation = function.kind;
+    attrs.before = !lone;
+    const std::vector<Tensor> out = replace(product, attrs, rewriter_.operands(product));
+    rewriter_.map(node.out[0], out[0]);
+    if (!lone) rewriter_.map(x, out[1]);
+    return true;
+  }
+
+  bool take_derivative(const Node& node, const Function& function) {
+    const Node* product = lone_matmul(node.in[function.dy]);
     if (!product) return false;
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
-    if (attrs.relu || attrs.accumulate) return false;
-    attrs.relu = true;
-    replace(node, *product, attrs, rewriter_.operands(*product));
+    const Tensor aux = rewriter_[node.in[function.aux]];
+    if (!is_open(attrs) || aux.type() != rewriter_[node.in[function.dy]].type()) return false;
+    attrs.derivative = function.kind;
+    std::vector<Tensor> in = rewriter_.operands(*product);
+    in.push_back(aux);
+    rewriter_.map(node.out[0], replace(*product, attrs, in)[0]);
     return true;
   }
 
   Rewriter rewriter_;
+  std::set<ValueId> read_;  // of the old graph, by the nodes so far
+  const std::array<Function, 3> functions_{trace(GemmActivation::kRelu, relu), trace(GemmActivation::kGelu, gelu),
+                                           trace(GemmActivation::kGeluTanh, gelu_tanh)};
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ Graph fuse_loss(const Graph& graph);
 Graph recompute(const Graph& graph);
 // [dropout +] add + layer_norm becomes residual_norm, and so does what they are backward.
 Graph fuse_residual_norm(const Graph& graph);
-// matmul + bias [+ relu] becomes one matmul with an epilogue.
+// A bias, an activation function or the multiplication by its derivative becomes the epilogue of a matmul.
 Graph fuse_epilogue(const Graph& graph);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
 Graph fuse_accumulate(const Graph& graph);

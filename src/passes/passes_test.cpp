@@ -12,6 +12,8 @@
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "passes/gradient.h"
 
 namespace linnet {
 namespace {
@@ -57,6 +59,19 @@ TEST(Passes, PrecisionIsLoweredInEveryProductAndOnlyWhenAsked) {
             "trans_b bias relu");
 }
 
+HostTensor waves(TensorType type, float size) {
+  HostTensor tensor(type);
+  for (size_t i = 0; i < tensor.as<float>().size(); ++i)
+    tensor.as<float>()[i] = size * (std::sin(static_cast<float>(i) * 1.7f) + 0.01f);
+  return tensor;
+}
+
+double size_of(const HostTensor& a) {
+  double largest = 1;
+  for (int64_t i = 0; i < a.type().shape.elements(); ++i) largest = std::max(largest, std::abs(a[i]));
+  return largest;
+}
+
 double largest_difference(const HostTensor& a, const HostTensor& b) {
   double largest = 0;
   for (int64_t i = 0; i < a.type().shape.elements(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
@@ -70,18 +85,61 @@ TEST(Passes, ProductsInBf16AreWithinRoundingOfFp32) {
   graph.output("y", matmul(x, w, false, true));
   const Graph lowered = optimize(graph.clone(), {.precision = Precision::kBf16});
   NamedTensors inputs;
-  for (const GraphInput& input : graph.inputs()) {
-    HostTensor tensor(graph.value(input.value).type);
-    for (size_t i = 0; i < tensor.as<float>().size(); ++i)
-      tensor.as<float>()[i] = std::sin(static_cast<float>(i) * 1.7f) + 0.01f;
-    inputs[input.name] = std::move(tensor);
-  }
+  for (const GraphInput& input : graph.inputs()) inputs[input.name] = waves(graph.value(input.value).type, 1);
   const HostTensor exact = interpret(graph, inputs).outputs.at("y");
   const HostTensor reference = interpret(lowered, inputs).outputs.at("y");
   const HostTensor fast = interpret(lowered, inputs, {.kernels = KernelSet::kFast}).outputs.at("y");
   EXPECT_LE(largest_difference(reference, exact), 0.2);
   EXPECT_GE(largest_difference(reference, exact), 1e-3);  // it did round
   EXPECT_LE(largest_difference(fast, gemm_has_bf16() ? reference : exact), 1e-5);
+}
+
+// A feed-forward layer with its gradients.
+Graph feed_forward(Tensor (*function)(At)) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {3, 7, 40}}), w1 = graph.input("w1", {DType::kF32, {70, 40}}),
+               b1 = graph.input("b1", {DType::kF32, {70}}), w2 = graph.input("w2", {DType::kF32, {40, 70}}),
+               b2 = graph.input("b2", {DType::kF32, {40}});
+  const Tensor y = x + (matmul(function(matmul(x, w1, false, true) + b1), w2, false, true) + b2);
+  const Tensor loss = sum_to(square(y), {});
+  graph.output("loss", loss);
+  const auto d = gradients(loss, std::array{x, w1, b1, w2, b2});
+  for (size_t i = 0; i < d.size(); ++i) graph.output("d" + std::to_string(i), d[i]);
+  return graph;
+}
+
+TEST(Passes, AFeedForwardLayerLosesItsActivationsAndKeepsItsValues) {
+  const std::pair<Tensor (*)(At), std::string> functions[] = {
+      {relu, "relu"}, {gelu, "gelu before"}, {gelu_tanh, "gelu_tanh before"}};
+  for (const auto& [function, text] : functions) {
+    const Graph fused = optimize(feed_forward(function)),
+                apart = optimize(feed_forward(function), {.off = {"fuse_epilogue"}});
+    const std::string name = text.substr(0, text.find(' '));
+    int forward = 0, backward = 0;
+    for (const Node& node : fused.nodes()) {
+      forward += node.attrs.text() == "trans_b bias " + text;
+      backward += node.attrs.text() == "times_" + name + "_grad";
+    }
+    EXPECT_EQ(forward, 1) << dump(fused);
+    EXPECT_EQ(backward, 1) << dump(fused);
+    NamedTensors inputs;
+    for (const GraphInput& input : fused.inputs()) inputs[input.name] = waves(fused.value(input.value).type, 0.3f);
+    const auto one = interpret(fused, inputs, {.kernels = KernelSet::kFast}).outputs;
+    const auto other = interpret(apart, inputs, {.kernels = KernelSet::kFast}).outputs;
+    for (const auto& [output, tensor] : other)
+      EXPECT_LE(largest_difference(one.at(output), tensor), 1e-5 * size_of(tensor)) << text << " " << output;
+  }
+}
+
+TEST(Passes, WhatIsReadBeforeItsActivationStaysApart) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {4, 8}}), w = graph.input("w", {DType::kF32, {8, 6}});
+  const Tensor product = matmul(x, w);
+  const Tensor first = exp(product), second = gelu(product);
+  graph.output("y", first * second);
+  const Graph last = optimize(graph.clone());
+  EXPECT_EQ(count(last, "matmul"), 1);
+  EXPECT_EQ(last.node(0).attrs.text(), "");
 }
 
 TEST(Passes, WhatNobodyReadsIsRemoved) {

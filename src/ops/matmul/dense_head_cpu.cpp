@@ -20,7 +20,8 @@ struct HeadProduct {
 
 HeadProduct head_product(const MatmulAttrs& attrs, const Shape& a, const Shape& b) {
   if (b.rank() != 2 || attrs.precision != Precision::kF32 || (attrs.trans_a && a.rank() != 2)) return {};
-  const bool plain = !attrs.bias && !attrs.relu;
+  if (attrs.activation > GemmActivation::kRelu || attrs.has_aux()) return {};
+  const bool plain = !attrs.bias && attrs.is_sum();
   HeadProduct head;
   if (!attrs.trans_a && attrs.trans_b && !attrs.accumulate && a.elements() >= kMinRows * a[-1])  // x [m, k], w [n, k]
     head = {Product::kForward, {a.elements() / std::max<int64_t>(a[-1], 1), b[0], b[1]}};
@@ -48,8 +49,8 @@ void run_dense_head(const KernelArgs& args) {
   if (attrs.accumulate && args.in.back().data != out) std::memcpy(out, args.in.back().data, args.out[0].type.bytes());
   switch (product) {
     case Product::kForward:
-      return dense_head_forward(shape, a, b, attrs.bias ? args.in[2].as<const float>() : nullptr, attrs.relu, out,
-                                args.pool);
+      return dense_head_forward(shape, a, b, attrs.bias ? args.in[2].as<const float>() : nullptr,
+                                attrs.activation == GemmActivation::kRelu, out, args.pool);
     case Product::kWeightGradient:
       return dense_head_weight_gradient(shape, a, b, attrs.accumulate, out, args.pool);
     case Product::kInputGradient:

@@ -7,7 +7,7 @@ namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<MatmulAttrs>();
-  expect_inputs(args, 2 + attrs.bias + attrs.accumulate);
+  expect_inputs(args, size_t{2} + attrs.bias + attrs.has_aux() + attrs.accumulate);
   const Shape &a = args.in[0].shape, &b = args.in[1].shape;
   const std::string both = "got " + a.text() + (attrs.trans_a ? " transposed" : "") + " and " + b.text() +
                            (attrs.trans_b ? " transposed" : "");
@@ -28,6 +28,10 @@ std::vector<TensorType> infer(const InferArgs& args) {
   if (attrs.trans_a) out.shape.set(-2, a[-1]);
   if (attrs.bias) expect(args.in[2].shape == Shape{out.shape[-1]}, "bias of shape " + args.in[2].shape.text());
   if (attrs.accumulate) expect(args.in.back() == out, "accumulator of type " + args.in.back().text());
+  if (attrs.has_aux()) expect(args.in[2 + attrs.bias] == out, "aux of type " + args.in[2 + attrs.bias].text());
+  expect(attrs.is_sum() || !attrs.accumulate, "an accumulator of what is no sum");
+  expect(!attrs.has_aux() || attrs.activation == GemmActivation::kNone, "an activation and a derivative");
+  if (attrs.before) return {out, out};
   return {out};
 }
 
@@ -47,13 +51,14 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return {da, db};
 }
 
+// Not over aux: by the time it is read, sums of earlier blocks lie in the result.
 bool may_overwrite(const Node& node, int, int input) {
   return node.attrs.as<MatmulAttrs>().accumulate && input + 1 == static_cast<int>(node.in.size());
 }
 
 bool can_accumulate(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
-  return !attrs.accumulate && !attrs.relu;
+  return !attrs.accumulate && attrs.is_sum();
 }
 
 Attrs with_accumulator(const Attrs& old) {
@@ -78,14 +83,19 @@ const OpDef kMatmul{.name = "matmul",
                     .flops = flops};
 
 std::string MatmulAttrs::text() const {
+  constexpr const char* kNames[] = {"", "relu", "gelu", "gelu_tanh"};
+  const std::string function = kNames[static_cast<size_t>(activation)];
+  const std::string slope = std::string("times_") + kNames[static_cast<size_t>(derivative)] + "_grad";
   std::string text;
-  for (const auto& [on, name] : {std::pair{trans_a, "trans_a"},
+  for (const auto& [on, name] : {std::pair<bool, std::string>{trans_a, "trans_a"},
                                  {trans_b, "trans_b"},
                                  {bias, "bias"},
-                                 {relu, "relu"},
+                                 {activation != GemmActivation::kNone, function},
+                                 {before, "before"},
+                                 {has_aux(), slope},
                                  {accumulate, "accumulate"},
                                  {precision == Precision::kBf16, "bf16"}})
-    if (on) text += (text.empty() ? "" : " ") + std::string(name);
+    if (on) text += (text.empty() ? "" : " ") + name;
   return text;
 }
 

@@ -1,23 +1,31 @@
 // Matrix product, plain or batched, with an optional epilogue.
 //
-//   out = [relu](op(a) op(b) [+ bias]) [+ accumulator]
+//   x = op(a) op(b) [+ bias] [+ accumulator],   out = activation(x)   or   out = x * derivative'(aux)
 //
 // a [..., M, K], b [K, N]: the leading axes of a are rows too. Linear weights are [N, K], used with trans_b.
 // a [..., M, K], b [..., K, N] with equal leading axes: independent products.
-// trans_a: a is stored [..., K, M]; trans_b: b is stored [..., N, K]. bias [N].
+// trans_a: a is stored [..., K, M]; trans_b: b is stored [..., N, K].
+// Operands in order: a, b, then those there are of bias [N], aux and accumulator, which have the shape of out.
 #pragma once
 #include "ir/graph.h"
-#include "kernels/precision.h"
+#include "kernels/gemm.h"
 #include "ops/kernel.h"
 
 namespace linnet {
 
 struct MatmulAttrs {
   bool trans_a = false, trans_b = false;
-  // Set by the fuse pass, never by model code: gradients are taken of the plain product.
-  bool bias = false, relu = false, accumulate = false;
+  // Set by the fuse passes, never by model code: gradients are taken of the plain product.
+  bool bias = false;
+  GemmActivation activation = GemmActivation::kNone;
+  bool before = false;  // a second output: x
+  GemmActivation derivative = GemmActivation::kNone;
+  bool accumulate = false;
   // Set by the lower_precision pass. In float64 (the reference) it means nothing.
   Precision precision = Precision::kF32;
+  bool has_aux() const { return derivative != GemmActivation::kNone; }
+  // Nothing follows x: it can be added to.
+  bool is_sum() const { return activation == GemmActivation::kNone && !has_aux(); }
   std::string text() const;
 };
 

@@ -1,4 +1,5 @@
-#include <cstring>
+#include <cmath>
+#include <numbers>
 
 #include "kernels/gemm.h"
 #include "ops/matmul/dense_head.h"
@@ -6,6 +7,8 @@
 
 namespace linnet {
 namespace {
+
+constexpr double kGeluRoot = 0.7978845608028654, kGeluCube = 0.044715;  // sqrt(2 / pi)
 
 // The product as `batch` independent [m, k] x [k, n] ones.
 struct Sizes {
@@ -22,14 +25,40 @@ Sizes sizes(const Node& node, const TensorType& a, const TensorType& b) {
   return {batch, m, n, k};
 }
 
-void copy_accumulator(const KernelArgs& args) {
-  if (!args.node.attrs.as<MatmulAttrs>().accumulate || args.in.back().data == args.out[0].data) return;
-  std::memcpy(args.out[0].data, args.in.back().data, args.out[0].type.bytes());
-}
-
 // An operand as the product sees it.
 double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
 double rounded(double x, Precision) { return x; }
+
+double function(GemmActivation f, double x) {
+  switch (f) {
+    case GemmActivation::kNone:
+      return x;
+    case GemmActivation::kRelu:
+      return x < 0 ? 0 : x;
+    case GemmActivation::kGelu:
+      return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+    case GemmActivation::kGeluTanh:
+      return x * (1 + std::tanh(kGeluRoot * (x + kGeluCube * x * x * x))) / 2;
+  }
+  fail_internal("an unknown activation function");
+}
+
+double slope(GemmActivation f, double x) {
+  switch (f) {
+    case GemmActivation::kNone:
+      return 1;
+    case GemmActivation::kRelu:
+      return x > 0 ? 1 : 0;
+    case GemmActivation::kGelu:
+      return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
+             x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    case GemmActivation::kGeluTanh: {
+      const double tanh = std::tanh(kGeluRoot * (x + kGeluCube * x * x * x));
+      return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * kGeluRoot * (1 + 3 * kGeluCube * x * x);
+    }
+  }
+  fail_internal("an unknown activation function");
+}
 
 template <class T>
 void reference_product(const KernelArgs& args) {
@@ -37,23 +66,28 @@ void reference_product(const KernelArgs& args) {
   const auto [batch, m, n, k] = sizes(args.node, args.in[0].type, args.in[1].type);
   for (int64_t x = 0; x < batch; ++x) {
     const T *a = args.in[0].as<T>() + x * m * k, *b = args.in[1].as<T>() + x * k * n;
-    T* c = args.out[0].as<T>() + x * m * n;
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (int64_t p = 0; p < k; ++p)
           sum += rounded(attrs.trans_a ? a[p * m + i] : a[i * k + p], attrs.precision) *
                  rounded(attrs.trans_b ? b[j * k + p] : b[p * n + j], attrs.precision);
+        const int64_t place = x * m * n + i * n + j;
         if (attrs.bias) sum += args.in[2].as<T>()[j];
-        if (attrs.relu) sum = sum < 0 ? 0 : sum;
-        if (attrs.accumulate) sum += c[i * n + j];
-        c[i * n + j] = static_cast<T>(sum);
+        if (attrs.accumulate) sum += args.in.back().as<T>()[place];
+        if (attrs.before) args.out[1].as<T>()[place] = static_cast<T>(sum);
+        sum = function(attrs.activation, sum);
+        // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
+        if (attrs.has_aux()) {
+          const double factor = slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[place]);
+          sum = factor == 0 && attrs.derivative == GemmActivation::kRelu ? 0 : sum * factor;
+        }
+        args.out[0].as<T>()[place] = static_cast<T>(sum);
       }
   }
 }
 
 void run_reference(const KernelArgs& args) {
-  copy_accumulator(args);
   for_float(args.out[0].type.dtype, [&]<class T>() { reference_product<T>(args); });
 }
 
@@ -63,7 +97,6 @@ size_t workspace(const KernelQuery& query) {
 }
 
 void run(const KernelArgs& args) {
-  copy_accumulator(args);
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
   const auto [batch, m, n, k] = sizes(args.node, args.in[0].type, args.in[1].type);
   GemmArgs gemm_args;
@@ -74,7 +107,11 @@ void run(const KernelArgs& args) {
   gemm_args.trans_a = attrs.trans_a, gemm_args.trans_b = attrs.trans_b;
   gemm_args.bias = attrs.bias ? args.in[2].as<float>() : nullptr;
   gemm_args.precision = attrs.precision;
-  gemm_args.relu = attrs.relu, gemm_args.accumulate = attrs.accumulate;
+  gemm_args.activation = attrs.activation, gemm_args.derivative = attrs.derivative;
+  if (attrs.before) gemm_args.before = args.out[1].as<float>();
+  if (attrs.has_aux()) gemm_args.aux = args.in[attrs.bias ? 3 : 2].as<float>();
+  gemm_args.accumulate = attrs.accumulate && args.in.back().data == args.out[0].data;
+  if (attrs.accumulate && !gemm_args.accumulate) gemm_args.residual = args.in.back().as<float>();
   gemm(gemm_args, args.workspace, args.pool);
 }
 

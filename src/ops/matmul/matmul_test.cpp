@@ -45,6 +45,14 @@ TEST(Matmul, BiasAndReluBecomeItsEpilogue) {
   EXPECT_EQ(fused.node(0).attrs.text(), "trans_b bias relu");
 }
 
+TEST(Matmul, ActivationsAndTheirDerivativesJoinTheProducts) {
+  for (Tensor (*function)(At) : {relu, gelu, gelu_tanh})
+    for (const int64_t rows : {2, 20})  // few rows are computed in another way
+      check_op({.inputs = {{{rows, 16}}, {{24, 16}}, {{24}}, {{33, 24}}}, .build = [=](Graph&, const auto& x) {
+                  return std::vector{matmul(function(matmul(x[0], x[1], false, true) + x[2]), x[3], false, true)};
+                }});
+}
+
 TEST(Matmul, ASumTakesTheProductInPlace) {
   check_op({.inputs = {{{8, 6}}, {{6, 10}}, {{8, 10}}},
             .build = [](Graph&, const auto& x) { return std::vector{matmul(x[0], x[1]) + x[2] * 2.0}; }});
