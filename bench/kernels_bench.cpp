@@ -1,4 +1,5 @@
-// The kernels on the shapes of the reference models, in GFLOP/s or GB/s:  kernels_bench --benchmark_filter=gemm
+// The kernels on the shapes of the reference models, in GFLOP/s or GB/s:  kernels_bench --benchmark_filter=attention
+// Matrix products have a program of their own, gemm_bench.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -7,7 +8,6 @@
 #include "base/thread_pool.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/gemm.h"
 #include "kernels/layer_norm.h"
 #include "kernels/optimizer.h"
 
@@ -33,42 +33,6 @@ struct Workspace {
 void report_flops(benchmark::State& state, double flops) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
-
-// Threads, transposes (0: x W^T forward, 1: dy W, 2: dy^T x), m, n, k.
-void gemm_bench(benchmark::State& state) {
-  ThreadPool pool(static_cast<int>(state.range(0)));
-  const int64_t kind = state.range(1), m = state.range(2), n = state.range(3), k = state.range(4);
-  const auto a = values(m * k), b = values(k * n);
-  auto c = values(m * n);
-  GemmArgs args;
-  args.m = m, args.n = n, args.k = k;
-  args.trans_a = kind == 2, args.trans_b = kind == 0;
-  args.a = a.data(), args.lda = args.trans_a ? m : k;
-  args.b = b.data(), args.ldb = args.trans_b ? k : n;
-  args.c = c.data(), args.ldc = n;
-  Workspace workspace(gemm_workspace(1, m, n, k, pool.size()));
-  for (auto _ : state) gemm(args, workspace.data(), pool);
-  report_flops(state, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
-}
-
-void gemm_shapes(benchmark::internal::Benchmark* bench) {
-  for (int64_t threads : {1, 2})
-    for (int64_t kind : {0, 1, 2}) {
-      bench->Args({threads, kind, kind == 2 ? 256 : 2048, 256, kind == 2 ? 2048 : 256});
-      bench->Args({threads, kind, kind == 2 ? 1024 : 2048,
-                   kind == 1   ? 256
-                   : kind == 0 ? 1024
-                               : 256,
-                   kind == 2   ? 2048
-                   : kind == 1 ? 1024
-                               : 256});
-      bench->Args({threads, kind, kind == 2 ? 6000 : 2048, kind == 0 ? 6000 : 256,
-                   kind == 2   ? 2048
-                   : kind == 1 ? 6000
-                               : 256});
-    }
-}
-BENCHMARK(gemm_bench)->Name("gemm")->ArgNames({"threads", "kind", "m", "n", "k"})->Apply(gemm_shapes)->UseRealTime();
 
 // Threads, forward (0) or backward (1), batch, heads, length, head size.
 void attention_bench(benchmark::State& state) {
