@@ -34,13 +34,21 @@ void report_flops(benchmark::State& state, double flops) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// Threads, forward (0) or backward (1), batch, heads, length, head size.
+// Threads, forward (0) or backward (1), fp32 (0) or bf16 (1), batch, heads, length, head size, mask (0: none, 1:
+// causal, 2: lengths), dropout in percent. Counts the products a query has with the keys it sees: two forward, five
+// backward.
 void attention_bench(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
   AttentionArgs args;
-  args.batch = state.range(2), args.query_heads = args.kv_heads = state.range(3);
-  args.query_length = args.key_length = state.range(4), args.head_size = state.range(5);
-  args.scale = 0.2f;
+  args.precision = state.range(2) == 1 ? Precision::kBf16 : Precision::kF32;
+  args.batch = state.range(3), args.query_heads = args.kv_heads = state.range(4);
+  args.query_length = args.key_length = state.range(5), args.head_size = state.range(6);
+  args.scale = 0.2f, args.causal = state.range(7) == 1;
+  args.dropout = static_cast<float>(state.range(8)) * 0.01f, args.dropout_key = 7;
+  std::vector<int32_t> lengths;  // from half of the length up
+  for (int64_t b = 0; b < args.batch; ++b)
+    lengths.push_back(static_cast<int32_t>(args.key_length - b * args.key_length / (2 * args.batch)));
+  if (state.range(7) == 2) args.key_lengths = lengths.data();
   const int64_t row = args.query_heads * args.head_size, count = args.batch * args.query_length * row;
   const auto q = values(count), k = values(count), v = values(count), d_o = values(count);
   std::vector<float> o(q.size()), dq(q.size()), dk(q.size()), dv(q.size()),
@@ -60,13 +68,36 @@ void attention_bench(benchmark::State& state) {
     else
       attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
   }
-  const auto products = static_cast<double>(backward ? 10 : 4);
-  report_flops(state, products * static_cast<double>(count) * static_cast<double>(args.key_length));
+  int64_t pairs = 0;
+  for (int64_t b = 0; b < args.batch; ++b)
+    pairs += args.causal        ? args.query_length * (args.query_length + 1) / 2
+             : args.key_lengths ? args.query_length * lengths[static_cast<size_t>(b)]
+                                : args.query_length * args.key_length;
+  report_flops(state, (backward ? 10.0 : 4.0) * static_cast<double>(pairs * row));
+}
+
+// Those of the translation models, of GPT-2 and of BERT.
+void attention_shapes(benchmark::internal::Benchmark* bench) {
+  for (int64_t threads : {1, 2})
+    for (int64_t backward : {0, 1})
+      for (int64_t bf16 : {0, 1}) {
+        const auto add = [&](const std::vector<int64_t>& shape) {
+          std::vector<int64_t> all{threads, backward, bf16};
+          all.insert(all.end(), shape.begin(), shape.end());
+          bench->Args(all);
+        };
+        for (int64_t length : {64, 256})
+          for (int64_t mask : {1, 2})
+            for (int64_t dropout : {0, 10}) add({16, 8, length, 32, mask, dropout});
+        add({8, 6, 256, 64, 1, 0});
+        add({2, 12, 1024, 64, 1, 0});
+        add({4, 12, 512, 64, 2, 10});
+      }
 }
 BENCHMARK(attention_bench)
     ->Name("attention")
-    ->ArgNames({"threads", "backward", "batch", "heads", "length", "size"})
-    ->ArgsProduct({{1, 2}, {0, 1}, {16}, {8}, {64, 256}, {32}})
+    ->ArgNames({"threads", "backward", "bf16", "batch", "heads", "length", "size", "mask", "dropout"})
+    ->Apply(attention_shapes)
     ->UseRealTime();
 
 void layer_norm_bench(benchmark::State& state) {
