@@ -77,7 +77,7 @@ def create(options) -> Workload:
     shape = SHAPES[options.workload]
     model = Model(shape)
     parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(training.decayed(model, 0.1), lr=3e-4, fused=True)
+    optimizer = torch.optim.AdamW(training.decayed(model, 0.1), lr=3e-4, betas=(0.9, 0.95), fused=True)
 
     def update():
         nn.utils.clip_grad_norm_(parameters, 1.0)

@@ -71,7 +71,7 @@ def main() -> None:
         configure_compiler(options)
 
     family = __import__(FAMILIES[options.workload.partition("-")[0]])
-    fields = common.measure(family.create(options), options.seconds, split=options.workload == "gpt2-124m")
+    fields = common.measure(family.create(options), options.seconds, split=options.workload.startswith("gpt"))
     fields["memory_mb"] = round(fields.pop("steady_mb") - after_import, 1)  # of steady training
     fields["memory_with_warmup_mb"] = round(fields.pop("peak_mb") - after_import, 1)  # and with the compiler's
     print(json.dumps({"peer": "pytorch", "version": torch.__version__, "workload": options.workload,
