@@ -47,6 +47,7 @@ class Product {
  public:
   Product(const GemmArgs& args, float* shared, int threads)
       : g_(args),
+        in_place_(P::kPair == 1 && !args.trans_a && args.lda % 1024 != 0 && order(args.m, args.n) == Order::kRows),
         k_(ceil_div(args.k, P::kPair)),
         depth_(depth(k_)),
         shared_(shared),
@@ -137,7 +138,7 @@ class Product {
         const Depth now = part(block, k);
         for (int64_t i = 0; i < pieces.parts(); ++i) {
           const Tiles piece = piece_at(i);
-          pack_a(piece, now, scratch);
+          if (!in_place_) pack_a(piece, now, scratch);
           AheadRegion ahead;
           const int64_t calls = (piece.last - piece.first) * (p1 - p0);
           if (i + 1 < pieces.parts()) {
@@ -260,21 +261,28 @@ class Product {
     return {g_.b + value(k.begin) * g_.ldb + column, values(k), width, g_.ldb, calls, steps};
   }
 
-  // A rectangle of C for one block of k: packed tiles of A against packed panels of B.
+  const auto& tiles_for_a() const {
+    if constexpr (P::kPair == 1)
+      if (in_place_) return kStridedTiles<0, 1, 2, P>;
+    return g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
+  }
+
+  // A rectangle of C for one block of k: tiles of A against packed panels of B.
   void multiply(const Tiles& tiles, Depth k, const float* a, int64_t column, int64_t columns, const float* panels,
                 AheadRegion& ahead) const {
-    const auto& functions = g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
+    const auto& functions = tiles_for_a();
     const bool done = k.begin + k.size == k_;
     const bool epilogue = done && has_epilogue(g_);
     Finish finish;
     finish.accumulate = g_.accumulate || k.begin > 0;
+    finish.a_stride = g_.lda;
     finish.relu = done && g_.activation == GemmActivation::kRelu;
     for (; columns > 0; columns -= kWidth, column += kWidth, panels += k.size * kWidth) {
       if (done && g_.bias) finish.bias = g_.bias + column;
       for (int64_t t = tiles.first; t < tiles.last; ++t) {
         const int64_t row = tiles.row(t);
         const int rows = static_cast<int>(tiles.row(t + 1) - row);
-        const float* rows_of_a = packed_a(tiles, t, k.size, a);
+        const float* rows_of_a = in_place_ ? g_.a + row * g_.lda + value(k.begin) : packed_a(tiles, t, k.size, a);
         float* c = g_.c + row * g_.ldc + column;
         finish.ahead = ahead.take();
         if (g_.residual) finish.residual = g_.residual + (c - g_.c);
@@ -289,6 +297,9 @@ class Product {
   }
 
   const GemmArgs& g_;
+  // Rows of A need no packing, unless they are so far apart that a tile's rows fall into the same few sets of the
+  // cache.
+  const bool in_place_;
   const int64_t k_, depth_;
   float* const shared_;
   const int64_t threads_, tasks_;

@@ -40,7 +40,8 @@ struct Finish {
   const float* residual = nullptr;  // of the tile's first element; rows are as far apart as C's
   const float* bias = nullptr;      // of the tile's first column
   bool relu = false;
-  Ahead ahead = {};  // what the tile fetches on the side
+  int64_t a_stride = 0;  // between rows of A, for tiles that do not know it
+  Ahead ahead = {};      // what the tile fetches on the side
 };
 
 // What a product multiplies. The tile knows packed elements of 32 bits: here a float, in bf16 two neighbours along k.
@@ -53,7 +54,8 @@ struct F32 {
 HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
 
 // c[M, columns] <- a[M, depth] b[depth, columns] with columns = kVectors * kLanes, the first ones of the panel b, which
-// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn].
+// is packed and aligned. Element (i, k) of a is a[i * kRow + k * kColumn]; kRow is 0 for finish.a_stride, then kColumn
+// is 1.
 template <class P, int M, int kRow, int kColumn, int kVectors = 2>
 HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c, int64_t ldc,
                        const Finish& finish) {
@@ -67,20 +69,28 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
   }
   constexpr int kL2 = 2;
   const float* ahead = finish.ahead.next;
+  // Without a constant stride, every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
+  const int64_t stride = finish.a_stride;
+  constexpr int kPointers = kRow == 0 ? (M + 2) / 3 : 1;
+  const float* rows[kPointers];
+#pragma GCC unroll 5
+  for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
   while (depth > 0) {
     for (int64_t i = 0; i < finish.ahead.lines; ++i) __builtin_prefetch(ahead + i * finish.ahead.stride, 0, kL2);
     ahead += finish.ahead.advance;
     const int64_t steps = depth < Ahead::kStep ? depth : Ahead::kStep;
-    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) {
+    for (int64_t k = 0; k < steps; ++k, b += kWidth) {
       V y[kVectors];
 #pragma GCC unroll 2
       for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
 #pragma GCC unroll 14
       for (int i = 0; i < M; ++i) {
-        const V x = hn::Set(d, a[i * kRow]);
+        const V x = hn::Set(d, kRow == 0 ? rows[i / 3][i % 3 * stride] : rows[0][i * kRow]);
 #pragma GCC unroll 2
         for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
       }
+#pragma GCC unroll 5
+      for (int p = 0; p < kPointers; ++p) rows[p] += kColumn;
     }
     depth -= steps;
   }
@@ -120,7 +130,7 @@ HWY_INLINE void EdgeTile(TileFunction tile, int rows, int64_t columns, int64_t d
                          float* c, int64_t ldc, const Finish& finish) {
   HWY_ALIGN float edge[kRows * kWidth];
   Finish plain;
-  plain.ahead = finish.ahead;
+  plain.a_stride = finish.a_stride, plain.ahead = finish.ahead;
   tile(depth, a, b, edge, kWidth, plain);
   const float* added = finish.accumulate ? c : finish.residual;
   for (int i = 0; i < rows; ++i) {
