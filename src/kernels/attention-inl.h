@@ -121,44 +121,84 @@ struct Place {
   const Window& window;
   const uint8_t* kept;  // bits of dropout (attention_dropout-inl.h), or null
   int64_t key = 0, query = 0;
+  int64_t columns = 0;  // queries that count: two vectors of them, or one
 
-  // Lanes of key + row that count. Keys and queries past the window do not.
-  template <class Lane>
-  HWY_INLINE auto seen(int row, Lane lane) const {
-    const int64_t j = key + row;
-    const auto first = static_cast<float>(j < window.keys ? window.first_seer(j) : window.queries);
-    return hn::Ge(lane, hn::Set(d, first));
-  }
-  // The numbers of the queries of vector h in the window, -1 past its end.
-  HWY_INLINE V lanes(int h) const {
-    const V number = hn::Iota(d, static_cast<float>(query + h * kLanes));
-    return hn::IfThenElse(hn::Lt(number, hn::Set(d, static_cast<float>(window.queries))), number, hn::Set(d, -1.0f));
-  }
+  int64_t in_panel() const { return query % kWidth; }
 };
 
-// The tiles of one panel of queries against the keys that any of them sees: calls body(place, half_rows, masked).
-// Returns the end of those keys.
+// Which lanes of a tile of M keys count: those of queries in the window that see the key, if the window has it. Taken
+// two rows at a time.
+template <int M, int kVectors>
+class Seen {
+ public:
+  HWY_INLINE explicit Seen(const Place& place)
+      : padded_(place.key + M > place.window.keys), step_(hn::Set(d, place.window.causal ? 1.0f : 0.0f)) {
+    const Window& window = place.window;  // query i sees key j when i + first_query + offset >= j + first_key
+    const int64_t ahead = window.first_query + window.offset - window.first_key - place.key;
+    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(place.columns));
+    const V first = hn::Set(d, window.causal ? static_cast<float>(place.query + ahead) : 0.0f);
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const V i = hn::Add(number, hn::Set(d, static_cast<float>(h * kLanes)));
+      const V last = window.causal ? hn::Add(i, first) : hn::Zero(d);  // the last row that it sees
+      last_[h] = hn::IfThenElse(hn::Lt(i, count), last, hn::Set(d, -1.0f));
+    }
+  }
+
+  // Of rows i and i + 1, for i = 0, 2, ... in turn.
+  HWY_INLINE void start_pair(int i) {
+    row_[0] = i == 0 ? hn::Zero(d) : hn::Add(row_[1], step_);
+    row_[1] = hn::Add(row_[0], step_);
+    if (i == M - 2 && padded_) row_[1] = hn::Set(d, 1e30f);
+  }
+  HWY_INLINE V zero_unseen(int row, int h, V x) const { return hn::IfThenElseZero(hn::Ge(last_[h], row_[row]), x); }
+  HWY_INLINE V select(int row, int h, V x, V unseen) const {
+    return hn::IfThenElse(hn::Ge(last_[h], row_[row]), x, unseen);
+  }
+
+ private:
+  bool padded_;
+  V step_, last_[kVectors], row_[2];
+};
+
+// The keys behind those of a panel's tiles, for each of its two vectors of queries.
+struct TileEnds {
+  int64_t end[2];
+};
+
+// The tiles of one panel of queries against the keys that any of them sees: calls body(place, half_rows, masking). A
+// tile whose keys only the panel's second vector sees is one vector wide.
 template <class P, class Body>
-HWY_INLINE int64_t ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
+HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
   const Tiles tiles(window.keys);
-  const int64_t columns = std::min<int64_t>(kWidth, window.queries - i);
-  Place place{window, kept, 0, i};
+  Place place{window, kept, 0, i, std::min<int64_t>(kWidth, window.queries - i)};
+  const int64_t end = round_up(window.keys, 2);
+  TileEnds ends{{end, end}};
   for (int64_t t = 0; t < tiles.tiles; ++t) {
     place.key = tiles.begin(t);
-    const int64_t end = tiles.begin(t + 1);
-    if (window.first_seer(place.key) >= i + columns) return place.key;  // and neither do they see later keys
-    const bool whole = end <= window.limit(i) && columns % P::kPair == 0;
+    const int64_t first_seer = window.first_seer(place.key);
+    if (place.columns > kLanes && first_seer >= i + kLanes) {
+      ends.end[0] = place.key;
+      place.query += kLanes, place.columns -= kLanes;
+    }
+    if (first_seer >= place.query + place.columns) {  // and neither do they see later keys
+      ends.end[0] = std::min(ends.end[0], place.key), ends.end[1] = place.key;
+      break;
+    }
+    const bool whole = tiles.begin(t + 1) <= window.limit(place.query) && place.columns % P::kPair == 0;
     body(place, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
   }
-  return round_up(window.keys, 2);
+  return ends;
 }
 
 // Zeros behind the keys of the tiles of a panel, as far as a tile of queries that holds some of the next may reach.
 template <class P>
-HWY_INLINE void ClearUnseen(const Window& window, int64_t i, int64_t end, float* weights) {
-  const int64_t last = std::min(window.keys, window.limit(std::min(i + kWidth, window.queries) - 1) + kRows);
-  for (int64_t j = end / P::kPair; j < ceil_div(last, P::kPair); ++j)
-    for (int h = 0; h < 2; ++h) hn::Store(hn::Zero(d), d, weights + j * P::kAlongKeys + i + h * kLanes);
+HWY_INLINE void ClearUnseen(const Window& window, int64_t i, const TileEnds& ends, float* weights) {
+  for (int h = 0; h < 2; ++h, i += kLanes) {
+    const int64_t last = std::min(window.keys, window.limit(std::min(i + kLanes, window.queries) - 1) + kRows);
+    for (int64_t j = ends.end[h] / P::kPair; j < ceil_div(last, P::kPair); ++j)
+      hn::Store(hn::Zero(d), d, weights + j * P::kAlongKeys + i);
+  }
 }
 
 // The register tile for the last columns of a panel: one vector wide where that is enough.

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/attention-inl.h"
 #include "kernels/attention_dropout-inl.h"
@@ -53,16 +54,18 @@ struct Probabilities {
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
+    std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place> seen(place);
+#pragma GCC unroll 7
+    for (int i = 0; i < M; i += 2) {
+      if constexpr (kMasking == Masking::kAny) seen.start_pair(i);
 #pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) {
-      V lane;
-      if constexpr (kMasking == Masking::kAny) lane = place.lanes(h);
-#pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) {
-        V p = Exp2<P::kExpDegree>(r[i][h]);
-        if constexpr (kMasking == Masking::kAny) p = hn::IfThenElseZero(place.seen(i, lane), p);
-        hn::Store(p, d, out + i * stride + h * kLanes);
-      }
+      for (int row = 0; row < 2; ++row)
+#pragma GCC unroll 2
+        for (int h = 0; h < kVectors; ++h) {
+          V p = Exp2<P::kExpDegree>(r[i + row][h]);
+          if constexpr (kMasking == Masking::kAny) p = seen.zero_unseen(row, h, p);
+          hn::Store(p, d, out + (i + row) * stride + h * kLanes);
+        }
     }
   }
 };
@@ -82,9 +85,11 @@ struct ScoreGradients {
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
     const bool drops = kMasking == Masking::kDropout || (kMasking == Masking::kAny && place.kept);
+    std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place> seen(place);
 #pragma GCC unroll 7
     for (int i = 0; i < M; i += 2) {
       V weight[2][kVectors], gradient[2][kVectors];
+      if constexpr (kMasking == Masking::kAny) seen.start_pair(i);
 #pragma GCC unroll 2
       for (int row = 0; row < 2; ++row)
 #pragma GCC unroll 2
@@ -98,8 +103,7 @@ struct ScoreGradients {
             weight[row][h] = hn::IfThenElseZero(kept, probability);
           }
           gradient[row][h] = hn::Mul(probability, dp);
-          if constexpr (kMasking == Masking::kAny)
-            gradient[row][h] = hn::IfThenElseZero(place.seen(i + row, place.lanes(h)), gradient[row][h]);
+          if constexpr (kMasking == Masking::kAny) gradient[row][h] = seen.zero_unseen(row, h, gradient[row][h]);
         }
       if (!P::kOneForm || drops) P::StoreAlongQueries(weight, place.key + i, place.query, p);
       if (!P::kOneForm) P::StoreAlongQueries(gradient, place.key + i, place.query, ds);
@@ -176,15 +180,20 @@ class BackwardHead {
     PackTransposed<P>(d_o.row(first), d_o.stride, queries, size_, scratch_ + at_.do_transposed);
     PackPanels<P>(q.row(first), q.stride, queries, size_, q_panels);
     PackPanels<P>(d_o.row(first), d_o.stride, queries, size_, do_panels);
+    bool finite = keys_finite_;
     for (int64_t i = 0; i < round_up(queries, kWidth); ++i) {
-      scratch_[at_.lse + i] = i < queries ? -lse[i] * kLog2E : 0.0f;
-      scratch_[at_.correction + i] = i < queries ? -Dot(d_o.row(first + i), o.row(first + i), size_) : 0.0f;
+      const bool inside = i < queries;
+      scratch_[at_.lse + i] = inside ? -lse[i] * kLog2E : 0.0f;
+      scratch_[at_.correction + i] = inside ? -Dot(d_o.row(first + i), o.row(first + i), size_) : 0.0f;
+      finite &= std::isfinite(scratch_[at_.lse + i]) && std::isfinite(scratch_[at_.correction + i]);
     }
     const uint8_t* kept = dropout_.draw(window, head);
     for (int64_t i = 0; i < queries; i += kWidth) weights_of_panel(window, i, kept);
 
-    const bool exact = args_.causal && !(keys_finite_ && AllFinite(q.row(first), q.stride, queries, size_) &&
-                                         AllFinite(d_o.row(first), d_o.stride, queries, size_));
+    // A query that sees a key has a finite log-sum-exp and sum of do * o only if it and do are finite.
+    const bool exact = args_.causal && !finite &&
+                       !(keys_finite_ && AllFinite(q.row(first), q.stride, queries, size_) &&
+                         AllFinite(d_o.row(first), d_o.stride, queries, size_));
     const auto weigh_queries = exact ? WeighQueriesExactly<P> : WeighQueries<P>;
     const auto weigh_keys = exact ? WeighKeysExactly<P> : WeighKeys<P>;
     const float* ds_by_key = scratch_ + at_.ds_by_key;
@@ -196,7 +205,7 @@ class BackwardHead {
   }
 
   void weights_of_panel(const Window& window, int64_t i, const uint8_t* kept) {
-    const int64_t end =
+    const TileEnds ends =
         ForTiles<P>(window, i, kept, [&](const Place& place, int64_t half_rows, Masking masking) LINNET_LAMBDA {
           switch (masking) {
             case Masking::kNone:
@@ -207,7 +216,7 @@ class BackwardHead {
               return tile<Masking::kAny>(place, half_rows);
           }
         });
-    ClearUnseen<P>(window, i, end, scratch_ + at_.ds_by_key);
+    ClearUnseen<P>(window, i, ends, scratch_ + at_.ds_by_key);
   }
 
   template <Masking kMasking>
@@ -215,8 +224,8 @@ class BackwardHead {
     constexpr Masking kOfScores = kMasking == Masking::kDropout ? Masking::kNone : kMasking;
     using First = Probabilities<P, kOfScores>;
     using Second = ScoreGradients<P, kMasking>;
-    const int64_t columns = place.window.queries - place.query, depth = ceil_div(size_, P::kPair);
-    const int64_t panel = place.query / kWidth * depth * kWidth, row = place.key * kRow;
+    const int64_t columns = place.columns, depth = ceil_div(size_, P::kPair);
+    const int64_t panel = place.query / kWidth * depth * kWidth + place.in_panel(), row = place.key * kRow;
     // In fp32 probabilities go where they will be read; in bf16 they wait in fp32 for the second tile.
     const int64_t stride = P::kOneForm ? P::kAlongKeys : kWidth;
     float* p = scratch_ + (P::kOneForm ? at_.p + place.key * stride + place.query : at_.tile);

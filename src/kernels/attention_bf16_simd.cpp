@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/attention.h"
@@ -56,7 +57,7 @@ struct Bf16Weights : tile::Bf16 {
 #pragma GCC unroll 2
     for (int row = 0; row < 2; ++row) {
       const tile::V pairs = Round(x[row][0], kVectors > 1 ? x[row][kVectors - 1] : hn::Zero(tile::d));
-      hn::Store(pairs, tile::d, out + (j + row) * kAlongQueries + i / 2);
+      hn::StoreU(pairs, tile::d, out + (j + row) * kAlongQueries + i / 2);  // zeros after a single vector
     }
   }
   static float along_keys(const float* weights, int64_t j, int64_t i) {

@@ -7,6 +7,7 @@
 #endif
 
 #include <limits>
+#include <type_traits>
 
 #include "kernels/attention-inl.h"
 #include "kernels/attention_dropout-inl.h"
@@ -36,23 +37,23 @@ struct Exponentials {
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    V top[kVectors], total[kVectors], lane[kVectors];
+    V top[kVectors], total[kVectors];
+    std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place> seen(place);
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
       top[h] = hn::Load(d, maximum + h * kLanes);
       total[h] = hn::Load(d, sum + h * kLanes);
-      if constexpr (kMasking == Masking::kAny) lane[h] = place.lanes(h);
     }
 #pragma GCC unroll 7
     for (int i = 0; i < M; i += 2) {
       V e[2][kVectors];
+      if constexpr (kMasking == Masking::kAny) seen.start_pair(i);
 #pragma GCC unroll 2
       for (int h = 0; h < kVectors; ++h) {
 #pragma GCC unroll 2
         for (int row = 0; row < 2; ++row) {
           V score = r[i + row][h];
-          if constexpr (kMasking == Masking::kAny)
-            score = hn::IfThenElse(place.seen(i + row, lane[h]), score, hn::Set(d, kMinusInfinity));
+          if constexpr (kMasking == Masking::kAny) score = seen.select(row, h, score, hn::Set(d, kMinusInfinity));
           top[h] = hn::Max(top[h], score);
           e[row][h] = Exp2<P::kExpDegree>(score);
         }
@@ -148,14 +149,14 @@ class ForwardHead {
  private:
   // The weights of a panel of queries from i of the window, which begins at `at` in the chunk.
   void attend_panel(const Window& window, int64_t i, int64_t at, const float* q, const uint8_t* kept, float* o) {
-    int64_t end = exponentials(window, i, at + i, q, kept);
-    if (follow_maximum(window, i, at + i, o)) end = exponentials(window, i, at + i, q, kept);
+    TileEnds ends = exponentials(window, i, at + i, q, kept);
+    if (follow_maximum(window, i, at + i, o)) ends = exponentials(window, i, at + i, q, kept);
     for (int64_t h = 0; h < kWidth; h += kLanes)
       hn::Store(hn::Add(hn::Load(d, sum_ + at + i + h), hn::Load(d, block_sum_ + h)), d, sum_ + at + i + h);
-    ClearUnseen<P>(window, i, end, weights_);
+    ClearUnseen<P>(window, i, ends, weights_);
   }
 
-  int64_t exponentials(const Window& window, int64_t i, int64_t at, const float* q, const uint8_t* kept) {
+  TileEnds exponentials(const Window& window, int64_t i, int64_t at, const float* q, const uint8_t* kept) {
     for (int64_t h = 0; h < kWidth; h += kLanes) {
       hn::Store(hn::Set(d, kMinusInfinity), d, maximum_ + h);
       hn::Store(hn::Zero(d), d, block_sum_ + h);
@@ -174,9 +175,10 @@ class ForwardHead {
   template <Masking kMasking>
   HWY_INLINE void tile(const Place& place, int64_t half_rows, int64_t at, const float* q) {
     using Finish = Exponentials<P, kMasking>;
-    TileFor<P, kRow, 1, Finish>(half_rows, place.window.queries - place.query)(
-        ceil_div(args_.head_size, P::kPair), k_ + place.key * kRow, q,
-        Finish{place, minus_shift_ + at, maximum_, block_sum_, weights_});
+    const int64_t i = place.in_panel();
+    TileFor<P, kRow, 1, Finish>(half_rows, place.columns)(
+        ceil_div(args_.head_size, P::kPair), k_ + place.key * kRow, q + i,
+        Finish{place, minus_shift_ + at + i, maximum_ + i, block_sum_ + i, weights_});
   }
 
   // Moves the shift of queries whose largest score is out of bounds, and scales what they have so far. A sum that is
