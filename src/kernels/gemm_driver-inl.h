@@ -116,7 +116,8 @@ class Product {
              shared_ + panel_place(k.begin - block.begin, k.size, panels, p) + skip * kWidth);
     };
     const int64_t lowest = g_.trans_a ? kPieceRows : 4 * kRows;  // a task packs wide strips of a transposed A
-    const int64_t row_groups = std::min({tasks_, std::max(threads_, g_.m / lowest), ceil_div(g_.m, kRows)});
+    const int64_t even = std::max<int64_t>(1, g_.m / lowest / threads_) * threads_;
+    const int64_t row_groups = std::min({tasks_, even, ceil_div(g_.m, kRows)});
     // Each column group packs its rows of A again.
     const int64_t column_groups = std::min(ceil_div(std::min(tasks_, threads_), row_groups), panels);
     const Deal rows{g_.m, row_groups}, columns_of{panels, column_groups};
