@@ -29,6 +29,7 @@ Sentences make_sentences(MadeNumbers& numbers, int64_t length) {
 Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
   TransformerConfig config;  // its defaults are R's
   config.max_seq_len = length;
+  config.final_norm = true;  // as PyTorch's nn.Transformer has
   if (options.dropout >= 0) config.dropout = options.dropout;
   auto model = std::make_shared<Transformer>(config);
 
