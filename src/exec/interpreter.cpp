@@ -77,8 +77,7 @@ class Interpreter {
 };
 
 bool all_finite(const TensorView& x) {
-  if (!is_float(x.type.dtype) || x.strides != dense_strides(x.type.shape))
-    return true;  // parts show in their whole
+  if (!is_float(x.type.dtype) || x.strides != dense_strides(x.type.shape)) return true;  // parts show in their whole
   bool finite = true;
   for_float(x.type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < x.elements(); ++i) {

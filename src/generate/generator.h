@@ -29,8 +29,8 @@ struct GenerateOptions {
   // probabilities, 1 the mean per token; above that, longer translations are favoured.
   double length_penalty = 1.0;
   std::string flat_name = "parameters";  // or "ema"
-  int threads = 1;  // the most a pool given to generate() may have
-  bool verify_plans = true;  // see PlanOptions
+  int threads = 1;                       // the most a pool given to generate() may have
+  bool verify_plans = true;              // see PlanOptions
 };
 
 class Generator {

@@ -38,7 +38,8 @@ TEST(Gpt, LearnsABatchByHeart) {
   Gpt model(small_gpt());
   TrainerOptions options;
   options.optimizer.kind = OptimizerAttrs::Kind::kAdam;
-  Learner learner(model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); }, options);
+  Learner learner(
+      model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); }, options);
   learner.set<int32_t>("tokens", row_of_tokens(1));
   learner.set<int32_t>("targets", row_of_tokens(2));
   for (int i = 0; i < 300; ++i) learner.step(3e-3);

@@ -161,7 +161,8 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   const Plan step = make_plan(optimize(single_graph(layout_, loss_, options_)), store, shared, {.threads = 2});
-  const Plan accumulate = make_plan(optimize(accumulate_graph(layout_, loss_, options_)), store, shared, {.threads = 2});
+  const Plan accumulate =
+      make_plan(optimize(accumulate_graph(layout_, loss_, options_)), store, shared, {.threads = 2});
   store.allocate();
   const Executor run_step(step, store, shared), run_accumulate(accumulate, store, shared);
 

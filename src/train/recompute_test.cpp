@@ -19,7 +19,8 @@ Trained train(const PassOptions& passes) {
   Gpt model({.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = 0});
   TrainerOptions options;
   options.passes = passes;
-  Learner learner(model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); }, options);
+  Learner learner(
+      model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); }, options);
   std::vector<int32_t> tokens, targets;
   for (int32_t i = 0; i < kBatch * kLength; ++i) tokens.push_back(i * 7 % 40), targets.push_back(i * i % 40);
   learner.set<int32_t>("tokens", tokens);

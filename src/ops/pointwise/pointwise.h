@@ -28,7 +28,7 @@ Tensor exp(At x);
 Tensor rsqrt(At x);
 Tensor square(At x);
 Tensor relu(At x);
-Tensor gelu(At x);  // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
+Tensor gelu(At x);       // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
 Tensor gelu_tanh(At x);  // its approximation by a tanh, which GPT-2 uses
 
 // d(expression)/d(operand k) times the incoming gradient, as an expression over the operands, then (operand n) the
