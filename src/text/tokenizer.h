@@ -1,4 +1,5 @@
-// Text to token ids and back. Three kinds: characters, white-space separated words, SentencePiece.
+// Text to token ids and back. Three kinds are trained here: characters, white-space separated words, SentencePiece.
+// Those that model folders carry are in pretrained_tokenizer.h.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +12,8 @@ namespace linnet {
 
 using TokenId = int32_t;
 
-// The same ids in every tokenizer, so that batches and models need not ask.
+// The same ids in every tokenizer trained here, so that batches and models need not ask. A pretrained one has its own,
+// and -1 for those it lacks.
 struct SpecialTokens {
   TokenId pad = 0, unknown = 1, begin = 2, end = 3;
 };
@@ -20,7 +22,7 @@ constexpr TokenId kSpecialTokenCount = 4;
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual std::string kind() const = 0;    // "char" | "word" | "sentencepiece"
+  virtual std::string kind() const = 0;    // "char" | "word" | "sentencepiece", or a pretrained one's
   virtual int64_t vocab_size() const = 0;  // with the special tokens
   // Appends the tokens of one line, without begin or end. May be called from several threads at once.
   virtual void encode(std::string_view line, std::vector<TokenId>& ids) const = 0;
@@ -29,7 +31,7 @@ class Tokenizer {
   virtual std::string piece(TokenId id) const = 0;  // one token as shown to people, "<pad>" and the like included
   // Writes folder/stem.{char,word,model}: a temporary file, synced and renamed, so that a crash leaves none or all.
   virtual void save(const std::string& folder, const std::string& stem) const = 0;
-  SpecialTokens special() const { return {}; }
+  virtual SpecialTokens special() const { return {}; }
 };
 
 // Reads what save() wrote; the file's extension tells the kind. A missing, ambiguous, truncated or altered file is a
