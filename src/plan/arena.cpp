@@ -10,29 +10,70 @@ constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-bool overlap(const ArenaBlock& a, const ArenaBlock& b) { return a.first <= b.last && b.first <= a.last; }
+// A block as the search sees it: parts in whole cache lines, each alive from its own first node to the common last.
+struct Placed {
+  std::vector<ArenaPart> parts;
+  int32_t first, last;
+  size_t offset = 0;
+};
 
-// The smallest gap between already placed neighbours (sorted by offset) that takes `bytes`.
-size_t best_gap(const std::vector<const ArenaBlock*>& neighbours, size_t bytes) {
-  size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;
-  for (const ArenaBlock* block : neighbours) {
-    if (block->offset > end && block->offset - end >= bytes && block->offset - end < best_gap) {
-      best = end;
-      best_gap = block->offset - end;
+// A line that two parts share belongs to the earlier of them.
+Placed in_lines(const ArenaBlock& block) {
+  Placed placed{{}, block.first, block.last};
+  std::vector<ArenaPart>& lines = placed.parts;
+  if (block.parts.empty()) lines.push_back({0, aligned(block.bytes), block.first});
+  for (ArenaPart part : block.parts) {
+    part.begin = part.begin / kAlignment * kAlignment;
+    part.end = aligned(part.end);
+    while (!lines.empty() && lines.back().end > part.begin && part.first < lines.back().first) {
+      lines.back().end = part.begin;
+      if (lines.back().begin == lines.back().end) lines.pop_back();
     }
-    end = std::max(end, block->offset + aligned(block->bytes));
+    if (!lines.empty()) part.begin = std::max(part.begin, lines.back().end);
+    if (part.begin < part.end) lines.push_back(part);
   }
-  return best == SIZE_MAX ? end : best;
+  return placed;
 }
 
-size_t most_alive(const std::vector<ArenaBlock>& blocks) {
-  int32_t last = 0;
-  for (const ArenaBlock& block : blocks) last = std::max(last, block.last);
-  std::vector<size_t> starts(static_cast<size_t>(last) + 2), ends(static_cast<size_t>(last) + 2);
-  for (const ArenaBlock& block : blocks) {
-    starts[static_cast<size_t>(block.first)] += aligned(block.bytes);
-    ends[static_cast<size_t>(block.last) + 1] += aligned(block.bytes);
+// Offsets that a block cannot have: strictly between `after` and `before`, because of one part of one neighbour.
+struct Forbidden {
+  int64_t after, before;
+};
+
+void forbid(const Placed& neighbour, const Placed& block, std::vector<Forbidden>& forbidden) {
+  if (neighbour.last < block.first || block.last < neighbour.first) return;
+  for (const ArenaPart& theirs : neighbour.parts)
+    for (const ArenaPart& ours : block.parts) {
+      if (neighbour.last < ours.first || block.last < theirs.first) continue;
+      const auto at = static_cast<int64_t>(neighbour.offset);
+      forbidden.push_back({at + static_cast<int64_t>(theirs.begin) - static_cast<int64_t>(ours.end),
+                           at + static_cast<int64_t>(theirs.end) - static_cast<int64_t>(ours.begin)});
+    }
+}
+
+// The lowest allowed offset of the range of offsets that leaves least to spare.
+size_t tightest(std::vector<Forbidden>& forbidden) {
+  std::sort(forbidden.begin(), forbidden.end(), [](auto& a, auto& b) { return a.after < b.after; });
+  int64_t free = 0, best = -1, best_slack = INT64_MAX;
+  for (const Forbidden& range : forbidden) {
+    if (range.after >= free && range.after - free < best_slack) {
+      best = free;
+      best_slack = range.after - free;
+    }
+    free = std::max(free, range.before);
   }
+  return static_cast<size_t>(best < 0 ? free : best);
+}
+
+size_t most_alive(const std::vector<Placed>& blocks) {
+  int32_t last = 0;
+  for (const Placed& block : blocks) last = std::max(last, block.last);
+  std::vector<size_t> starts(static_cast<size_t>(last) + 2), ends(static_cast<size_t>(last) + 2);
+  for (const Placed& block : blocks)
+    for (const ArenaPart& part : block.parts) {
+      starts[static_cast<size_t>(part.first)] += part.end - part.begin;
+      ends[static_cast<size_t>(block.last) + 1] += part.end - part.begin;
+    }
   size_t alive = 0, most = 0;
   for (size_t node = 0; node < starts.size(); ++node) {
     alive += starts[node];
@@ -45,21 +86,20 @@ size_t most_alive(const std::vector<ArenaBlock>& blocks) {
 }  // namespace
 
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks) {
+  std::vector<Placed> all;
+  for (const ArenaBlock& block : blocks) all.push_back(in_lines(block));
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
-  std::vector<size_t> placed;
   size_t total = 0;
-  for (size_t i : order) {
-    std::vector<const ArenaBlock*> neighbours;
-    for (size_t j : placed)
-      if (overlap(blocks[i], blocks[j])) neighbours.push_back(&blocks[j]);
-    std::sort(neighbours.begin(), neighbours.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
-    blocks[i].offset = best_gap(neighbours, aligned(blocks[i].bytes));
-    total = std::max(total, blocks[i].offset + aligned(blocks[i].bytes));
-    placed.push_back(i);
+  std::vector<Forbidden> forbidden;
+  for (auto i = order.begin(); i != order.end(); ++i) {
+    forbidden.clear();
+    for (auto j = order.begin(); j != i; ++j) forbid(all[*j], all[*i], forbidden);
+    all[*i].offset = blocks[*i].offset = tightest(forbidden);
+    total = std::max(total, all[*i].offset + aligned(blocks[*i].bytes));
   }
-  return {total, most_alive(blocks)};
+  return {total, most_alive(all)};
 }
 
 }  // namespace linnet

@@ -6,10 +6,19 @@
 
 namespace linnet {
 
+// Bytes [begin, end) of a block, in use from node `first` to the block's last.
+struct ArenaPart {
+  size_t begin, end;
+  int32_t first;
+};
+
 struct ArenaBlock {
   size_t bytes;
   int32_t first, last;  // alive from node `first` through node `last`
-  size_t offset = 0;    // filled in
+  // Where a block is filled piece by piece, as the gradients of all parameters are: its parts, which cover it. Before a
+  // part's first node its bytes are others' to use. Empty: all of it is alive from `first`.
+  std::vector<ArenaPart> parts = {};
+  size_t offset = 0;  // filled in
 };
 
 struct ArenaSize {
@@ -17,7 +26,7 @@ struct ArenaSize {
   size_t lower_bound;  // the most bytes alive at one node: no placement can do better
 };
 
-// Largest blocks first, each at the lowest gap among those alive at the same time that is best filled by it.
+// Largest blocks first, each at the lowest place of the tightest gap that those alive at the same time leave.
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks);
 
 }  // namespace linnet

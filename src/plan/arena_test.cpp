@@ -33,6 +33,40 @@ TEST(Arena, BlocksThatFollowEachOtherShareMemory) {
   EXPECT_EQ(place_blocks(blocks).bytes, 640u);
 }
 
+TEST(Arena, PartsAliveTogetherNeverMeet) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<ArenaBlock> blocks;
+    for (int i = 0; i < 40; ++i) {
+      const auto first = static_cast<int32_t>(random() % 100);
+      ArenaBlock block{0, first, first + 30};
+      const size_t parts = 1 + random() % 5;
+      for (size_t part = 0; part < parts; ++part) {
+        const size_t bytes = 1 + random() % 900;
+        block.parts.push_back({block.bytes, block.bytes + bytes, first + static_cast<int32_t>(part * (random() % 8))});
+        block.bytes += bytes;
+      }
+      blocks.push_back(block);
+    }
+    const ArenaSize size = place_blocks(blocks);
+    EXPECT_GE(size.bytes, size.lower_bound);
+    for (size_t i = 0; i < blocks.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        for (const ArenaPart& a : blocks[i].parts)
+          for (const ArenaPart& b : blocks[j].parts)
+            if (a.first <= blocks[j].last && b.first <= blocks[i].last)
+              EXPECT_TRUE(blocks[i].offset + a.end <= blocks[j].offset + b.begin ||
+                          blocks[j].offset + b.end <= blocks[i].offset + a.begin);
+  }
+}
+
+TEST(Arena, BytesOfALaterPartAreUsedBeforeIt) {
+  // Gradients of two layers, the second's first; meanwhile the first layer's activation waits.
+  std::vector<ArenaBlock> blocks{{1280, 10, 30, {{0, 640, 20}, {640, 1280, 10}}}, {640, 0, 15}};
+  EXPECT_EQ(place_blocks(blocks).bytes, 1280u);
+  EXPECT_EQ(blocks[1].offset, blocks[0].offset);
+}
+
 TEST(Arena, ALayeredNetworkComesCloseToTheLowerBound) {
   // Forward activations kept until their backward: alive [i, 2L - i], with a temporary at each step.
   std::vector<ArenaBlock> blocks;

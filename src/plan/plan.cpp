@@ -32,6 +32,7 @@ std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages,
     const NodeId last = reuse ? storages.last(id) : plan.graph.node_count();
     const NodeId first = reuse ? storages.first(id) : 0;
     blocks.push_back({plan.graph.value(id).type.bytes(), std::min(first, last), last});
+    if (reuse) blocks.back().parts = storages.parts(id);
     owner.push_back(id);
   }
   const ArenaSize size = place_blocks(blocks);

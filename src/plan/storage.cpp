@@ -175,4 +175,24 @@ NodeId StorageMap::last(ValueId storage) const {
   return last;
 }
 
+std::vector<ArenaPart> StorageMap::parts(ValueId storage) const {
+  const std::vector<Access>& writes = writes_[at(storage)];
+  std::vector<size_t> cuts{0, graph_.value(storage).type.bytes()};
+  for (const Access& write : writes) cuts.insert(cuts.end(), {write.begin, write.end});
+  std::sort(cuts.begin(), cuts.end());
+  std::vector<ArenaPart> parts;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    if (cuts[i] == cuts[i + 1]) continue;
+    NodeId first_write = graph_.node_count();
+    for (const Access& write : writes)
+      if (write.begin <= cuts[i] && cuts[i + 1] <= write.end) first_write = std::min(first_write, write.node);
+    if (first_write == graph_.node_count()) first_write = first(storage);  // what nobody writes
+    if (!parts.empty() && parts.back().first == first_write)
+      parts.back().end = cuts[i + 1];
+    else
+      parts.push_back({cuts[i], cuts[i + 1], first_write});
+  }
+  return parts;
+}
+
 }  // namespace linnet

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "plan/arena.h"
 
 namespace linnet {
 
@@ -25,6 +26,8 @@ class StorageMap {
   // First write and last read; outputs live to the end.
   NodeId first(ValueId storage) const;
   NodeId last(ValueId storage) const;
+  // Its bytes, cut where the node that first writes them changes.
+  std::vector<ArenaPart> parts(ValueId storage) const;
   // Updates whose value does not end up in the state's own storage.
   const std::vector<StateUpdate>& copies() const { return copies_; }
 

@@ -34,8 +34,9 @@ Trained train(const PassOptions& passes) {
 
 TEST(Recompute, TakesLessMemoryForTheSameBits) {
   const Trained kept = train({.off = {"recompute"}}), again = train({});
-  // The hidden results of all layers but the last, whose backward pass follows at once.
-  EXPECT_LE(again.arena + 3 * (2u << 20), kept.arena);
+  // The hidden results of two layers at least: the last one's backward pass follows at once, and gradients take the
+  // room of what is no longer needed.
+  EXPECT_LE(again.arena + 2 * (2u << 20), kept.arena);
   EXPECT_EQ(again.losses, kept.losses);
   EXPECT_EQ(again.parameters, kept.parameters);
 }
