@@ -66,7 +66,7 @@ void ResidualForwardRows(const ResidualNormForward& call, int64_t begin, int64_t
       });
     else
       ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(x), at.load(f)), sum); });
-    NormalizeRow(width, sum, call.weight, call.bias, call.epsilon, true, call.y + row * width, call.mean + row,
+    NormalizeRow(width, sum, call.weight, call.bias, call.epsilon, call.centered, call.y + row * width, call.mean + row,
                  call.rstd + row);
   }
 }
@@ -78,7 +78,7 @@ void ResidualBackwardRows(const ResidualNormBackward& call, int64_t begin, int64
   std::fill(sums, sums + 2 * width, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
     NormGradient gradient(call.dy + row * width, call.sum + row * width, call.weight, call.mean[row], call.rstd[row]);
-    gradient.add_up<true>(width, true, sums, sums + width);
+    gradient.add_up<true>(width, call.centered, sums, sums + width);
     const float* dsum = call.dsum != nullptr ? call.dsum + row * width : nullptr;
     float* dx = call.dx + row * width;
     const auto total = [&](const auto& at) LINNET_LAMBDA {
@@ -136,8 +136,10 @@ void residual_norm_backward(const ResidualNormBackward& args, void* workspace, T
   constexpr int64_t columns = 64;
   for_ranges(pool, (width + columns - 1) / columns, 2 * chunks * columns, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * columns, count = std::min(width, end * columns) - first;
-    HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + first, false, args.dweight + first);
-    HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + width + first, false, args.dbias + first);
+    if (args.dweight != nullptr)
+      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + first, false, args.dweight + first);
+    if (args.dbias != nullptr)
+      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + width + first, false, args.dbias + first);
   });
 }
 

@@ -20,6 +20,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/residual_norm/residual_norm.h"
+#include "ops/rope/rope.h"
 #include "ops/softmax/softmax.h"
 
 namespace linnet {
@@ -48,6 +49,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kAttention, attention_kernels()},
       OpEntry{&kAttentionGrad, attention_grad_kernels()},
       OpEntry{&kMaskScores, mask_scores_kernels()},
+      OpEntry{&kRope, rope_kernels()},
       OpEntry{&kDropout, dropout_kernels()},
       OpEntry{&kCrossEntropy, cross_entropy_kernels()},
       OpEntry{&kCrossEntropyGrad, cross_entropy_grad_kernels()},

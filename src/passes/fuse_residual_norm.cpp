@@ -76,8 +76,9 @@ class FuseResidualNorm {
     if (!fused_additions_.contains(addition) || rewriter_[norm.in[0]].defined()) return false;
     ValueId x = graph_.node(addition).in[0], f = graph_.node(addition).in[1];
     if (!drops(f) && drops(x)) std::swap(x, f);
-    ResidualNormAttrs attrs{.epsilon = norm.attrs.as<LayerNormAttrs>().epsilon};
-    std::vector<Tensor> in{rewriter_[x], rewriter_[f], rewriter_[norm.in[1]], rewriter_[norm.in[2]]};
+    ResidualNormAttrs attrs{.norm = norm.attrs.as<LayerNormAttrs>()};
+    std::vector<Tensor> in{rewriter_[x], rewriter_[f]};
+    for (size_t i = 1; i < norm.in.size(); ++i) in.push_back(rewriter_[norm.in[i]]);
     if (drops(f)) {
       const Node& dropout = graph_.node(producer(f));
       take_dropout(dropout, attrs);
@@ -100,7 +101,7 @@ class FuseResidualNorm {
 
   bool fuse_backward(NodeId id) {
     const Node& grad = graph_.node(id);
-    ResidualNormAttrs attrs{.epsilon = grad.attrs.as<LayerNormAttrs>().epsilon};
+    ResidualNormAttrs attrs{.norm = grad.attrs.as<LayerNormAttrs>()};
     std::vector<Tensor> in = rewriter_.inputs_of(grad);
     ValueId total = grad.out[0];
     if (readers_[index(total)].size() == 1 && is_full_add(readers_[index(total)][0])) {
@@ -121,9 +122,9 @@ class FuseResidualNorm {
     }
     if (in.size() == grad.in.size()) return false;
     const std::vector<Tensor> out = rewriter_.add(grad, kResidualNormGrad, in, attrs);
-    for (size_t i = 0; i < 3; ++i) rewriter_.map(grad.out[i], out[i]);
+    for (size_t i = 0; i < grad.out.size(); ++i) rewriter_.map(grad.out[i], out[i]);
     rewriter_.map(total, out[0]);
-    if (dropout != readers.end()) rewriter_.map(graph_.node(*dropout).out[0], out[3]);
+    if (dropout != readers.end()) rewriter_.map(graph_.node(*dropout).out[0], out.back());
     return true;
   }
 

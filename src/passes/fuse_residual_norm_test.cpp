@@ -22,6 +22,7 @@ struct Variant {
   bool norm_first;
   float dropout;
   bool training;
+  bool rms = false;
 };
 
 // Three sub-layers with a residual connection each, and the gradients of all their parameters.
@@ -34,6 +35,9 @@ Graph layers(const Variant& v) {
   const auto parameter = [&](const std::string& name, Shape shape) {
     return parameters.emplace_back(graph.input(name, {DType::kF32, shape}));
   };
+  const auto norm = [&](Tensor in, Tensor scale, Tensor shift) {
+    return v.rms ? rms_norm(in, scale) + shift : layer_norm(in, scale, shift);
+  };
   for (int layer = 0; layer < 3; ++layer) {
     const std::string name = std::to_string(layer);
     const Tensor w = parameter("w" + name, {kWidth, kWidth}), b = parameter("b" + name, {kWidth});
@@ -41,9 +45,9 @@ Graph layers(const Variant& v) {
     const auto branch = [&](Tensor in) {
       return dropout(exp(matmul(in, w, false, true) * 0.1) + b, random, v.dropout, 11 + static_cast<uint64_t>(layer));
     };
-    x = v.norm_first ? x + branch(layer_norm(x, scale, shift)) : layer_norm(x + branch(x), scale, shift);
+    x = v.norm_first ? x + branch(norm(x, scale, shift)) : norm(x + branch(x), scale, shift);
   }
-  x = layer_norm(x, parameter("scale", {kWidth}), parameter("shift", {kWidth}));
+  x = norm(x, parameter("scale", {kWidth}), parameter("shift", {kWidth}));
   const Tensor loss = sum_to(x * x * x, {});
   graph.output("loss", loss);
   if (!v.training) return graph;
@@ -74,10 +78,10 @@ NamedTensors inputs_of(const Graph& graph) {
 TEST(FuseResidualNorm, EverySubLayersEndIsOneNodeAndTheResultsKeepTheirBits) {
   for (const bool norm_first : {false, true})
     for (const float dropout : {0.0f, 0.25f})
-      for (const bool training : {false, true}) {
+      for (const auto& [training, rms] : {std::pair{false, false}, {true, false}, {true, true}}) {
         SCOPED_TRACE(std::string(norm_first ? "pre" : "post") + (dropout > 0 ? " dropout" : "") +
-                     (training ? " training" : ""));
-        const Graph graph = layers({norm_first, dropout, training});
+                     (training ? " training" : "") + (rms ? " rms" : ""));
+        const Graph graph = layers({norm_first, dropout, training, rms});
         const Graph fused = fuse_residual_norm(graph);
         EXPECT_EQ(count(fused, kResidualNorm), 3);
         EXPECT_EQ(count(fused, kLayerNorm), 1);  // pre-LN: the first; post-LN: the last, of a norm

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "op_harness.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {
@@ -12,6 +13,22 @@ TEST(LayerNorm, ValuesAndGradientsAtManyWidths) {
     testing::check_op({.inputs = {{{3, 5, width}}, {{width}}, {{width}}},
                        .build = [](Graph&, const auto& x) { return std::vector{layer_norm(x[0], x[1], x[2], 1e-3)}; },
                        .tolerance = 1e-4});
+}
+
+TEST(LayerNorm, WithoutWeightOrBias) {
+  for (const bool with_weight : {false, true})
+    testing::check_op({.inputs = {{{3, 5, 40}}, {{40}}}, .build = [=](Graph&, const auto& x) {
+                         return std::vector{layer_norm(x[0], with_weight ? x[1] : Tensor{}, Tensor{}) + x[1]};
+                       }});
+}
+
+TEST(RmsNorm, ValuesAndGradientsAtManyWidths) {
+  for (int64_t width : {1, 2, 7, 16, 33, 128})
+    testing::check_op({.inputs = {{{3, 5, width}}, {{width}}},
+                       .build = [](Graph&, const auto& x) { return std::vector{rms_norm(x[0], x[1], 1e-3)}; },
+                       .tolerance = 1e-4});
+  testing::check_op(
+      {.inputs = {{{70, 24}}}, .build = [](Graph&, const auto& x) { return std::vector{rms_norm(x[0], Tensor{})}; }});
 }
 
 TEST(LayerNorm, ManyRowsAddUpInAFixedOrder) {

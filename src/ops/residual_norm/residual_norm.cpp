@@ -1,7 +1,6 @@
 #include "ops/residual_norm/residual_norm.h"
 
 #include "ops/dropout/dropout.h"
-#include "ops/layer_norm/layer_norm.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -22,23 +21,25 @@ void expect_random(const InferArgs& args, const ResidualNormAttrs& attrs) {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ResidualNormAttrs>();
-  expect_inputs(args, 4 + (attrs.probability > 0));
+  expect_inputs(args, 2u + attrs.norm.has_weight + attrs.norm.has_bias + (attrs.probability > 0));
   const TensorType& x = args.in[0];
   expect(x.shape.rank() >= 1 && is_float(x.dtype) && args.in[1] == x, "got " + x.text() + " and " + args.in[1].text());
-  const TensorType width{x.dtype, {x.shape[-1]}}, row{x.dtype, rows_shape(x.shape)};
-  expect(args.in[2] == width && args.in[3] == width,
-         "got " + x.text() + " with weight " + args.in[2].text() + " and bias " + args.in[3].text());
+  const TensorType row{x.dtype, rows_shape(x.shape)};
+  expect_norm_parameters(attrs.norm, x, args.in.subspan(2));
   expect_random(args, attrs);
   return {x, x, row, row};
 }
 
 std::vector<TensorType> infer_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ResidualNormAttrs>();
-  expect_inputs(args, 5 + attrs.dsum + (attrs.probability > 0));
-  for (const size_t i : {size_t{0}, size_t{attrs.dsum ? 5u : 0u}})
-    expect(args.in[i] == args.in[1], "got " + args.in[i].text() + " and " + args.in[1].text());
+  expect_inputs(args, 4u + attrs.norm.has_weight + attrs.dsum + (attrs.probability > 0));
+  const TensorType& sum = args.in[1];
+  for (const int i : {0, attrs.dsum ? attrs.dsum_input() : 0})
+    expect(args.in[static_cast<size_t>(i)] == sum,
+           "got " + args.in[static_cast<size_t>(i)].text() + " and " + sum.text());
   expect_random(args, attrs);
-  std::vector<TensorType> out{args.in[1], args.in[2], args.in[2]};
+  std::vector<TensorType> out{sum};
+  out.resize(1u + attrs.norm.has_weight + attrs.norm.has_bias, TensorType{sum.dtype, {sum.shape[-1]}});
   if (attrs.probability > 0) out.push_back(args.in[1]);
   return out;
 }
@@ -56,21 +57,23 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
     gradients[1] = dropped(dsum, random, attrs, args.node.where);
     return gradients;
   }
-  std::vector<Tensor> in{dy, args.out[0], args.in[2], args.out[2], args.out[3]};
+  std::vector<Tensor> in{dy, args.out[0], args.out[2], args.out[3]};
+  if (attrs.norm.has_weight) in.push_back(args.in[2]);
   attrs.dsum = dsum.defined();
   if (attrs.dsum) in.push_back(dsum);
   if (attrs.probability > 0) in.push_back(random);
   const auto out = args.graph.add(kResidualNormGrad, in, attrs, args.node.where);
-  gradients[0] = out[0], gradients[1] = attrs.probability > 0 ? out[3] : out[0];
-  gradients[2] = out[1], gradients[3] = out[2];
+  gradients[0] = out[0], gradients[1] = attrs.probability > 0 ? out.back() : out[0];
+  for (size_t i = 1; i <= size_t{attrs.norm.has_weight} + attrs.norm.has_bias; ++i) gradients[i + 1] = out[i];
   return gradients;
 }
 
 std::vector<Tensor> decompose(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
   const Tensor sum = args.in[0] + dropped(args.in[1], args.in.back(), attrs, args.node.where);
-  const auto norm = args.graph.add(kLayerNorm, std::array{sum, args.in[2], args.in[3]}, LayerNormAttrs{attrs.epsilon},
-                                   args.node.where);
+  std::vector<Tensor> in{sum};
+  for (size_t i = 0; i < size_t{attrs.norm.has_weight} + attrs.norm.has_bias; ++i) in.push_back(args.in[i + 2]);
+  const auto norm = args.graph.add(kLayerNorm, in, attrs.norm, args.node.where);
   return {sum, norm[0], norm[1], norm[2]};
 }
 
@@ -79,7 +82,9 @@ bool may_overwrite(const Node&, int output, int input) { return output < 2 && in
 
 // dx and df are written element by element as dy, sum and dsum are read for the last time.
 bool grad_may_overwrite(const Node& node, int output, int input) {
-  return (output == 0 || output == 3) && (input < 2 || (input == 5 && node.attrs.as<ResidualNormAttrs>().dsum));
+  const auto& attrs = node.attrs.as<ResidualNormAttrs>();
+  const bool is_df = attrs.probability > 0 && output == static_cast<int>(node.out.size()) - 1;
+  return (output == 0 || is_df) && (input < 2 || (attrs.dsum && input == attrs.dsum_input()));
 }
 
 }  // namespace
@@ -92,13 +97,15 @@ const OpDef kResidualNorm{.name = "residual_norm",
 const OpDef kResidualNormGrad{.name = "residual_norm_grad", .infer = infer_grad, .may_overwrite = grad_may_overwrite};
 
 std::string ResidualNormAttrs::text() const {
-  std::string text = "epsilon=" + std::to_string(epsilon);
+  std::string text = norm.text();
   if (probability > 0) text += " dropout p=" + std::to_string(probability) + " site=" + std::to_string(site);
   return text + (dsum ? " dsum" : "");
 }
 
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs) {
-  std::vector<Tensor> in{x.value, f, weight, bias};
+  std::vector<Tensor> in{x.value, f};
+  if (attrs.norm.has_weight) in.push_back(weight);
+  if (attrs.norm.has_bias) in.push_back(bias);
   if (attrs.probability > 0) in.push_back(random);
   const auto out = x.value.graph->add(kResidualNorm, in, attrs, x.where);
   return {out[0], out[1]};

@@ -25,13 +25,38 @@ double mask(const ResidualDropout& dropout, int64_t row, int64_t width, int64_t 
   return dropout_keeps(dropout.key, index, kDenseDropout, 0, sample, dropout.p) ? dropout_scale(dropout.p) : 0.0;
 }
 
+// Null where there is none.
+template <class T>
+T* weight_of(const KernelArgs& args) {
+  return args.node.attrs.as<ResidualNormAttrs>().norm.has_weight ? args.in[2].as<T>() : nullptr;
+}
+template <class T>
+T* bias_of(const KernelArgs& args) {
+  const LayerNormAttrs& norm = args.node.attrs.as<ResidualNormAttrs>().norm;
+  return norm.has_bias ? args.in[2u + norm.has_weight].as<T>() : nullptr;
+}
+
+// The operands of the gradient that depend on the attributes.
+template <class T>
+struct GradOperands {
+  explicit GradOperands(const KernelArgs& args) {
+    const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
+    if (attrs.norm.has_weight) weight = args.in[4].as<T>(), dweight = args.out[1].as<T>();
+    if (attrs.norm.has_bias) dbias = args.out[1u + attrs.norm.has_weight].as<T>();
+    if (attrs.dsum) dsum = args.in[static_cast<size_t>(attrs.dsum_input())].as<T>();
+    if (attrs.probability > 0) df = args.out.back().as<T>();
+  }
+  const T *weight = nullptr, *dsum = nullptr;
+  T *dweight = nullptr, *dbias = nullptr, *df = nullptr;
+};
+
 void run_reference(const KernelArgs& args) {
   const Shape& shape = args.out[0].shape();
   const int64_t width = shape[-1], rows = args.out[2].elements();
   const ResidualDropout dropout = dropout_of(args, shape);
-  const double epsilon = args.node.attrs.as<ResidualNormAttrs>().epsilon;
+  const LayerNormAttrs& norm = args.node.attrs.as<ResidualNormAttrs>().norm;
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    const T *weight = args.in[2].as<T>(), *bias = args.in[3].as<T>();
+    const T *weight = weight_of<T>(args), *bias = bias_of<T>(args);
     for (int64_t r = 0; r < rows; ++r) {
       const T *x = args.in[0].as<T>() + r * width, *f = args.in[1].as<T>() + r * width;
       T *sum = args.out[0].as<T>() + r * width, *y = args.out[1].as<T>() + r * width;
@@ -39,11 +64,12 @@ void run_reference(const KernelArgs& args) {
       for (int64_t j = 0; j < width; ++j) {
         const double scale = mask(dropout, r, width, j);
         sum[j] = static_cast<T>(x[j] + (scale == 0 ? 0 : f[j] * scale));
-        mean += sum[j] / static_cast<double>(width);
+        if (norm.centered) mean += sum[j] / static_cast<double>(width);
       }
       for (int64_t j = 0; j < width; ++j) variance += (sum[j] - mean) * (sum[j] - mean);
-      const double rstd = 1 / std::sqrt(variance / static_cast<double>(width) + epsilon);
-      for (int64_t j = 0; j < width; ++j) y[j] = static_cast<T>((sum[j] - mean) * rstd * weight[j] + bias[j]);
+      const double rstd = 1 / std::sqrt(variance / static_cast<double>(width) + norm.epsilon);
+      for (int64_t j = 0; j < width; ++j)
+        y[j] = static_cast<T>((sum[j] - mean) * rstd * (weight ? weight[j] : T(1)) + (bias ? bias[j] : T(0)));
       args.out[2].as<T>()[r] = static_cast<T>(mean);
       args.out[3].as<T>()[r] = static_cast<T>(rstd);
     }
@@ -56,28 +82,29 @@ void grad_reference(const KernelArgs& args) {
   const Shape& shape = args.out[0].shape();
   const int64_t width = shape[-1], rows = args.in[3].elements();
   const ResidualDropout dropout = dropout_of(args, shape);
-  const T *weight = args.in[2].as<T>(), *dsum = attrs.dsum ? args.in[5].as<T>() : nullptr;
-  T *dweight = args.out[1].as<T>(), *dbias = args.out[2].as<T>();
-  for (int64_t j = 0; j < width; ++j) dweight[j] = dbias[j] = 0;
+  const GradOperands<T> x(args);
+  for (T* sums : {x.dweight, x.dbias})
+    if (sums) std::fill_n(sums, width, T(0));
   for (int64_t r = 0; r < rows; ++r) {
     const T *dy = args.in[0].as<T>() + r * width, *sum = args.in[1].as<T>() + r * width;
-    const double mean = args.in[3].as<T>()[r], rstd = args.in[4].as<T>()[r];
+    const double mean = args.in[2].as<T>()[r], rstd = args.in[3].as<T>()[r];
+    const auto slope = [&](int64_t j) { return static_cast<double>(dy[j]) * (x.weight ? x.weight[j] : T(1)); };
     double sum_g = 0, sum_gn = 0;
     for (int64_t j = 0; j < width; ++j) {
-      const double normal = (sum[j] - mean) * rstd, g = static_cast<double>(dy[j]) * weight[j];
-      sum_g += g;
-      sum_gn += g * normal;
-      dweight[j] += static_cast<T>(dy[j] * normal);
-      dbias[j] += dy[j];
+      const double normal = (sum[j] - mean) * rstd;
+      if (attrs.norm.centered) sum_g += slope(j);
+      sum_gn += slope(j) * normal;
+      if (x.dweight) x.dweight[j] += static_cast<T>(dy[j] * normal);
+      if (x.dbias) x.dbias[j] += dy[j];
     }
     for (int64_t j = 0; j < width; ++j) {
-      const double normal = (sum[j] - mean) * rstd, g = static_cast<double>(dy[j]) * weight[j];
-      const double d = rstd * (g - (sum_g + normal * sum_gn) / static_cast<double>(width)) +
-                       (dsum ? static_cast<double>(dsum[r * width + j]) : 0.0);
+      const double normal = (sum[j] - mean) * rstd;
+      const double d = rstd * (slope(j) - (sum_g + normal * sum_gn) / static_cast<double>(width)) +
+                       (x.dsum ? static_cast<double>(x.dsum[r * width + j]) : 0.0);
       args.out[0].as<T>()[r * width + j] = static_cast<T>(d);
       if (dropout.p == 0) continue;
       const double scale = mask(dropout, r, width, j);
-      args.out[3].as<T>()[r * width + j] = static_cast<T>(scale == 0 ? 0 : d * scale);
+      x.df[r * width + j] = static_cast<T>(scale == 0 ? 0 : d * scale);
     }
   }
 }
@@ -90,8 +117,9 @@ void run(const KernelArgs& args) {
   ResidualNormForward call;
   call.rows = args.out[2].elements(), call.width = args.out[0].shape()[-1];
   call.x = args.in[0].as<float>(), call.f = args.in[1].as<float>();
-  call.weight = args.in[2].as<float>(), call.bias = args.in[3].as<float>();
-  call.epsilon = static_cast<float>(args.node.attrs.as<ResidualNormAttrs>().epsilon);
+  call.weight = weight_of<float>(args), call.bias = bias_of<float>(args);
+  const LayerNormAttrs& norm = args.node.attrs.as<ResidualNormAttrs>().norm;
+  call.epsilon = static_cast<float>(norm.epsilon), call.centered = norm.centered;
   call.dropout = dropout_of(args, args.out[0].shape());
   call.sum = args.out[0].as<float>(), call.y = args.out[1].as<float>();
   call.mean = args.out[2].as<float>(), call.rstd = args.out[3].as<float>();
@@ -103,15 +131,16 @@ size_t grad_workspace(const KernelQuery& query) {
 }
 
 void run_grad(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
+  const GradOperands<float> x(args);
   ResidualNormBackward call;
   call.rows = args.in[3].elements(), call.width = args.in[0].shape()[-1];
-  call.dy = args.in[0].as<float>(), call.sum = args.in[1].as<float>(), call.weight = args.in[2].as<float>();
-  call.mean = args.in[3].as<float>(), call.rstd = args.in[4].as<float>();
-  call.dsum = attrs.dsum ? args.in[5].as<float>() : nullptr;
+  call.centered = args.node.attrs.as<ResidualNormAttrs>().norm.centered;
+  call.dy = args.in[0].as<float>(), call.sum = args.in[1].as<float>(), call.weight = x.weight;
+  call.mean = args.in[2].as<float>(), call.rstd = args.in[3].as<float>();
+  call.dsum = x.dsum;
   call.dropout = dropout_of(args, args.out[0].shape());
-  call.dx = args.out[0].as<float>(), call.df = attrs.probability > 0 ? args.out[3].as<float>() : nullptr;
-  call.dweight = args.out[1].as<float>(), call.dbias = args.out[2].as<float>();
+  call.dx = args.out[0].as<float>(), call.df = x.df;
+  call.dweight = x.dweight, call.dbias = x.dbias;
   residual_norm_backward(call, args.workspace, args.pool);
 }
 
