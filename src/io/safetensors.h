@@ -14,23 +14,34 @@
 #include <vector>
 
 #include "base/files.h"
-#include "ir/tensor_type.h"
+#include "io/file_dtype.h"
 
 namespace linnet {
 
 struct SafetensorsEntry {
   std::string name;
-  TensorType type;
-  const std::byte* data;  // type.bytes() bytes; copy them out: files of other programs may leave them unaligned
+  TensorType type;        // for a type the engine does not compute in: the type it is converted to, with more bytes
+  const std::byte* data;  // copy it out: files of other programs may leave it unaligned
+  FileDType dtype;        // of the elements at `data`
+
+  // What the file holds, in bytes and as text ("F16[8, 16]").
+  size_t bytes() const { return static_cast<size_t>(type.shape.elements()) * file_dtype_size(dtype); }
+  std::string text() const { return file_dtype_name(dtype) + type.shape.text(); }
 };
 
-// A file opened for reading. Whatever breaks the format, or names an element type other than F32, F64, I32 and U8, is a
-// user error of one line that names the file. Damage to the data itself is found by check_data() only.
+enum class SafetensorsTypes {
+  kEngine,  // F32, F64, I32 and U8, whose data has type.bytes() bytes
+  kAll,     // all of FileDType; read_floats() and read_integers() convert
+};
+
+// A file opened for reading. Whatever breaks the format, or names an element type that was not asked for, is a user
+// error of one line that names the file. Damage to the data itself is found by check_data() only.
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(const std::string& path);
+  explicit SafetensorsFile(const std::string& path, SafetensorsTypes types = SafetensorsTypes::kEngine);
   // Reads `bytes`, which must outlive this object; `name` stands for the path in messages.
-  SafetensorsFile(std::span<const std::byte> bytes, const std::string& name);
+  SafetensorsFile(std::span<const std::byte> bytes, const std::string& name,
+                  SafetensorsTypes types = SafetensorsTypes::kEngine);
 
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // in the order of their data
   const SafetensorsEntry& at(const std::string& name) const;    // a missing one is a user error naming tensor and file
@@ -44,7 +55,7 @@ class SafetensorsFile {
   void drop_pages() const { mapped_.drop_pages(); }
 
  private:
-  void parse(std::span<const std::byte> bytes);
+  void parse(std::span<const std::byte> bytes, SafetensorsTypes types);
 
   std::string path_;
   MappedFile mapped_;

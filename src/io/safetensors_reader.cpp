@@ -31,7 +31,7 @@ struct Located {
 
 class HeaderReader {
  public:
-  explicit HeaderReader(const std::string& path) : path_(path) {}
+  HeaderReader(const std::string& path, SafetensorsTypes types) : path_(path), types_(types) {}
 
   [[noreturn]] void fail(const std::string& problem) const {
     fail_user("'" + path_ + "' is not a valid safetensors file: " + problem);
@@ -75,9 +75,9 @@ class HeaderReader {
       if (!object.contains(key)) fail(who + " has no " + key);
     if (object.size() != 3) fail(who + " has a field that is not dtype, shape or data_offsets");
 
-    Located result{{name, {}, nullptr}, 0, 0};
-    result.entry.type.dtype = dtype(who, object["dtype"]);
-    const uint64_t bytes = shape(who, object["shape"], result.entry.type);
+    Located result{{name, {}, nullptr, dtype(who, object["dtype"])}, 0, 0};
+    result.entry.type.dtype = converted(result.entry.dtype);
+    const uint64_t bytes = shape(who, object["shape"], result.entry.dtype, result.entry.type.shape);
     const json& offsets = object["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
         !offsets[1].is_number_unsigned())
@@ -90,26 +90,32 @@ class HeaderReader {
       fail(who + " lies at " + range + ", but the file holds " + std::to_string(data_bytes) +
            " bytes of data: it is cut short");
     if (result.end - result.begin != bytes)
-      fail(who + " is " + result.entry.type.text() + ", " + std::to_string(bytes) + " bytes, but lies at " + range);
+      fail(who + " is " + result.entry.text() + ", " + std::to_string(bytes) + " bytes, but lies at " + range);
     return result;
   }
 
  private:
-  DType dtype(const std::string& who, const json& value) const {
+  FileDType dtype(const std::string& who, const json& value) const {
     if (!value.is_string()) fail(who + " has a dtype that is not a string");
     const std::string text = value.get<std::string>();
-    if (const std::optional<DType> dtype = safetensors_dtype(text)) return *dtype;
-    fail_user("'" + path_ + "': " + who + " has dtype " + quote(text) +
-              ", which Linnet does not read (F32, F64, I32, U8)");
+    const std::optional<FileDType> dtype = file_dtype(text);
+    if (dtype && (types_ == SafetensorsTypes::kAll || engine_dtype(*dtype))) return *dtype;
+    fail_user("'" + path_ + "': " + who + " has dtype " + quote(text) + ", which Linnet does not read" +
+              (types_ == SafetensorsTypes::kAll ? "" : " here (F32, F64, I32, U8)"));
   }
 
-  // Fills type.shape and returns the bytes of the tensor.
-  uint64_t shape(const std::string& who, const json& value, TensorType& type) const {
+  static DType converted(FileDType dtype) {
+    if (const std::optional<DType> same = engine_dtype(dtype)) return *same;
+    return is_float(dtype) ? DType::kF32 : dtype == FileDType::kBool ? DType::kU8 : DType::kI32;
+  }
+
+  // Fills `shape` and returns the bytes of the tensor.
+  uint64_t shape(const std::string& who, const json& value, FileDType dtype, Shape& shape) const {
     if (!value.is_array()) fail(who + " has a shape that is not a list");
     if (value.size() > size_t{kMaxRank})
       fail_user("'" + path_ + "': " + who + " has " + std::to_string(value.size()) + " axes; Linnet reads up to " +
                 std::to_string(kMaxRank));
-    int64_t bytes = static_cast<int64_t>(dtype_size(type.dtype));
+    int64_t bytes = static_cast<int64_t>(file_dtype_size(dtype));
     bool empty = false;
     for (const json& size : value) {
       if (!size.is_number_unsigned()) fail(who + " has a shape with " + size.dump() + " in it");
@@ -117,26 +123,28 @@ class HeaderReader {
       empty |= natural == 0;
       if (natural > INT64_MAX || (natural > 0 && __builtin_mul_overflow(bytes, static_cast<int64_t>(natural), &bytes)))
         fail(who + " has a shape beyond any memory");
-      type.shape.push_back(static_cast<int64_t>(natural));
+      shape.push_back(static_cast<int64_t>(natural));
     }
     return empty ? 0 : static_cast<uint64_t>(bytes);
   }
 
   const std::string& path_;
+  SafetensorsTypes types_;
 };
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), mapped_(path) {
-  parse({mapped_.data(), mapped_.size()});
+SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : path_(path), mapped_(path) {
+  parse({mapped_.data(), mapped_.size()}, types);
 }
 
-SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name) : path_(name) {
-  parse(bytes);
+SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name, SafetensorsTypes types)
+    : path_(name) {
+  parse(bytes, types);
 }
 
-void SafetensorsFile::parse(std::span<const std::byte> bytes) {
-  const HeaderReader reader(path_);
+void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes types) {
+  const HeaderReader reader(path_, types);
   if (bytes.empty()) fail_user("'" + path_ + "' is empty");
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes) reader.fail("it has only " + std::to_string(bytes.size()) + " bytes");
@@ -188,7 +196,7 @@ void SafetensorsFile::check_data() const {
   if (expected == metadata_.end()) return;
   uint64_t state = 0;
   for (const SafetensorsEntry& entry : entries_) {
-    state = data_checksum(state, entry.data, entry.type.bytes());
+    state = data_checksum(state, entry.data, entry.bytes());
     drop_pages();
   }
   if (checksum_text(state) != expected->second)

@@ -69,7 +69,7 @@ std::string one(const std::string& fields) { return file_of("{\"t\":{" + fields 
 TEST(Safetensors, NamesWhatIsWrongWithATensor) {
   EXPECT_EQ(problem(one(R"("dtype":"F32","shape":[2,3],"data_offsets":[0,24])")), "");
   EXPECT_PROBLEM(one(R"("dtype":"BF16","shape":[12],"data_offsets":[0,24])"),
-                 "'t' has dtype 'BF16', which Linnet does");
+                 "'t' has dtype 'BF16', which Linnet does not read here");
   EXPECT_PROBLEM(one(R"("dtype":4,"shape":[6],"data_offsets":[0,24])"), "'t' has a dtype that is not a string");
   EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[6])"), "'t' has no data_offsets");
   EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[6],"data_offsets":[0,24],"x":0)"), "'t' has a field that is not");
@@ -81,7 +81,7 @@ TEST(Safetensors, NamesWhatIsWrongWithATensor) {
   EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[6],"data_offsets":[0])"), "not two natural numbers");
   EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[6],"data_offsets":[24,0])"), "lies at bytes 24 to 0");
   EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[7],"data_offsets":[0,28])"), "cut short");
-  EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[5],"data_offsets":[0,24])"), "'t' is f32[5], 20 bytes, but lies at");
+  EXPECT_PROBLEM(one(R"("dtype":"F32","shape":[5],"data_offsets":[0,24])"), "'t' is F32[5], 20 bytes, but lies at");
   EXPECT_PROBLEM(file_of(R"({"t":[]})", 0), "'t' is not an object");
   EXPECT_PROBLEM(file_of(R"({"__metadata__":{"k":1}})", 0), "metadata 'k' is not a string");
   EXPECT_PROBLEM(file_of(R"({"a\nb":[]})", 0), "'a\\nb'");  // still one line

@@ -18,12 +18,6 @@ std::string json_string(const std::string& text) {
   }
 }
 
-const char* dtype_text(DType dtype) {
-  for (const SafetensorsDType& row : kSafetensorsDTypes)
-    if (row.dtype == dtype) return row.name;
-  fail_internal(std::string("safetensors: no name for ") + dtype_name(dtype));
-}
-
 std::vector<const SafetensorsTensor*> in_file_order(std::span<const SafetensorsTensor> tensors) {
   std::vector<const SafetensorsTensor*> order;
   std::set<std::string> names{kSafetensorsMetadataKey};
@@ -54,7 +48,7 @@ std::string header_text(const std::vector<const SafetensorsTensor*>& order, Safe
     text += ',';
     text += json_string(tensor->name);
     text += ":{\"dtype\":\"";
-    text += dtype_text(tensor->type.dtype);
+    text += file_dtype_name(file_dtype(tensor->type.dtype));
     text += "\",\"shape\":[";
     for (int axis = 0; axis < tensor->type.shape.rank(); ++axis) {
       if (axis > 0) text += ',';

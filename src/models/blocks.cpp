@@ -4,7 +4,8 @@ namespace linnet {
 namespace {
 
 AttentionConfig attention_config(const LayerConfig& config) {
-  return {config.width, config.heads, static_cast<float>(config.dropout), config.weights, config.residual};
+  const double dropout = config.attention_dropout.value_or(config.dropout);
+  return {config.width, config.heads, static_cast<float>(dropout), config.weights, config.residual};
 }
 
 Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : glorot_uniform(); }
@@ -24,6 +25,8 @@ Tensor activate(Tensor x, Activation activation) {
       return gelu(x);
     case Activation::kGeluTanh:
       return gelu_tanh(x);
+    case Activation::kSilu:
+      return silu(x);
   }
   return x;
 }
@@ -45,8 +48,8 @@ EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& 
       norm_first(config.norm_first),
       self_attn{this, "self_attn", attention_config(config)},
       feed_forward{this, config},
-      norm1{this, "norm1", config.width, config.epsilon},
-      norm2{this, "norm2", config.width, config.epsilon},
+      norm1{this, "norm1", config.width, config.epsilon, config.affine_norms},
+      norm2{this, "norm2", config.width, config.epsilon, config.affine_norms},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)} {}
 
@@ -62,9 +65,9 @@ DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& 
       self_attn{this, "self_attn", attention_config(config)},
       cross_attn{this, "cross_attn", attention_config(config)},
       feed_forward{this, config},
-      norm1{this, "norm1", config.width, config.epsilon},
-      norm2{this, "norm2", config.width, config.epsilon},
-      norm3{this, "norm3", config.width, config.epsilon},
+      norm1{this, "norm1", config.width, config.epsilon, config.affine_norms},
+      norm2{this, "norm2", config.width, config.epsilon, config.affine_norms},
+      norm3{this, "norm3", config.width, config.epsilon, config.affine_norms},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)},
       dropout3{this, "dropout3", static_cast<float>(config.dropout)} {}

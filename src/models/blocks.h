@@ -3,21 +3,25 @@
 // Parameter names and layouts follow PyTorch's nn.TransformerEncoderLayer and DecoderLayer, except that a
 // cross-attention's query projection is a weight of its own (cross_attn.q_proj, cross_attn.kv_proj).
 #pragma once
+#include <optional>
+
 #include "models/attention_block.h"
 
 namespace linnet {
 
-enum class Activation { kRelu, kGelu, kGeluTanh };
+enum class Activation { kRelu, kGelu, kGeluTanh, kSilu };
 
 struct LayerConfig {
   int64_t width = 256, heads = 8, hidden = 1024;
-  double dropout = 0.1;         // of attention probabilities and of each sub-layer's result
+  double dropout = 0.1;         // of each sub-layer's result
   double hidden_dropout = 0.1;  // of the feed-forward's hidden units
   bool norm_first = false;      // pre-LN (Xiong et al. 2020)
   Activation activation = Activation::kRelu;
   double epsilon = 1e-5;  // of the norms
   // Of weights; `residual`: of those whose results are added to the residual stream. Empty: Glorot's rule.
   Initializer weights = {}, residual = {};
+  std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
+  bool affine_norms = true;                      // norms have weight and bias
 };
 
 struct FeedForward : Module {

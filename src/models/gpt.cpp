@@ -17,13 +17,16 @@ LayerConfig layer_config(const GptConfig& config) {
   const double additions = 2 * static_cast<double>(config.layers);
   return {.width = config.width,
           .heads = config.heads,
-          .hidden = 4 * config.width,
+          .hidden = config.hidden > 0 ? config.hidden : 4 * config.width,
           .dropout = config.dropout,
           .hidden_dropout = 0,
           .norm_first = true,
-          .activation = Activation::kGeluTanh,
+          .activation = config.activation,
+          .epsilon = config.epsilon,
           .weights = normal_init(kDeviation),
-          .residual = normal_init(kDeviation / std::sqrt(additions))};
+          .residual = normal_init(kDeviation / std::sqrt(additions)),
+          .attention_dropout = config.attention_dropout,
+          .affine_norms = config.affine_norms};
 }
 
 }  // namespace
@@ -32,9 +35,11 @@ Gpt::Gpt(const GptConfig& config)
     : config(config),
       tokens{this, "tokens", config.vocab_size, config.width, normal_init(kDeviation)},
       positions{this, "positions", config.max_seq_len, config.width, normal_init(kDeviation)},
-      dropout{this, "dropout", static_cast<float>(config.dropout)},
+      dropout{this, "dropout", static_cast<float>(config.embedding_dropout.value_or(config.dropout))},
       layers{this, "layers", config.layers, layer_config(config)},
-      norm{this, "norm", config.width} {}
+      norm{this, "norm", config.width, config.epsilon, config.affine_norms} {
+  if (!config.tied_head) head.emplace(this, "head", Shape{config.vocab_size, config.width}, normal_init(kDeviation));
+}
 
 Tensor Gpt::operator()(Tensor ids) {
   const int64_t length = ids.dim(1);
@@ -50,7 +55,7 @@ Loss gpt_loss(Gpt& model, Trace& trace, int64_t batch, int64_t length) {
   const Tensor tokens = trace.input("tokens", {DType::kI32, {batch, length}});
   const Tensor targets = trace.input("targets", {DType::kI32, {batch, length}});
   const Tensor hidden = model(tokens);
-  return {linear_cross_entropy_sum(hidden, model.tokens.weight, std::nullopt, targets),
+  return {linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt, targets),
           count_targets(targets, hidden.type().dtype)};
 }
 

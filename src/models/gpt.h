@@ -9,19 +9,28 @@ namespace linnet {
 struct GptConfig {
   int64_t vocab_size = 50257, max_seq_len = 1024;
   int64_t width = 768, heads = 12, layers = 12;
-  double dropout = 0;
+  double dropout = 0;  // of embeddings, of attention probabilities and of each sub-layer's result...
+  std::optional<double> embedding_dropout = {}, attention_dropout = {};  // ...where these do not say otherwise
+  int64_t hidden = 0;                                                    // of the feed-forward; 0: 4 width
+  Activation activation = Activation::kGeluTanh;
+  double epsilon = 1e-5;     // of the norms
+  bool affine_norms = true;  // norms have weight and bias
+  bool tied_head = true;     // the output layer is the token embedding
 };
 
 struct Gpt : Module {
   explicit Gpt(const GptConfig& config);
   // tokens i32 [B, T], T <= max_seq_len -> the last layer's normalized states [B, T, D]
   Tensor operator()(Tensor tokens);
+  // The output layer: logits = hidden head_weight^T. [V, D]
+  Tensor head_weight() { return head ? head->tensor() : tokens.weight.tensor(); }
 
   const GptConfig config;
   Embedding tokens, positions;
   Dropout dropout;
   ModuleList<EncoderLayer> layers;
   LayerNorm norm;
+  std::optional<Parameter> head;  // absent when tied
 };
 
 // Next-token loss. Inputs of the graph: "tokens", "targets" i32 [batch, length]; a negative target is left out.

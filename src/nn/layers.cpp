@@ -5,6 +5,7 @@
 #include "nn/trace.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
+#include "ops/movement/movement.h"
 
 namespace linnet {
 
@@ -18,15 +19,19 @@ Tensor Linear::operator()(At x) {
   return At(matmul(x, weight, false, true), x.where) + bias;
 }
 
-LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon)
-    : Module(parent, std::move(name)),
-      weight{this, "weight", {width}, constant_init(1)},
-      bias{this, "bias", {width}, constant_init(0)},
-      epsilon(epsilon) {}
+LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon, bool affine)
+    : Module(parent, std::move(name)), width(width), epsilon(epsilon) {
+  if (!affine) return;
+  weight.emplace(this, "weight", Shape{width}, constant_init(1));
+  bias.emplace(this, "bias", Shape{width}, constant_init(0));
+}
 
 Tensor LayerNorm::operator()(At x) {
   ModuleScope scope(*this);
-  return layer_norm(x, weight, bias, epsilon);
+  if (weight) return layer_norm(x, *weight, *bias, epsilon);
+  Trace& trace = Trace::current();
+  const TensorType type{trace.options().dtype, {width}};
+  return layer_norm(x, fill(trace.graph(), type, 1), fill(trace.graph(), type, 0), epsilon);
 }
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)

@@ -1,5 +1,7 @@
 // Layers every model shares.
 #pragma once
+#include <optional>
+
 #include "nn/module.h"
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/matmul/matmul.h"
@@ -16,10 +18,12 @@ struct Linear : Module {
 };
 
 struct LayerNorm : Module {
-  LayerNorm(Module* parent, std::string name, int64_t width, double epsilon = 1e-5);
+  // Without `affine` it has no parameters: weight is 1, bias 0.
+  LayerNorm(Module* parent, std::string name, int64_t width, double epsilon = 1e-5, bool affine = true);
   Tensor operator()(At x);
 
-  Parameter weight, bias;  // [width]
+  std::optional<Parameter> weight, bias;  // [width]
+  int64_t width;
   double epsilon;
 };
 

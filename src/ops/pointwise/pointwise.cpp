@@ -133,6 +133,14 @@ Tensor exp(At x) { return unary(Scalar::kExp, x); }
 Tensor rsqrt(At x) { return unary(Scalar::kRsqrt, x); }
 Tensor square(At x) { return unary(Scalar::kSquare, x); }
 Tensor relu(At x) { return unary(Scalar::kRelu, x); }
+Tensor tanh(At x) { return unary(Scalar::kTanh, x); }
+
+// silu(x) = x / (1 + exp(-x))
+Tensor silu(At x) {
+  ExpressionBuilder e;
+  const auto v = e.input(0);
+  return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
+}
 
 // gelu(x) = x * (1 + erf(x / sqrt(2))) / 2
 Tensor gelu(At x) {

@@ -28,6 +28,8 @@ Tensor exp(At x);
 Tensor rsqrt(At x);
 Tensor square(At x);
 Tensor relu(At x);
+Tensor tanh(At x);
+Tensor silu(At x);       // x * sigmoid(x), also called swish (Hendrycks & Gimpel 2016; Ramachandran et al. 2017)
 Tensor gelu(At x);       // x * Phi(x) with the exact error function (Hendrycks & Gimpel 2016)
 Tensor gelu_tanh(At x);  // its approximation by a tanh, which GPT-2 uses
 

@@ -1,0 +1,114 @@
+#include "pretrained/binding.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+Shape file_shape(const NameRow& row, Shape shape) {
+  if (row.rows > 0) shape.set(0, row.rows);
+  switch (row.form) {
+    case TensorForm::kSame:
+      return shape;
+    case TensorForm::kTransposed:
+      return {shape[1], shape[0]};
+    case TensorForm::kOneRow:
+      return {1, shape[0]};
+  }
+  return shape;
+}
+
+BoundRow bind_row(const NameRow& row, const ParameterPlace& place) {
+  const Shape& shape = place.spec.shape;
+  if (row.rows > 0 && row.first_row + row.rows > shape[0])
+    fail_internal("name table: " + row.tensor + " is beyond the rows of " + row.parameter);
+  const int64_t row_elements = shape.rank() > 1 ? shape.elements(1, shape.rank()) : 1;
+  return {&row, &place.spec, place.offset + row.first_row * row_elements, file_shape(row, shape)};
+}
+
+// Every parameter, each row of it once.
+void check_cover(const NameTable& names, const ParameterLayout& layout) {
+  std::map<std::string, int64_t> rows;
+  for (const NameRow& row : names.rows)
+    if (row.role == TensorRole::kRequired || row.role == TensorRole::kHead) rows[row.parameter] += row.rows;
+  for (const ParameterPlace& place : layout.trainable()) {
+    const auto found = rows.find(place.spec.name);
+    if (found == rows.end()) fail_internal("name table: nothing for parameter " + place.spec.name);
+    if (found->second != 0 && found->second != place.spec.shape[0])
+      fail_internal("name table: parts of " + place.spec.name + " have " + std::to_string(found->second) + " rows");
+  }
+}
+
+// `count` elements of the file from element `first`, as floats.
+void gather(const BoundRow& bound, const float* parameters, int64_t first, int64_t count, float* out) {
+  if (!bound.spec) return void(std::fill_n(out, count, bound.row->constant));
+  const float* from = parameters + bound.offset;
+  if (bound.row->form != TensorForm::kTransposed) return void(std::copy_n(from + first, count, out));
+  const int64_t in = bound.shape[0], width = bound.shape[1], end = first + count;
+  for (int64_t column = 0; column < width; ++column)
+    for (int64_t row = first / width; row < in; ++row) {
+      const int64_t at = row * width + column;
+      if (at >= end) break;
+      if (at >= first) out[at - first] = from[column * in + row];
+    }
+}
+
+}  // namespace
+
+std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& layout) {
+  check_cover(names, layout);
+  std::map<std::string, const ParameterPlace*> places;
+  for (const ParameterPlace& place : layout.trainable()) places[place.spec.name] = &place;
+  std::vector<BoundRow> bound;
+  for (const NameRow& row : names.rows) {
+    if (row.role == TensorRole::kConstant) {
+      bound.push_back({&row, nullptr, 0, {row.rows}});
+      continue;
+    }
+    const auto found = places.find(row.parameter);
+    if (found == places.end()) fail_internal("name table: the model has no parameter " + row.parameter);
+    bound.push_back(bind_row(row, *found->second));
+  }
+  return bound;
+}
+
+void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, float* parameters) {
+  float* to = parameters + bound.offset;
+  const int64_t elements = bound.shape.elements();
+  if (bound.row->form != TensorForm::kTransposed) return read_floats(dtype, data, elements, to);
+  constexpr int64_t kRows = 64;  // of the file at once, so that whole cache lines of the parameter are written
+  const int64_t in = bound.shape[0], width = bound.shape[1];
+  std::vector<float> rows(static_cast<size_t>(kRows * width));
+  for (int64_t first = 0; first < in; first += kRows) {
+    const int64_t count = std::min(kRows, in - first);
+    read_floats(dtype, data + static_cast<size_t>(first * width) * file_dtype_size(dtype), count * width, rows.data());
+    for (int64_t column = 0; column < width; ++column)
+      for (int64_t row = 0; row < count; ++row)
+        to[column * in + first + row] = rows[static_cast<size_t>(row * width + column)];
+  }
+}
+
+void write_tensor(const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count,
+                  std::byte* out) {
+  std::vector<float> values(static_cast<size_t>(count));
+  gather(bound, parameters, first, count, values.data());
+  write_floats(dtype, values.data(), count, out);
+}
+
+bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, const float* parameters) {
+  constexpr int64_t kPiece = 1 << 16;
+  std::vector<float> file(kPiece), ours(kPiece);
+  for (int64_t first = 0, total = bound.shape.elements(); first < total; first += kPiece) {
+    const int64_t count = std::min(kPiece, total - first);
+    read_floats(dtype, data + static_cast<size_t>(first) * file_dtype_size(dtype), count, file.data());
+    gather(bound, parameters, first, count, ours.data());
+    if (std::memcmp(file.data(), ours.data(), static_cast<size_t>(count) * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace linnet

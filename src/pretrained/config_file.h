@@ -1,0 +1,66 @@
+// A JSON object of settings, as config.json of a model folder is: read by key with clear errors, changed by key, and
+// written back with all keys it had, in their order.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace linnet {
+
+// Every error is a user error of one line that names file and key. A key whose value is null counts as absent.
+class ConfigFile {
+ public:
+  ConfigFile();                                  // {}
+  explicit ConfigFile(const std::string& path);  // reads a file
+  // `name` stands for the path in messages.
+  static ConfigFile parse(const std::string& text, const std::string& name);
+  ConfigFile(const ConfigFile& other);
+  ConfigFile& operator=(const ConfigFile& other);
+  ~ConfigFile();
+
+  bool has(const std::string& key) const;
+  // Without a fallback an absent key is an error, as is a value of another type.
+  int64_t integer(const std::string& key) const;
+  int64_t integer(const std::string& key, int64_t fallback) const;
+  int64_t size(const std::string& key) const;  // an integer from 1 to 2^31
+  int64_t size(const std::string& key, int64_t fallback) const;
+  double number(const std::string& key, double fallback) const;
+  bool flag(const std::string& key, bool fallback) const;
+  std::string text(const std::string& key) const;
+  std::string text(const std::string& key, const std::string& fallback) const;
+  std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty when absent
+  std::vector<int64_t> integers(const std::string& key) const;   // a list, or one integer; empty when absent
+  ConfigFile object(const std::string& key) const;               // {} when absent
+  size_t count(const std::string& key) const;                    // members of an object or list; 0 for anything else
+
+  // The value must be `supported`, or absent when that is the default: else "config.json: "key" is true, Linnet
+  // supports only false".
+  void require_flag(const std::string& key, bool supported) const;
+  // The value, which must be one of `supported`; the first when the key is absent.
+  std::string choice(const std::string& key, std::initializer_list<const char*> supported) const;
+  [[noreturn]] void fail(const std::string& problem) const;  // "'path': problem"
+
+  void set(const std::string& key, int64_t value);
+  void set(const std::string& key, int value) { set(key, static_cast<int64_t>(value)); }
+  void set(const std::string& key, double value);
+  void set(const std::string& key, bool value);
+  void set(const std::string& key, const std::string& value);
+  void set(const std::string& key, const char* value) { set(key, std::string(value)); }
+  void set(const std::string& key, const std::vector<std::string>& values);
+  void set(const std::string& key, const ConfigFile& value);
+  void set_null(const std::string& key);
+  void erase(const std::string& key);
+
+  std::string dump() const;  // indented by two, with a final newline
+  void save(const std::string& path) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Json;
+  std::unique_ptr<Json> json_;
+  std::string path_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,113 @@
+#include "pretrained/pretrained.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/error.h"
+#include "io/weight_files.h"
+#include "pretrained/binding.h"
+#include "pretrained/tensor_match.h"
+
+namespace linnet {
+namespace {
+
+std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / "config.json").string(); }
+
+// What the folder is taken for, and what it says it is.
+std::string chosen_architecture(const Family& family, const ConfigFile& config, const std::string& asked) {
+  const std::vector<std::string> own = config.texts("architectures");
+  const std::string name = !asked.empty() ? asked : own.empty() ? family.architectures[0] : own[0];
+  std::string known;
+  for (const char* architecture : family.architectures) {
+    if (name == architecture) return name;
+    known += (known.empty() ? "" : ", ") + std::string(architecture);
+  }
+  config.fail("architecture \"" + name + "\" is not supported (of " + family.model_type + ": " + known + ")");
+}
+
+void set_labels(ConfigFile& config, int64_t labels) {
+  ConfigFile names, numbers;
+  for (int64_t i = 0; i < labels; ++i) {
+    const std::string number = std::to_string(i), name = "LABEL_" + number;
+    names.set(number, name);
+    numbers.set(name, i);
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+  if (config.has("num_labels")) config.set("num_labels", labels);
+}
+
+PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) {
+  PretrainedModel model;
+  model.config = config;
+  model.family = &find_family(config);
+  model.architecture = chosen_architecture(*model.family, config, options.architecture);
+  if (options.labels > 0) set_labels(model.config, options.labels);
+  model.module = model.family->construct(model.config, model.architecture);
+  model.names = model.family->names(model.config, model.architecture);
+  return model;
+}
+
+}  // namespace
+
+void PretrainedModel::fail_type() const {
+  fail_user((folder.empty() ? "the model" : "'" + folder + "'") + " is a " + architecture +
+            ", which is not what this program works with");
+}
+
+bool is_pretrained_folder(const std::string& folder) {
+  const std::string path = config_path(folder);
+  return file_exists(path) && ConfigFile(path).has("model_type");
+}
+
+PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
+  if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
+  PretrainedModel model = construct(ConfigFile(config_path(folder)), options);
+  model.folder = folder;
+  const WeightFiles files(folder);
+  const ParameterLayout layout(*model.module);
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  const TensorMatch match(model, rows, files);
+  model.with_prefix = match.with_prefix;
+  model.dtypes = match.dtypes();
+  model.fresh = match.fresh;
+  model.unused = match.unused;
+  const std::vector<std::string> own = model.config.texts("architectures");
+  if (own.empty() || own[0] != model.architecture) {
+    model.with_prefix = true;  // as files of the architecture it now has are written
+    model.config.set("architectures", std::vector<std::string>{model.architecture});
+  }
+  return model;
+}
+
+PretrainedModel new_pretrained(const ConfigFile& config) { return construct(config, {}); }
+
+void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters, uint64_t seed) {
+  const WeightFiles files(model.folder);
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  const TensorMatch match(model, rows, files);
+  for (const ParameterPlace& place : layout.trainable()) {
+    const bool fresh = std::ranges::any_of(match.rows, [&](const MatchedRow& matched) {
+      return matched.bound->spec == &place.spec && !matched.weight && matched.bound->row->role == TensorRole::kHead;
+    });
+    if (fresh)
+      initialize(place.spec.initializer, place.spec.name, seed, place.spec.shape,
+                 {parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())});
+  }
+  for (const bool copies : {false, true})  // those are compared with what was read
+    for (const MatchedRow& matched : match.rows) {
+      if (!matched.weight) continue;
+      const TensorRole role = matched.bound->row->role;
+      const bool compared = role == TensorRole::kCopy || role == TensorRole::kConstant;
+      if (compared != copies) continue;
+      const SafetensorsEntry& entry = *matched.weight->entry;
+      if (!copies)
+        read_tensor(*matched.bound, entry.dtype, entry.data, parameters);
+      else if (!equals_tensor(*matched.bound, entry.dtype, entry.data, parameters))
+        match.fail_different(matched);
+      if (entry.bytes() >= 1 << 20) matched.weight->file->drop_pages();
+    }
+}
+
+}  // namespace linnet

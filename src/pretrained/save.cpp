@@ -1,0 +1,97 @@
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "io/weight_files.h"
+#include "pretrained/binding.h"
+#include "pretrained/pretrained.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What goes with a model: tokenizer, generation, licence, but no weights in whatever format.
+bool is_companion(const fs::path& path) {
+  const std::string name = path.filename().string(), ending = path.extension().string();
+  if (name.starts_with(".") || name == "config.json" || name.ends_with(".index.json") || name == "trainer_state.json")
+    return false;
+  if (name.starts_with("LICENSE")) return true;
+  for (const char* known : {".json", ".txt", ".model", ".spm", ".jinja", ".md", ".tiktoken"})
+    if (ending == known) return true;
+  return false;
+}
+
+void copy_companion(const fs::path& from, const fs::path& to) {
+  write_file_atomically(to.string(), read_file(from.string()));
+}
+
+// Companions, also those of one level of folders (sentence-transformers' 1_Pooling/config.json).
+void copy_companions(const std::string& from, const std::string& to) {
+  std::error_code error;
+  if (!fs::exists(from) || fs::equivalent(from, to, error)) return;
+  for (const auto& entry : fs::directory_iterator(from)) {
+    if (entry.is_regular_file() && is_companion(entry.path()))
+      copy_companion(entry.path(), fs::path(to) / entry.path().filename());
+    if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
+    const fs::path folder = fs::path(to) / entry.path().filename();
+    make_directories(folder.string());
+    copy_companion(entry.path() / "config.json", folder / "config.json");
+  }
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return text;
+}
+
+// The value of config.json's "dtype".
+std::string dtype_setting(FileDType dtype) {
+  switch (dtype) {
+    case FileDType::kF16:
+      return "float16";
+    case FileDType::kBF16:
+      return "bfloat16";
+    case FileDType::kF64:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+void save_config(const PretrainedModel& model, const SaveOptions& options, const std::string& folder) {
+  ConfigFile config = model.config;
+  config.set("architectures", std::vector<std::string>{model.architecture});
+  if (options.dtype) {
+    const bool old_key = config.has("torch_dtype") && !config.has("dtype");
+    config.set(old_key ? "torch_dtype" : "dtype", dtype_setting(*options.dtype));
+  }
+  config.save((fs::path(folder) / "config.json").string());
+}
+
+}  // namespace
+
+void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
+                     const std::string& folder, const SaveOptions& options) {
+  if (options.dtype && !is_float(*options.dtype))
+    fail_user("weights cannot be saved as " + lower(file_dtype_name(*options.dtype)));
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  std::vector<WeightSource> weights;
+  for (const BoundRow& bound : rows) {
+    const NameRow& row = *bound.row;
+    const auto had = model.dtypes.find(row.tensor);
+    if (row.role == TensorRole::kCopy && had == model.dtypes.end()) continue;
+    const FileDType dtype = options.dtype ? *options.dtype : had == model.dtypes.end() ? FileDType::kF32 : had->second;
+    const bool bare = !model.with_prefix && row.tensor.starts_with(model.names.prefix);
+    weights.push_back({bare ? row.tensor.substr(model.names.prefix.size()) : row.tensor, dtype, bound.shape,
+                       [&bound, parameters, dtype](int64_t first, int64_t count, std::byte* out) {
+                         write_tensor(bound, parameters, dtype, first, count, out);
+                       }});
+  }
+  make_directories(folder);
+  if (!model.folder.empty()) copy_companions(model.folder, folder);
+  save_config(model, options, folder);
+  save_weight_files(folder, weights, options.max_shard_bytes, {{"format", "pt"}});
+}
+
+}  // namespace linnet
