@@ -5,7 +5,6 @@
 #include "nn/trace.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
-#include "ops/movement/movement.h"
 
 namespace linnet {
 
@@ -20,7 +19,7 @@ Tensor Linear::operator()(At x) {
 }
 
 LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon, bool affine)
-    : Module(parent, std::move(name)), width(width), epsilon(epsilon) {
+    : Module(parent, std::move(name)), epsilon(epsilon) {
   if (!affine) return;
   weight.emplace(this, "weight", Shape{width}, constant_init(1));
   bias.emplace(this, "bias", Shape{width}, constant_init(0));
@@ -28,10 +27,7 @@ LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double eps
 
 Tensor LayerNorm::operator()(At x) {
   ModuleScope scope(*this);
-  if (weight) return layer_norm(x, *weight, *bias, epsilon);
-  Trace& trace = Trace::current();
-  const TensorType type{trace.options().dtype, {width}};
-  return layer_norm(x, fill(trace.graph(), type, 1), fill(trace.graph(), type, 0), epsilon);
+  return layer_norm(x, weight ? weight->tensor() : Tensor{}, bias ? bias->tensor() : Tensor{}, epsilon);
 }
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)

@@ -23,7 +23,6 @@ struct LayerNorm : Module {
   Tensor operator()(At x);
 
   std::optional<Parameter> weight, bias;  // [width]
-  int64_t width;
   double epsilon;
 };
 
