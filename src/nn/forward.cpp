@@ -1,0 +1,70 @@
+#include "nn/forward.h"
+
+#include "base/error.h"
+#include "passes/passes.h"
+
+namespace linnet {
+namespace {
+
+size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
+}  // namespace
+
+Forward::Forward(const Module& model, const std::vector<Function>& functions, int threads)
+    : layout_(model), pool_(threads > 0 ? threads : available_threads()) {
+  std::vector<Graph> graphs;
+  for (const Function& function : functions) {
+    Trace trace({.layout = &layout_});
+    function(trace);
+    graphs.push_back(trace.finish());
+  }
+  const auto add = [&](const char* name, MemoryKind kind, size_t bytes) {
+    if (bytes > 0) store_.bind(name, {store_.add_region(name, kind, bytes), 0}, bytes);
+  };
+  add("parameters", MemoryKind::kParameters, float_bytes(layout_.parameter_count()));
+  add("constants", MemoryKind::kConstants, float_bytes(layout_.constant_count()));
+  bind_inputs(graphs);
+  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
+                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  for (Graph& graph : graphs)
+    plans_.push_back(make_plan(optimize(std::move(graph)), store_, shared, {.threads = pool_.size()}));
+  store_.allocate();
+  store_.touch();
+  if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>("constants"), pool_);
+  for (const Plan& plan : plans_) executors_.push_back(std::make_unique<Executor>(plan, store_, shared));
+}
+
+void Forward::bind_inputs(const std::vector<Graph>& graphs) {
+  for (const Graph& graph : graphs)
+    for (const GraphInput& input : graph.inputs()) {
+      if (store_.has(input.name)) continue;
+      size_t& bytes = inputs_[input.name];
+      bytes = std::max(bytes, graph.value(input.value).type.bytes());
+    }
+  for (const auto& [name, bytes] : inputs_)
+    store_.bind(name, {store_.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
+}
+
+void* Forward::place(const std::string& input, size_t bytes) {
+  const auto found = inputs_.find(input);
+  if (found == inputs_.end()) fail_user("the model has no input \"" + input + "\"");
+  if (bytes > found->second)
+    fail_user("input \"" + input + "\" takes " + std::to_string(found->second) + " bytes, got " +
+              std::to_string(bytes));
+  return store_.data(input);
+}
+
+Forward& Forward::run(size_t function) {
+  last_ = function;
+  executors_[function]->run(pool_);
+  return *this;
+}
+
+std::span<const float> Forward::output(const std::string& name) const {
+  const TensorView& view = executors_[last_]->output(name);
+  if (view.type.dtype != DType::kF32 || view.strides != dense_strides(view.shape()))
+    fail_internal("output \"" + name + "\" is not a dense float tensor");
+  return {view.as<const float>(), static_cast<size_t>(view.elements())};
+}
+
+}  // namespace linnet

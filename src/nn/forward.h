@@ -1,0 +1,66 @@
+// The short way to run a model: what a function of a Trace computes, in memory planned beforehand. For training see
+// train/learner.h.
+//
+//   Forward forward(model, {[&](Trace& trace) {
+//     const Tensor tokens = trace.input("tokens", {DType::kI32, {1, 8}});
+//     trace.graph().output("logits", model(tokens));
+//   }});
+//   ... fill forward.parameters() ...
+//   forward.set<int32_t>("tokens", ids);
+//   std::span<const float> logits = forward.run().output("logits");
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "exec/executor.h"
+#include "nn/parameter_layout.h"
+#include "nn/trace.h"
+
+namespace linnet {
+
+class Forward {
+ public:
+  // Declares inputs and names outputs.
+  using Function = std::function<void(Trace&)>;
+
+  // Traces and plans each function: one for every batch shape. They share parameters, inputs by name, and working
+  // memory. Takes all memory; parameters are zero until they are filled. threads 0: all there are.
+  Forward(const Module& model, const std::vector<Function>& functions, int threads = 0);
+
+  const ParameterLayout& layout() const { return layout_; }
+  float* parameters() { return store_.as<float>("parameters"); }
+
+  // Fills the beginning of an input. User error when there is no such input or `values` are more than fit.
+  template <class T>
+  void set(const std::string& input, std::span<const T> values) {
+    std::copy(values.begin(), values.end(), static_cast<T*>(place(input, sizeof(T) * values.size())));
+  }
+  template <class T>
+  void set(const std::string& input, const std::vector<T>& values) {
+    set(input, std::span<const T>(values));
+  }
+
+  Forward& run(size_t function = 0);
+  // Of the function that ran last; valid until the next run.
+  std::span<const float> output(const std::string& name) const;
+
+  size_t memory_bytes() const { return store_.total_bytes(); }
+
+ private:
+  void* place(const std::string& input, size_t bytes);
+  void bind_inputs(const std::vector<Graph>& graphs);
+
+  ParameterLayout layout_;
+  Store store_;
+  std::map<std::string, size_t> inputs_;  // capacity in bytes
+  std::vector<Plan> plans_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+  size_t last_ = 0;
+  ThreadPool pool_;
+};
+
+}  // namespace linnet
