@@ -64,7 +64,7 @@ void attention_bench(benchmark::State& state) {
   for (auto _ : state) {
     if (backward)
       attention_backward(args, rows(q), rows(k), rows(v), rows(o), lse.data(), rows(d_o), mutable_rows(dq),
-                         mutable_rows(dk), mutable_rows(dv), workspace.data(), pool);
+                         mutable_rows(dk), mutable_rows(dv), nullptr, workspace.data(), pool);
     else
       attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
   }

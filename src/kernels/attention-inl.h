@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/attention.h"
 #include "kernels/attention_blocking.h"
@@ -59,16 +60,49 @@ struct Window {
   int64_t first_key, keys;  // all of them are valid
   bool causal;
   int64_t offset;  // key_length - query_length
+  // With starts or a bias (limit_window): query i sees none before starts[i], none sees any before `begin`, all see
+  // those from `latest` on that they see at all; bias[i - j] is added to scores.
+  const float* starts = nullptr;
+  int64_t begin = 0, latest = 0;
+  const float* bias = nullptr;
 
   // Query i sees the keys [0, limit(i)) of the block.
   int64_t limit(int64_t i) const {
     return causal ? std::clamp<int64_t>(first_query + i + offset + 1 - first_key, 0, keys) : keys;
   }
-  // The first query that sees key j of the block; `queries` if there is none.
+  int64_t start(int64_t i) const { return starts ? static_cast<int64_t>(starts[i]) : 0; }
+  bool unseen() const { return limit(queries - 1) == 0 || begin >= keys; }
+  // The first query that causality lets see key j of the block; `queries` if there is none.
   int64_t first_seer(int64_t j) const {
     return causal ? std::clamp<int64_t>(first_key + j - offset - first_query, 0, queries) : 0;
   }
 };
+
+// Fills in what starts and bias say of a window, in the memory of one thread.
+HWY_INLINE void LimitWindow(const AttentionArgs& args, int64_t sample, int64_t head, float* starts, float* bias,
+                            Window& window) {
+  if (!attention_blocking::hides_keys(args) && !args.biased) return;
+  window.starts = starts, window.begin = window.keys;
+  for (int64_t i = 0; i < round_up(window.queries, kWidth); ++i) {
+    int64_t start = 0;
+    if (i < window.queries) {
+      start = first_key_seen(args, sample, window.first_query + i) - window.first_key;
+      start = std::clamp<int64_t>(start, 0, window.keys);
+      window.begin = std::min(window.begin, start), window.latest = std::max(window.latest, start);
+    }
+    starts[i] = static_cast<float>(start);
+  }
+  if (!args.biased) return;
+  // Distances i - j from -(keys - 1) to queries - 1, and zeros around them.
+  const int64_t entries = args.query_length + args.key_length - 1, count = window.keys + window.queries - 1;
+  const float* last = args.distance_bias + head * entries + window.first_key - window.first_query + args.query_length -
+                      1 + window.keys - 1;
+  std::fill_n(bias, attention_blocking::kBiasLead, 0.0f);
+  bias += attention_blocking::kBiasLead;
+  for (int64_t u = 0; u < count; ++u) bias[u] = kLog2E * *(last - u);
+  std::fill_n(bias + count, kWidth, 0.0f);
+  window.bias = bias + window.keys - 1;
+}
 
 inline int64_t valid_keys(const AttentionArgs& args, int64_t sample) {
   if (!args.key_lengths) return args.key_length;
@@ -115,7 +149,8 @@ HWY_INLINE bool AllFinite(const float* rows, int64_t stride, int64_t count, int6
 }
 
 // What a tile of weights needs to know of its place: `half_rows` pairs of keys from `key`, one panel of queries.
-enum class Masking { kNone, kDropout, kAny };
+enum class Masking { kNone, kDropout, kAny, kLimited };  // kLimited: with starts or a bias too
+constexpr bool hides(Masking masking) { return masking == Masking::kAny || masking == Masking::kLimited; }
 
 struct Place {
   const Window& window;
@@ -161,6 +196,57 @@ class Seen {
   V step_, last_[kVectors], row_[2];
 };
 
+// The same with starts.
+template <int M, int kVectors>
+class SeenFromStart {
+ public:
+  HWY_INLINE explicit SeenFromStart(const Place& place) {
+    const Window& window = place.window;
+    const int64_t ahead = window.first_query + window.offset - window.first_key - place.key;
+    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(place.columns));
+    const V end = hn::Set(d, static_cast<float>(window.keys - 1 - place.key));
+    const V first = hn::Set(d, static_cast<float>(place.query + ahead)),
+            key = hn::Set(d, static_cast<float>(place.key));
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const V i = hn::Add(number, hn::Set(d, static_cast<float>(h * kLanes)));
+      const V last = window.causal ? hn::Min(hn::Add(i, first), end) : end;
+      first_[h] = hn::Sub(hn::LoadU(d, window.starts + place.query + h * kLanes), key);
+      last_[h] = hn::IfThenElse(hn::Lt(i, count), last, hn::Set(d, -1.0f));
+    }
+  }
+  HWY_INLINE void start_pair(int i) {
+    row_[0] = hn::Set(d, static_cast<float>(i)), row_[1] = hn::Set(d, static_cast<float>(i + 1));
+  }
+  HWY_INLINE V zero_unseen(int row, int h, V x) const { return hn::IfThenElseZero(seen(row, h), x); }
+  HWY_INLINE V select(int row, int h, V x, V unseen) const { return hn::IfThenElse(seen(row, h), x, unseen); }
+
+ private:
+  HWY_INLINE auto seen(int row, int h) const {
+    return hn::And(hn::Ge(last_[h], row_[row]), hn::Le(first_[h], row_[row]));
+  }
+  V first_[kVectors], last_[kVectors], row_[2];
+};
+
+// What tells a tile which of its lanes count; a Place, which tells nothing, where all do.
+template <Masking kMasking, int M, int kVectors>
+using SeenIn = std::conditional_t<kMasking == Masking::kLimited, SeenFromStart<M, kVectors>,
+                                  std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place>>;
+
+// Starts a tile of scores: what every key's row of a panel of queries begins with, and the bias.
+template <Masking kMasking, int M, int kVectors>
+HWY_INLINE void StartScores(const Place& place, const float* row, V (&r)[M][kVectors]) {
+  StartWithRow(row, r);
+  if constexpr (kMasking == Masking::kLimited) {
+    if (place.window.bias == nullptr) return;
+    const float* bias = place.window.bias + place.query - place.key;
+#pragma GCC unroll 14
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 2
+      for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Add(r[i][h], hn::LoadU(d, bias - i + h * kLanes));
+  }
+}
+
 // The keys behind those of a panel's tiles, for each of its two vectors of queries.
 struct TileEnds {
   int64_t end[2];
@@ -175,6 +261,7 @@ HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kep
   const int64_t end = round_up(window.keys, 2);
   TileEnds ends{{end, end}};
   for (int64_t t = 0; t < tiles.tiles; ++t) {
+    if (tiles.begin(t + 1) <= window.begin) continue;
     place.key = tiles.begin(t);
     const int64_t first_seer = window.first_seer(place.key);
     if (place.columns > kLanes && first_seer >= i + kLanes) {
@@ -186,7 +273,10 @@ HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kep
       break;
     }
     const bool whole = tiles.begin(t + 1) <= window.limit(place.query) && place.columns % P::kPair == 0;
-    body(place, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
+    if (window.bias || window.latest > place.key)
+      body(place, tiles.half_rows(t), Masking::kLimited);
+    else
+      body(place, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
   }
   return ends;
 }
@@ -213,11 +303,13 @@ template <class P>
 HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weights, const float* panels, float* out,
                           int64_t stride, bool accumulate) {
   const Tiles tiles(window.queries);
+  const int64_t begin = window.begin / P::kPair;
   for (int64_t k = 0; k < width; k += kWidth, panels += ceil_div(window.keys, P::kPair) * kWidth)
     for (int64_t t = 0; t < tiles.tiles; ++t) {
       const int64_t i = tiles.begin(t), last = std::min(tiles.begin(t + 1), window.queries) - 1;
       TileFor<P, 1, P::kAlongKeys, StoreSums>(tiles.half_rows(t), width - k)(
-          ceil_div(window.limit(last), P::kPair), weights + i, panels, {out + i * stride + k, stride, accumulate});
+          ceil_div(window.limit(last), P::kPair) - begin, weights + begin * P::kAlongKeys + i, panels + begin * kWidth,
+          {out + i * stride + k, stride, accumulate});
     }
 }
 
@@ -232,6 +324,7 @@ HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* w
     for (int64_t t = 0; t < tiles.tiles; ++t) {
       const int64_t j = tiles.begin(t), first = window.first_seer(j) / P::kPair;
       if (window.first_seer(j) >= window.queries) break;  // and neither does any see later keys
+      if (tiles.begin(t + 1) <= window.begin) continue;
       TileFor<P, P::kAlongQueries, 1, StoreSums>(tiles.half_rows(t), width - k)(
           depth - first, weights + j * P::kAlongQueries + first, panels + first * kWidth,
           {out + j * stride + k, stride, true});
@@ -239,7 +332,7 @@ HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* w
 }
 
 // Both again, one product at a time, so that what is not seen takes part in none: 0 * NaN is not 0. For operands with a
-// NaN or infinity behind a causal mask, which the tiles would spread.
+// NaN or infinity behind a mask, which the tiles would spread.
 template <class P>
 HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const float* weights, const float* panels,
                                    float* out, int64_t stride, bool accumulate) {
@@ -248,7 +341,7 @@ HWY_NOINLINE void WeighKeysExactly(const Window& window, int64_t width, const fl
     for (int64_t k = 0; k < width; ++k) {
       float sum = accumulate ? out[i * stride + k] : 0.0f;
       const float* column = panels + k / kWidth * depth * kWidth + k % kWidth;
-      for (int64_t j = 0; j < window.limit(i); ++j)
+      for (int64_t j = window.start(i); j < window.limit(i); ++j)
         sum += P::along_keys(weights, j, i) * P::unpack(column[j / P::kPair * kWidth], j % P::kPair);
       out[i * stride + k] = sum;
     }
@@ -261,7 +354,9 @@ HWY_NOINLINE void WeighQueriesExactly(const Window& window, int64_t width, const
     for (int64_t k = 0; k < width; ++k) {
       const float* column = panels + k / kWidth * depth * kWidth + k % kWidth;
       for (int64_t i = window.first_seer(j); i < window.queries; ++i)
-        out[j * stride + k] += P::along_queries(weights, j, i) * P::unpack(column[i / P::kPair * kWidth], i % P::kPair);
+        if (window.start(i) <= j)
+          out[j * stride + k] +=
+              P::along_queries(weights, j, i) * P::unpack(column[i / P::kPair * kWidth], i % P::kPair);
     }
 }
 

@@ -4,6 +4,7 @@
 // Results depend on the shape and on the instruction set, never on the number of threads. NaN and infinity in q, k and
 // v reach every output that sees them, and none that does not: masked keys and values may hold anything.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,7 +25,21 @@ struct AttentionArgs {
   float dropout = 0;                     // of the probabilities; mask and scale as kernels/philox.h says
   uint64_t dropout_key = 0;
   Precision precision = Precision::kF32;  // of the products; all else is fp32
+  // Query i sees no key before starts[i] of its sample, and with a window only the last `window` keys up to its own,
+  // the (i + key_length - query_length)th.
+  const int32_t* starts = nullptr;  // [batch, query_length]
+  int64_t window = 0;
+  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j and query i. `biased` is what the
+  // workspace is sized by.
+  bool biased = false;
+  const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
 };
+
+// The first key that query i of a sample may see.
+inline int64_t first_key_seen(const AttentionArgs& args, int64_t sample, int64_t i) {
+  const int64_t start = args.starts ? args.starts[sample * args.query_length + i] : 0;
+  return args.window > 0 ? std::max(start, i + args.key_length - args.query_length - args.window + 1) : start;
+}
 
 // Row (b, t) of head h starts at data + b * batch_stride + t * row_stride + h * head_size (all in elements), so that q,
 // k and v may lie side by side in one [batch, length, 3 * heads * head_size] buffer.
@@ -47,9 +62,10 @@ void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows
                        MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool);
 
 // Gradients of the sum of o * d_o with respect to q, k and v; they are overwritten. dk and dv sum over the query heads
-// that share a key-value head. A masked key and a query that sees no key get zero.
+// that share a key-value head. A masked key and a query that sees no key get zero. d_distance_bias is written where
+// args has a bias.
 void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, AttentionRows o,
                         const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk,
-                        MutableAttentionRows dv, std::byte* workspace, ThreadPool& pool);
+                        MutableAttentionRows dv, float* d_distance_bias, std::byte* workspace, ThreadPool& pool);
 
 }  // namespace linnet

@@ -50,20 +50,20 @@ struct Probabilities {
 
   template <int M, int kVectors>
   HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    StartWithRow(minus_lse, r);
+    StartScores<kMasking>(place, minus_lse, r);
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place> seen(place);
+    SeenIn<kMasking, M, kVectors> seen(place);
 #pragma GCC unroll 7
     for (int i = 0; i < M; i += 2) {
-      if constexpr (kMasking == Masking::kAny) seen.start_pair(i);
+      if constexpr (hides(kMasking)) seen.start_pair(i);
 #pragma GCC unroll 2
       for (int row = 0; row < 2; ++row)
 #pragma GCC unroll 2
         for (int h = 0; h < kVectors; ++h) {
           V p = Exp2<P::kExpDegree>(r[i + row][h]);
-          if constexpr (kMasking == Masking::kAny) p = seen.zero_unseen(row, h, p);
+          if constexpr (hides(kMasking)) p = seen.zero_unseen(row, h, p);
           hn::Store(p, d, out + (i + row) * stride + h * kLanes);
         }
     }
@@ -77,6 +77,7 @@ struct ScoreGradients {
   const float *minus_correction, *probabilities;
   int64_t stride;  // of the probabilities
   float *p, *ds, *ds_by_key;
+  float* ds_exact;  // for the bias's gradient
 
   template <int M, int kVectors>
   HWY_INLINE void start(V (&r)[M][kVectors]) const {
@@ -84,12 +85,12 @@ struct ScoreGradients {
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    const bool drops = kMasking == Masking::kDropout || (kMasking == Masking::kAny && place.kept);
-    std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place> seen(place);
+    const bool drops = kMasking == Masking::kDropout || (hides(kMasking) && place.kept);
+    SeenIn<kMasking, M, kVectors> seen(place);
 #pragma GCC unroll 7
     for (int i = 0; i < M; i += 2) {
       V weight[2][kVectors], gradient[2][kVectors];
-      if constexpr (kMasking == Masking::kAny) seen.start_pair(i);
+      if constexpr (hides(kMasking)) seen.start_pair(i);
 #pragma GCC unroll 2
       for (int row = 0; row < 2; ++row)
 #pragma GCC unroll 2
@@ -103,7 +104,11 @@ struct ScoreGradients {
             weight[row][h] = hn::IfThenElseZero(kept, probability);
           }
           gradient[row][h] = hn::Mul(probability, dp);
-          if constexpr (kMasking == Masking::kAny) gradient[row][h] = seen.zero_unseen(row, h, gradient[row][h]);
+          if constexpr (hides(kMasking)) gradient[row][h] = seen.zero_unseen(row, h, gradient[row][h]);
+          if constexpr (kMasking == Masking::kLimited)
+            if (place.window.bias)
+              hn::Store(gradient[row][h], d,
+                        ds_exact + (place.key + i + row) * kScoreStride + place.query + h * kLanes);
         }
       if (!P::kOneForm || drops) P::StoreAlongQueries(weight, place.key + i, place.query, p);
       if (!P::kOneForm) P::StoreAlongQueries(gradient, place.key + i, place.query, ds);
@@ -111,6 +116,17 @@ struct ScoreGradients {
     }
   }
 };
+
+// out[i - j] += ds[j, i], the sums along the diagonals: in rows of one element more they are columns. Around the block
+// there are zeros, kBiasLead of them before it; a vector's end may lie behind out[queries - 1].
+HWY_INLINE void AddDiagonals(int64_t keys, int64_t queries, const float* ds, float* out) {
+  for (int64_t first = 1 - keys; first < queries; first += kLanes) {
+    V sum = hn::LoadU(d, out + first);
+    const int64_t begin = std::max<int64_t>(0, 1 - first - kLanes), end = std::min(keys, queries - first);
+    for (int64_t j = begin; j < end; ++j) sum = hn::Add(sum, hn::LoadU(d, ds + j * (kScoreStride + 1) + first));
+    hn::StoreU(sum, d, out + first);
+  }
+}
 
 // Gradients of one key-value head and the query heads that use it. With p = exp(s - lse), D = sum_k do * o of a row:
 //   dv = (keep p)^T do,  dp = keep (do v^T),  ds = p (dp - D),  dq = scale ds k,  dk = scale ds^T q
@@ -124,6 +140,7 @@ class BackwardHead {
         width_(round_up(args.head_size, kWidth)),
         at_(at),
         scratch_(scratch),
+        sample_(sample),
         dropout_(args, sample, scratch + at_.mask) {}
 
   void start_keys(const Head& k, const Head& v, int64_t first, int64_t keys) {
@@ -137,14 +154,20 @@ class BackwardHead {
   }
 
   // One query head against the packed keys: adds to dk and dv, writes dq (or adds, after the first block of keys).
-  void attend(const Head& q, const Head& o, const Head& d_o, const float* lse, int64_t head, const MutableHead& dq) {
+  // d_bias: of this sample and head, by i - j + key_length - 1; null without a bias.
+  void attend(const Head& q, const Head& o, const Head& d_o, const float* lse, int64_t head, const MutableHead& dq,
+              float* d_bias) {
     const int64_t live = live_queries(o, d_o, lse);
     const Pieces blocks(live, kQueryBlock, attention_blocking::kUnit);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t first = blocks.begin(block), end = blocks.begin(block + 1);
-      const Window window{first, end - first, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
-      if (window.limit(window.queries - 1) > 0) {
+      Window window{first, end - first, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
+      LimitWindow(args_, sample_, head, scratch_ + at_.starts, scratch_ + at_.bias, window);
+      if (!window.unseen()) {
         attend_block(window, q, o, d_o, lse + first, head, dq);
+        if (d_bias)
+          AddDiagonals(keys_, window.queries, scratch_ + at_.ds_exact,
+                       d_bias + args_.key_length - 1 + first - first_key_);
       } else if (first_key_ == 0) {
         for (int64_t i = first; i < end; ++i) std::fill_n(dq.row(i), size_, 0.0f);
       }
@@ -188,10 +211,13 @@ class BackwardHead {
       finite &= std::isfinite(scratch_[at_.lse + i]) && std::isfinite(scratch_[at_.correction + i]);
     }
     const uint8_t* kept = dropout_.draw(window, head);
+    if (args_.biased)
+      std::fill_n(scratch_ + at_.ds_exact - attention_blocking::kBiasLead,
+                  attention_blocking::kBiasLead + (keys_ + 1) * kScoreStride, 0.0f);
     for (int64_t i = 0; i < queries; i += kWidth) weights_of_panel(window, i, kept);
 
     // A query that sees a key has a finite log-sum-exp and sum of do * o only if it and do are finite.
-    const bool exact = args_.causal && !finite &&
+    const bool exact = (args_.causal || attention_blocking::hides_keys(args_)) && !finite &&
                        !(keys_finite_ && AllFinite(q.row(first), q.stride, queries, size_) &&
                          AllFinite(d_o.row(first), d_o.stride, queries, size_));
     const auto weigh_queries = exact ? WeighQueriesExactly<P> : WeighQueries<P>;
@@ -214,6 +240,8 @@ class BackwardHead {
               return tile<Masking::kDropout>(place, half_rows);
             case Masking::kAny:
               return tile<Masking::kAny>(place, half_rows);
+            case Masking::kLimited:
+              return tile<Masking::kLimited>(place, half_rows);
           }
         });
     ClearUnseen<P>(window, i, ends, scratch_ + at_.ds_by_key);
@@ -235,13 +263,14 @@ class BackwardHead {
     TileFor<P, kRow, 1, Second>(half_rows, columns)(
         depth, scratch_ + at_.v_rows + row, scratch_ + at_.do_transposed + panel,
         Second{place, scratch_ + at_.correction + place.query, p, stride, scratch_ + at_.p, scratch_ + at_.ds,
-               scratch_ + at_.ds_by_key});
+               scratch_ + at_.ds_by_key, scratch_ + at_.ds_exact});
   }
 
   const AttentionArgs& args_;
   const int64_t size_, width_;
   const attention_blocking::BackwardLayout& at_;
   float* scratch_;
+  const int64_t sample_;
   const Dropout dropout_;
   int64_t first_key_ = 0, keys_ = 0;
   bool keys_finite_ = true;
@@ -255,13 +284,18 @@ void BackwardTaskOf(const AttentionArgs& args, const attention_blocking::Backwar
   const Head k(x.k, sample, kv_head, size), v(x.v, sample, kv_head, size);
   const MutableHead dk(x.dk, sample, kv_head, size), dv(x.dv, sample, kv_head, size);
   BackwardHead<P, kRow> backward(args, layout, sample, scratch);
+  const int64_t bias_row = attention_blocking::bias_gradient_row(args);
+  const auto bias_gradient = [&](int64_t h) {
+    return x.bias_gradients ? x.bias_gradients + (sample * args.query_heads + h) * bias_row : nullptr;
+  };
+  if (x.bias_gradients) std::fill_n(bias_gradient(kv_head * group), group * bias_row, 0.0f);
   const Pieces blocks = Pieces::of_keys(valid);
   for (int64_t block = 0; block < blocks.pieces; ++block) {
     backward.start_keys(k, v, blocks.begin(block), blocks.begin(block + 1) - blocks.begin(block));
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
       backward.attend(Head(x.q, sample, h, size), Head(x.o, sample, h, size), Head(x.d_o, sample, h, size),
                       x.lse + (sample * args.query_heads + h) * args.query_length, h,
-                      MutableHead(x.dq, sample, h, size));
+                      MutableHead(x.dq, sample, h, size), bias_gradient(h));
     backward.finish_keys(dk, dv);
   }
   for (int64_t j = valid; j < args.key_length; ++j) {

@@ -22,6 +22,7 @@ constexpr int64_t kUnit = 32;           // blocks of queries start at multiples 
 constexpr int64_t kKeyUnit = 16;        // and blocks of keys of this
 constexpr int64_t kMostRows = 14;       // of a register tile
 constexpr int64_t kChunkQueries = 512;  // queries of a forward task
+constexpr int64_t kBiasLead = 16;       // floats before what is read by distance, a vector at a time
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -34,6 +35,9 @@ inline void check(const AttentionArgs& args) {
     fail_internal("attention: head size " + std::to_string(args.head_size) + " is not in 1.." +
                   std::to_string(kMaxHeadSize));
 }
+
+// Some keys before a query's own are hidden from it.
+inline bool hides_keys(const AttentionArgs& args) { return args.starts != nullptr || args.window > 0; }
 
 // `count` rows in pieces of at most `most`, as even as whole units allow.
 struct Pieces {
@@ -74,7 +78,9 @@ class Layout {
         keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)),
         width(round_up(args.head_size, 32)),
         row(args.head_size <= kShortHeadSize ? kShortRow : kLongRow),
-        mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)) {}
+        mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)),
+        starts(take(kQueryBlock)),
+        bias(take(args.biased ? kBiasLead + kKeyBlock + kQueryBlock + kUnit : 0)) {}
 
   int64_t take(int64_t floats) {
     const int64_t offset = size_;
@@ -86,7 +92,9 @@ class Layout {
   int64_t queries, keys, width, row;
 
  public:
-  int64_t mask;  // of dropout: up to two bytes for every four queries
+  int64_t mask;    // of dropout: up to two bytes for every four queries
+  int64_t starts;  // of a block of queries
+  int64_t bias;    // of a block by distance
 };
 
 struct ForwardLayout : Layout {
@@ -119,6 +127,7 @@ struct BackwardLayout : Layout {
     p = take((keys + kMostRows) * kScoreStride);
     ds = take((keys + kMostRows) * kScoreStride);
     ds_by_key = args.precision == Precision::kF32 ? ds : take((keys + kMostRows) * kScoreStride);
+    if (args.biased) ds_exact = take(kBiasLead + (keys + kMostRows) * kScoreStride) + kBiasLead;
     dq = take((queries + kMostRows) * width);
     dk = take((keys + kMostRows) * width);
     dv = take((keys + kMostRows) * width);
@@ -126,7 +135,13 @@ struct BackwardLayout : Layout {
     correction = take(queries);
   }
   int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, tile, p, ds, ds_by_key, dq, dk, dv, lse, correction;
+  int64_t ds_exact = 0;  // of a bias: in fp32 for either precision, after zeros
 };
+
+// A sample's and head's gradient of the bias, by i - j: the entries in reverse, with room for a vector at the end.
+inline int64_t bias_gradient_row(const AttentionArgs& args) {
+  return round_up(args.query_length + args.key_length - 1, 16) + 16;
+}
 
 struct ForwardOperands {
   AttentionRows q, k, v;
@@ -137,6 +152,7 @@ struct BackwardOperands {
   AttentionRows q, k, v, o, d_o;
   const float* lse;
   MutableAttentionRows dq, dk, dv;
+  float* bias_gradients;  // [batch, query_heads, bias_gradient_row()], or null
 };
 
 // One task on one thread's scratch memory, and the tasks of bf16: null where the current instruction set has none.

@@ -9,7 +9,7 @@ namespace linnet {
 
 constexpr int64_t kFewQueries = 8;
 
-// At most kFewQueries, no dropout, not causal.
+// At most kFewQueries, no dropout, not causal. With or without starts and a bias.
 bool has_few_queries(const AttentionArgs& args);
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);

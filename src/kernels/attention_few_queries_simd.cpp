@@ -110,14 +110,22 @@ void AttendSample(const AttentionArgs& args, AttentionRows q, AttentionRows k, A
     const float* head_k = k.data + sample * k.batch_stride + head / group * width;
     const float* head_v = v.data + sample * v.batch_stride + head / group * width;
     for (int64_t row = 0; row < args.query_length; ++row) {
+      const int64_t first =
+          args.starts ? std::clamp<int64_t>(args.starts[sample * args.query_length + row], 0, keys) : 0;
       float& log_sum = lse[(sample * args.query_heads + head) * args.query_length + row];
       log_sum = -std::numeric_limits<float>::infinity();
-      if (keys > 0) {
-        ScoreKeys(width, keys, args.scale, q.data + sample * q.batch_stride + row * q.row_stride + head * width, head_k,
-                  k.row_stride, scores);
-        log_sum = Normalize(keys, scores);
+      if (keys > first) {
+        ScoreKeys(width, keys - first, args.scale, q.data + sample * q.batch_stride + row * q.row_stride + head * width,
+                  head_k + first * k.row_stride, k.row_stride, scores);
+        if (args.biased) {
+          const float* bias = args.distance_bias + head * (args.query_length + args.key_length - 1) +
+                              args.query_length - 1 - row + first;
+          ForRow(keys - first,
+                 [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(scores), at.load(bias)), scores); });
+        }
+        log_sum = Normalize(keys - first, scores);
       }
-      WeighValues(width, keys, scores, head_v, v.row_stride,
+      WeighValues(width, keys - first, scores, head_v + first * v.row_stride, v.row_stride,
                   o.data + sample * o.batch_stride + row * o.row_stride + head * width);
     }
   }
@@ -139,7 +147,7 @@ int64_t score_floats(const AttentionArgs& args) { return (args.key_length + 15) 
 }  // namespace
 
 bool has_few_queries(const AttentionArgs& args) {
-  return args.query_length <= kFewQueries && args.dropout == 0 && !args.causal;
+  return args.query_length <= kFewQueries && args.dropout == 0 && !args.causal && args.window == 0;
 }
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {

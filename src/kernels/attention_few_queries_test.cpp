@@ -7,7 +7,8 @@ namespace {
 
 struct Problem {
   AttentionArgs args;
-  std::vector<int32_t> lengths;
+  std::vector<int32_t> lengths, starts;
+  std::vector<float> bias;
   std::vector<float> q, kv;  // [B, Tq, H D], [B, Tk, 2 G D]: keys, then values
 };
 
@@ -31,6 +32,8 @@ template <class Attention>
 std::vector<float> attend(Problem& p, size_t workspace_bytes, const Attention& attention, ThreadPool& pool) {
   AttentionArgs& a = p.args;
   a.key_lengths = p.lengths.data();
+  a.starts = p.starts.empty() ? nullptr : p.starts.data();
+  a.biased = !p.bias.empty(), a.distance_bias = p.bias.data();
   const int64_t q_row = a.query_heads * a.head_size, k_row = 2 * a.kv_heads * a.head_size;
   const int64_t outputs = a.batch * a.query_length * q_row;
   std::vector<float> out(static_cast<size_t>(outputs + a.batch * a.query_heads * a.query_length), 7.0f);
@@ -53,6 +56,19 @@ TEST(AttentionFewQueries, EqualsFlashAttention) {
     ThreadPool one(1);
     const std::vector<float> want = attend(p, attention_forward_workspace(p.args, 1), attention_forward, one);
     ASSERT_TRUE(has_few_queries(p.args));
+    for_every_isa([&](ThreadPool& pool) { return few_queries(p, pool); },
+                  [&](const std::vector<float>& got) { expect_close(got, want, 4e-6); });
+  }
+}
+
+TEST(AttentionFewQueries, EqualsFlashAttentionWithStartsAndBias) {
+  for (Problem p : {problem(40, 4, 4, 1, 26, 64), problem(9, 6, 2, 5, 33, 20), problem(3, 1, 1, 8, 300, 7)}) {
+    const AttentionArgs& a = p.args;
+    p.bias = random_floats(a.query_heads * (a.query_length + a.key_length - 1), 5);
+    for (int64_t i = 0; i < a.batch * a.query_length; ++i) p.starts.push_back(static_cast<int32_t>(i * 7 % 20 - 5));
+    ThreadPool one(1);
+    p.args.biased = true;
+    const std::vector<float> want = attend(p, attention_forward_workspace(p.args, 1), attention_forward, one);
     for_every_isa([&](ThreadPool& pool) { return few_queries(p, pool); },
                   [&](const std::vector<float>& got) { expect_close(got, want, 4e-6); });
   }

@@ -33,12 +33,12 @@ struct Exponentials {
 
   template <int M, int kVectors>
   HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    StartWithRow(minus_shift, r);
+    StartScores<kMasking>(place, minus_shift, r);
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
     V top[kVectors], total[kVectors];
-    std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place> seen(place);
+    SeenIn<kMasking, M, kVectors> seen(place);
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
       top[h] = hn::Load(d, maximum + h * kLanes);
@@ -47,18 +47,18 @@ struct Exponentials {
 #pragma GCC unroll 7
     for (int i = 0; i < M; i += 2) {
       V e[2][kVectors];
-      if constexpr (kMasking == Masking::kAny) seen.start_pair(i);
+      if constexpr (hides(kMasking)) seen.start_pair(i);
 #pragma GCC unroll 2
       for (int h = 0; h < kVectors; ++h) {
 #pragma GCC unroll 2
         for (int row = 0; row < 2; ++row) {
           V score = r[i + row][h];
-          if constexpr (kMasking == Masking::kAny) score = seen.select(row, h, score, hn::Set(d, kMinusInfinity));
+          if constexpr (hides(kMasking)) score = seen.select(row, h, score, hn::Set(d, kMinusInfinity));
           top[h] = hn::Max(top[h], score);
           e[row][h] = Exp2<P::kExpDegree>(score);
         }
         total[h] = hn::Add(total[h], hn::Add(e[0][h], e[1][h]));
-        if (kMasking == Masking::kDropout || (kMasking == Masking::kAny && place.kept)) {
+        if (kMasking == Masking::kDropout || (hides(kMasking) && place.kept)) {
           e[0][h] = hn::IfThenElseZero(Kept(place, i, h), e[0][h]);
           e[1][h] = hn::IfThenElseZero(Kept(place, i + 1, h), e[1][h]);
         }
@@ -79,7 +79,10 @@ class ForwardHead {
  public:
   ForwardHead(const AttentionArgs& args, const attention_blocking::ForwardLayout& at, int64_t sample, float* scratch)
       : args_(args),
+        sample_(sample),
         dropout_(args, sample, scratch + at.mask),
+        starts_(scratch + at.starts),
+        bias_(scratch + at.bias),
         width_(round_up(args.head_size, kWidth)),
         q_(scratch + at.q),
         weights_(scratch + at.weights),
@@ -97,13 +100,14 @@ class ForwardHead {
       hn::Store(hn::Zero(d), d, minus_shift_ + i);
       hn::Store(hn::Zero(d), d, sum_ + i);
     }
+    if (hides_) std::fill_n(o_, queries * width_, 0.0f);  // the first keys may be skipped
   }
 
   void pack_keys(const float* k, int64_t k_stride, const float* v, int64_t v_stride, int64_t first, int64_t keys) {
     first_key_ = first, keys_ = keys;
     PackScaledRows<P, kRow>(k + first * k_stride, k_stride, keys, args_.head_size, args_.scale * kLog2E, k_);
     PackPanels<P>(v + first * v_stride, v_stride, keys, args_.head_size, v_);
-    exact_ = args_.causal && !AllFinite(v + first * v_stride, v_stride, keys, args_.head_size);
+    exact_ = (args_.causal || hides_) && !AllFinite(v + first * v_stride, v_stride, keys, args_.head_size);
   }
 
   // All queries of the chunk against the packed keys. `q` is the head's row 0.
@@ -111,9 +115,10 @@ class ForwardHead {
     const Pieces blocks(queries_, kQueryBlock, attention_blocking::kUnit);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t at = blocks.begin(block), queries = blocks.begin(block + 1) - at;
-      const Window window{first_ + at, queries, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
+      Window window{first_ + at, queries, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
+      LimitWindow(args_, sample_, head, starts_, bias_, window);
       float* o = o_ + at * width_;
-      if (window.limit(queries - 1) == 0) {
+      if (window.unseen()) {
         if (first_key_ == 0) std::fill_n(o, queries * width_, 0.0f);
         continue;
       }
@@ -122,7 +127,7 @@ class ForwardHead {
       const int64_t panel = ceil_div(args_.head_size, P::kPair) * kWidth;
       for (int64_t i = 0; i < queries; i += kWidth) attend_panel(window, i, at, q_ + i / kWidth * panel, kept, o);
       const auto weigh = exact_ ? WeighKeysExactly<P> : WeighKeys<P>;
-      weigh(window, args_.head_size, weights_, v_, o, width_, first_key_ > 0);
+      weigh(window, args_.head_size, weights_, v_, o, width_, first_key_ > 0 || hides_);
     }
   }
 
@@ -135,7 +140,7 @@ class ForwardHead {
     }
     for (int64_t i = 0; i < queries_; ++i) {
       const int64_t seen = args_.causal ? first_ + i + args_.key_length - args_.query_length + 1 : valid;
-      const bool blind = std::min(seen, valid) <= 0;
+      const bool blind = std::min(seen, valid) <= (hides_ ? first_key_seen(args_, sample_, first_ + i) : 0);
       lse[first_ + i] = blind ? kMinusInfinity : minus_shift_[i];
       float* out = o + (first_ + i) * o_stride;
       if (blind) {
@@ -169,6 +174,8 @@ class ForwardHead {
           return tile<Masking::kDropout>(place, half_rows, at, q);
         case Masking::kAny:
           return tile<Masking::kAny>(place, half_rows, at, q);
+        case Masking::kLimited:
+          return tile<Masking::kLimited>(place, half_rows, at, q);
       }
     });
   }
@@ -209,7 +216,10 @@ class ForwardHead {
   }
 
   const AttentionArgs& args_;
+  const int64_t sample_;
+  const bool hides_ = attention_blocking::hides_keys(args_);
   const Dropout dropout_;
+  float *starts_, *bias_;
   const int64_t width_;  // of rows of o_
   float *q_, *weights_, *k_, *v_, *o_, *minus_shift_, *maximum_, *sum_, *block_sum_;
   int64_t first_ = 0, queries_ = 0, first_key_ = 0, keys_ = 0;
@@ -228,10 +238,16 @@ void ForwardTaskOf(const AttentionArgs& args, const attention_blocking::ForwardL
   if (first == end) return;
   ForwardHead<P, kRow> head(args, layout, sample, scratch);
   const Pieces blocks = Pieces::of_keys(keys);
+  int64_t seen_from = 0;
+  if (attention_blocking::hides_keys(args)) {
+    seen_from = keys;
+    for (int64_t i = first; i < end; ++i) seen_from = std::min(seen_from, first_key_seen(args, sample, i));
+  }
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     head.start(first, end - first);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t key = blocks.begin(block);
+      if (blocks.begin(block + 1) <= seen_from) continue;
       if (h == kv_head * group || blocks.pieces > 1)  // a single block of keys is packed once for all heads
         head.pack_keys(k.data + sample * k.batch_stride + kv_head * args.head_size, k.row_stride,
                        v.data + sample * v.batch_stride + kv_head * args.head_size, v.row_stride, key,

@@ -50,12 +50,14 @@ struct Operand {
 
 // Attention and its gradients by the definition, in double.
 struct Reference {
+  Doubles d_bias;
   Doubles o, lse, dq, dk, dv;  // [batch, length, heads, size], lse [batch, heads, length]
 };
 
 struct Case {
   AttentionArgs args;
-  std::vector<int32_t> lengths;
+  std::vector<int32_t> lengths, starts;
+  std::vector<float> bias, d_bias;
   Operand q{0, 0, 0, 0, 0}, k = q, v = q, d_o = q, o = q, dq = q, dk = q, dv = q;
   std::vector<float> lse;
 
@@ -64,7 +66,9 @@ struct Case {
     return "batch " + std::to_string(a.batch) + " heads " + std::to_string(a.query_heads) + "/" +
            std::to_string(a.kv_heads) + " lengths " + std::to_string(a.query_length) + "," +
            std::to_string(a.key_length) + " size " + std::to_string(a.head_size) + (a.causal ? " causal" : "") +
-           (lengths.empty() ? "" : " padded") + (a.dropout > 0 ? " dropout " : " ") + precision_name(a.precision);
+           (lengths.empty() ? "" : " padded") + (starts.empty() ? "" : " packed") + (bias.empty() ? "" : " biased") +
+           (a.window > 0 ? " window " + std::to_string(a.window) : "") + (a.dropout > 0 ? " dropout " : " ") +
+           precision_name(a.precision);
   }
 
   void fill(uint32_t seed, bool padded = false, float spread = 1) {
@@ -84,6 +88,9 @@ struct Case {
 
   void run(int threads, bool backward = true) {
     args.key_lengths = lengths.empty() ? nullptr : lengths.data();
+    args.starts = starts.empty() ? nullptr : starts.data();
+    args.biased = !bias.empty(), args.distance_bias = bias.data();
+    d_bias.assign(bias.size(), kCanary);
     ThreadPool pool(threads);
     with_workspace(attention_forward_workspace(args, threads), [&](std::byte* workspace) {
       attention_forward(args, q.rows(), k.rows(), v.rows(), o.mutable_rows(), lse.data(), workspace, pool);
@@ -91,8 +98,25 @@ struct Case {
     if (!backward) return;
     with_workspace(attention_backward_workspace(args, threads), [&](std::byte* workspace) {
       attention_backward(args, q.rows(), k.rows(), v.rows(), o.rows(), lse.data(), d_o.rows(), dq.mutable_rows(),
-                         dk.mutable_rows(), dv.mutable_rows(), workspace, pool);
+                         dk.mutable_rows(), dv.mutable_rows(), d_bias.data(), workspace, pool);
     });
+  }
+
+  // Documents of random lengths one after another; a bias for every distance.
+  void pack(uint32_t seed) {
+    std::mt19937 random(seed);
+    const int64_t longest = std::max<int64_t>(2, args.query_length / 2);
+    for (int64_t b = 0; b < args.batch; ++b)
+      for (int64_t i = 0, left = 0, start = 0; i < args.query_length; ++i, --left) {
+        if (left == 0) left = 1 + int64_t(random() % longest), start = i;
+        starts.push_back(static_cast<int32_t>(start));
+      }
+  }
+  void add_bias(uint32_t seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    bias.resize(args.query_heads * (args.query_length + args.key_length - 1));
+    for (float& x : bias) x = normal(random);
   }
 
   template <class Body>
@@ -113,6 +137,7 @@ struct Case {
     r.dq = r.o;
     r.dk.resize(a.batch * a.key_length * a.kv_heads * a.head_size);
     r.dv = r.dk;
+    r.d_bias.resize(bias.size());
     for (int64_t b = 0; b < a.batch; ++b)
       for (int64_t h = 0; h < a.query_heads; ++h)
         for (int64_t i = 0; i < a.query_length; ++i) reference_row(b, h, i, r);
@@ -125,16 +150,21 @@ struct Case {
     int64_t seen = lengths.empty() ? a.key_length : lengths[b];
     if (a.causal) seen = std::min(seen, i + a.key_length - a.query_length + 1);
     seen = std::max<int64_t>(seen, 0);
+    int64_t from = starts.empty() ? 0 : starts[b * a.query_length + i];
+    if (a.window > 0) from = std::max(from, i + a.key_length - a.query_length - a.window + 1);
+    from = std::clamp<int64_t>(from, 0, seen);
     Doubles p(seen), keep(seen, 1), dp(seen);
     double maximum = -kInf, sum = 0, correction = 0;
-    for (int64_t j = 0; j < seen; ++j) {
+    const int64_t distance = h * (a.query_length + a.key_length - 1) + a.query_length - 1 - i;
+    for (int64_t j = from; j < seen; ++j) {
       for (int64_t t = 0; t < size; ++t) p[j] += double(q(b, i, h, t)) * k(b, j, kvh, t) * a.scale;
+      if (!bias.empty()) p[j] += bias[distance + j];
       maximum = std::max(maximum, p[j]);
     }
-    for (double& x : p) sum += std::exp(x - maximum);
-    r.lse.push_back(seen ? maximum + std::log(sum) : -kInf);
+    for (int64_t j = from; j < seen; ++j) sum += std::exp(p[j] - maximum);
+    r.lse.push_back(seen > from ? maximum + std::log(sum) : -kInf);
     const int64_t row = ((b * a.query_length + i) * a.query_heads + h) * size;
-    for (int64_t j = 0; j < seen; ++j) {
+    for (int64_t j = from; j < seen; ++j) {
       p[j] = std::exp(p[j] - maximum) / sum;
       if (a.dropout > 0)
         keep[j] = dropout_keeps(a.dropout_key, j, i, h, b, a.dropout) ? double(dropout_scale(a.dropout)) : 0.0;
@@ -144,7 +174,8 @@ struct Case {
       }
       correction += p[j] * dp[j];
     }
-    for (int64_t j = 0; j < seen; ++j) {
+    for (int64_t j = from; j < seen; ++j) {
+      if (!bias.empty()) r.d_bias[distance + j] += p[j] * (dp[j] - correction);
       const int64_t key = ((b * a.key_length + j) * a.kv_heads + kvh) * size;
       const double ds = p[j] * (dp[j] - correction) * a.scale;
       for (int64_t t = 0; t < size; ++t) {
@@ -198,6 +229,9 @@ struct Case {
         expect_near_in_norm(*got, *want, what);
       else
         expect_equal(*got, *want, what, tolerance);
+    for (size_t i = 0; i < bias.size(); ++i)
+      ASSERT_NEAR(d_bias[i], r.d_bias[i], (bf16 ? 5e-2 : tolerance) * (1 + std::abs(r.d_bias[i])))
+          << "d_bias " << i << ": " << text();
     for (const Operand* operand : {&o, &dq, &dk, &dv})  // the gap between rows stays
       for (int64_t t = 0; t < operand->length; ++t) ASSERT_EQ((*operand)(0, t, operand->heads, 0), kCanary) << text();
   }
@@ -223,6 +257,81 @@ TEST(Attention, EqualsTheDefinitionForAnyShape) {
       test.check();
       if (HasFatalFailure()) FAIL() << isa;
     }
+  }
+}
+
+// Packed documents, windows and a bias by distance, alone and together with every other mask.
+TEST(Attention, StartsWindowsAndBiasEqualTheDefinition) {
+  const int64_t lengths[] = {1, 2, 5, 13, 16, 31, 33, 64, 90, 200}, sizes[] = {1, 8, 16, 33, 64, 128};
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    std::mt19937 random(2);
+    for (uint32_t round = 0; round < 90; ++round) {
+      Case test;
+      const int64_t kv_heads = 1 + random() % 2, group = round % 5 == 0 ? 2 : 1;
+      test.args = {.batch = 1 + int64_t(random() % 2), .query_heads = kv_heads * group, .kv_heads = kv_heads};
+      test.args.query_length = lengths[random() % std::size(lengths)];
+      test.args.key_length = round & 1 ? test.args.query_length : lengths[random() % std::size(lengths)];
+      test.args.head_size = sizes[random() % std::size(sizes)];
+      test.args.causal = round & 2;
+      test.args.dropout = round % 7 == 0 ? 0.3f : 0.0f, test.args.dropout_key = 0x123456789abcdef + round;
+      if (round & 16) {  // among many keys, so that the rounding of single ones does not stand out
+        test.args.precision = Precision::kBf16;
+        test.args.query_length = std::max<int64_t>(13, test.args.query_length);
+        test.args.key_length = std::max<int64_t>(16, test.args.key_length);
+      }
+      test.fill(round, round & 8);
+      if (round % 3 != 1) test.pack(round);
+      if (round % 3 != 0) test.add_bias(round);
+      if (test.args.causal && round & 4) test.args.window = 1 + int64_t(random() % 40);
+      test.run(2);
+      test.check();
+      if (HasFatalFailure()) FAIL() << isa << " round " << round;
+    }
+  }
+}
+
+TEST(Attention, StartsWindowsAndBiasOverManyBlocks) {
+  for (const auto& isa : {available_isas().front(), std::string("baseline")}) {
+    const ForcedIsa forced(isa);
+    for (const Precision precision : {Precision::kF32, Precision::kBf16})
+      for (const int64_t queries : {700, 730, 100})
+        for (const int kind : {0, 1, 2}) {
+          Case test;
+          test.args = {.batch = 1, .query_heads = 2, .kv_heads = 1, .query_length = queries, .key_length = 730};
+          test.args.head_size = 24, test.args.causal = kind < 2, test.args.precision = precision;
+          test.fill(2, false, precision == Precision::kF32 ? 10 : 1);
+          if (kind != 2) test.pack(5);
+          if (kind != 0) test.add_bias(6);
+          if (kind == 1) test.args.window = 150;
+          test.run(2);
+          test.check(2e-4);
+          if (HasFatalFailure()) FAIL() << isa;
+        }
+  }
+}
+
+// Documents of a row that never see each other: each gives what it gives alone, whatever the others hold.
+TEST(Attention, PackedDocumentsDoNotLeak) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (const Precision precision : {Precision::kF32, Precision::kBf16})
+      for (const bool later : {false, true}) {
+        Case clean;
+        clean.args = {.batch = 1, .query_heads = 2, .kv_heads = 2, .query_length = 70, .key_length = 70};
+        clean.args.head_size = 16, clean.args.causal = true, clean.args.precision = precision;
+        clean.fill(7);
+        for (int64_t i = 0; i < 70; ++i) clean.starts.push_back(i < 37 ? 0 : 37);
+        Case dirty = clean;
+        for (int64_t j = later ? 37 : 0; j < (later ? 70 : 37); ++j)
+          for (int64_t x = 0; x < 32; ++x)
+            for (const auto operand : {&Case::q, &Case::k, &Case::v}) (dirty.*operand)(0, j, 0, x) = kNan;
+        clean.run(1), dirty.run(1);
+        for (int64_t t = later ? 0 : 37; t < (later ? 37 : 70); ++t)
+          for (int64_t x = 0; x < 32; ++x)
+            for (const auto operand : {&Case::o, &Case::dq, &Case::dk, &Case::dv})
+              ASSERT_NEAR((clean.*operand)(0, t, 0, x), (dirty.*operand)(0, t, 0, x), 1e-5) << isa << " row " << t;
+      }
   }
 }
 
@@ -342,6 +451,7 @@ TEST(Attention, TheNumberOfThreadsChangesNoBit) {
     for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
       test.args.precision = precision;
       test.fill(5, true);
+      test.add_bias(3);
       test.run(1);
       for (const int threads : {2, 3}) {
         Case more = test;
@@ -350,6 +460,7 @@ TEST(Attention, TheNumberOfThreadsChangesNoBit) {
           const auto &a = (test.*operand).values, &b = (more.*operand).values;
           EXPECT_EQ(0, std::memcmp(a.data(), b.data(), a.size() * sizeof(float))) << isa << " threads " << threads;
         }
+        EXPECT_EQ(test.d_bias, more.d_bias) << isa << " threads " << threads;
         EXPECT_EQ(0, std::memcmp(test.lse.data(), more.lse.data(), test.lse.size() * sizeof(float)));
       }
     }
@@ -377,7 +488,7 @@ TEST(Attention, WorksInsideOneBuffer) {
   ThreadPool pool(2);
   test.with_workspace(attention_backward_workspace(test.args, 2), [&](std::byte* workspace) {
     attention_backward(test.args, part(0), part(1), part(2), test.o.rows(), test.lse.data(), test.d_o.rows(), out(0),
-                       out(1), out(2), workspace, pool);
+                       out(1), out(2), nullptr, workspace, pool);
   });
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t t = 0; t < 17; ++t)

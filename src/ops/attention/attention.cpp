@@ -13,15 +13,19 @@ namespace linnet {
 namespace {
 
 struct MaskAttrs {
-  bool causal, has_lengths;
-  std::string text() const { return std::string(causal ? "causal " : "") + (has_lengths ? "lengths" : ""); }
+  bool causal, has_lengths, has_starts = false;
+  int64_t window = 0;
+  std::string text() const {
+    return std::string(causal ? "causal " : "") + (has_lengths ? "lengths" : "") + (has_starts ? " starts" : "") +
+           (window > 0 ? " window=" + std::to_string(window) : "");
+  }
 };
 
 bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AttentionAttrs>();
-  expect_inputs(args, 3u + attrs.has_lengths + has_random(attrs));
+  expect_inputs(args, attrs.operand_count(kAttentionFixed));
   const TensorType &q = args.in[0], &k = args.in[1], &v = args.in[2];
   const std::string all = "got q " + q.text() + ", k " + k.text() + ", v " + v.text();
   expect(q.shape.rank() == 3 && k.shape.rank() == 3 && k == v && is_float(q.dtype) && q.dtype == k.dtype,
@@ -32,23 +36,38 @@ std::vector<TensorType> infer(const InferArgs& args) {
          all + " with " + std::to_string(attrs.heads) + " heads and " + std::to_string(attrs.kv_heads) + " key heads");
   if (attrs.has_lengths)
     expect(args.in[3] == TensorType{DType::kI32, {q.shape[0]}}, all + ", lengths " + args.in[3].text());
+  if (attrs.has_starts) {
+    const TensorType& starts = args.in[attrs.starts_at(kAttentionFixed)];
+    expect(starts == TensorType{DType::kI32, {q.shape[0], q.shape[1]}}, all + ", starts " + starts.text());
+  }
+  if (attrs.has_bias) {
+    const TensorType &bias = args.in[attrs.bias_at(kAttentionFixed)],
+                     expected{q.dtype, {attrs.heads, q.shape[1] + k.shape[1] - 1}};
+    expect(bias == expected, all + ", distance bias " + bias.text() + ", expected " + expected.text());
+  }
+  expect(attrs.window >= 0 && (attrs.window == 0 || attrs.causal), "a window of keys needs a causal mask");
   return {q, {q.dtype, {q.shape[0], attrs.heads, q.shape[1]}}};
 }
 
-// q, k, v, o, lse, do, [lengths], [random] -> dq, dk, dv
 std::vector<TensorType> infer_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AttentionAttrs>();
-  expect_inputs(args, 6u + attrs.has_lengths + has_random(attrs));
+  expect_inputs(args, attrs.operand_count(kAttentionGradFixed));
   expect(args.in[0] == args.in[3] && args.in[0] == args.in[5],
          "got q " + args.in[0].text() + ", o " + args.in[3].text());
-  return {args.in[0], args.in[1], args.in[2]};
+  std::vector<TensorType> out{args.in[0], args.in[1], args.in[2]};
+  if (attrs.has_bias) out.push_back(args.in[attrs.bias_at(kAttentionGradFixed)]);
+  return out;
 }
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
   std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
   in.insert(in.end(), args.in.begin() + 3, args.in.end());
   std::vector<Tensor> gradients = args.graph.add(kAttentionGrad, in, args.node.attrs, args.node.where);
-  gradients.resize(args.in.size());  // lengths and random have none
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const Tensor of_bias = gradients.back();
+  gradients.resize(3);
+  gradients.resize(args.in.size());  // lengths, starts and random have none
+  if (attrs.has_bias) gradients[attrs.bias_at(kAttentionFixed)] = of_bias;
   return gradients;
 }
 
@@ -62,13 +81,24 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
   return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
 }
 
+// [H, Tq + Tk - 1] -> [H, Tq, Tk]
+Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
+  std::vector<Tensor> rows;
+  for (int64_t i = 0; i < queries; ++i)
+    rows.push_back(reshape(slice(bias, -1, queries - 1 - i, keys), {bias.dim(0), 1, keys}));
+  return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), 1);
+}
+
 std::vector<Tensor> decompose(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<AttentionAttrs>();
   const int64_t repeat = attrs.heads / attrs.kv_heads;
   const Tensor q = by_heads(args.in[0], attrs.heads, 1);
   const Tensor k = by_heads(args.in[1], attrs.kv_heads, repeat), v = by_heads(args.in[2], attrs.kv_heads, repeat);
   const Tensor lengths = attrs.has_lengths ? args.in[3] : Tensor{};
-  const Tensor scores = mask_scores(matmul(q, k, false, true) * attrs.scale, lengths, attrs.causal);
+  const Tensor starts = attrs.has_starts ? args.in[attrs.starts_at(kAttentionFixed)] : Tensor{};
+  Tensor products = matmul(q, k, false, true) * attrs.scale;
+  if (attrs.has_bias) products = products + by_places(args.in[attrs.bias_at(kAttentionFixed)], q.dim(2), k.dim(2));
+  const Tensor scores = mask_scores(products, lengths, attrs.causal, starts, attrs.window);
   Tensor p = softmax(scores);
   if (has_random(attrs)) p = dropout(p, args.in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
   const Tensor o = reshape(permute(matmul(p, v), {0, 2, 1, 3}), args.in[0].shape());
@@ -76,7 +106,8 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 }
 
 std::vector<TensorType> infer_mask(const InferArgs& args) {
-  expect_inputs(args, 1u + args.attrs.as<MaskAttrs>().has_lengths);
+  const auto& attrs = args.attrs.as<MaskAttrs>();
+  expect_inputs(args, 1u + attrs.has_lengths + attrs.has_starts);
   expect(args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
   return {args.in[0]};
 }
@@ -118,6 +149,8 @@ const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = 
 std::string AttentionAttrs::text() const {
   return "heads=" + std::to_string(heads) + " kv_heads=" + std::to_string(kv_heads) +
          " scale=" + std::to_string(scale) + (causal ? " causal" : "") + (has_lengths ? " lengths" : "") +
+         (has_starts ? " starts" : "") + (has_bias ? " bias" : "") +
+         (window > 0 ? " window=" + std::to_string(window) : "") +
          (dropout > 0 ? " dropout=" + std::to_string(dropout) + " site=" + std::to_string(dropout_site) : "") +
          (precision == Precision::kF32 ? "" : std::string(" ") + precision_name(precision));
 }
@@ -127,20 +160,27 @@ Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
       .heads = options.heads, .kv_heads = options.kv_heads ? options.kv_heads : options.heads, .scale = options.scale};
   attrs.causal = options.causal;
   attrs.has_lengths = options.lengths.defined();
+  attrs.has_starts = options.starts.defined();
+  attrs.has_bias = options.distance_bias.defined();
+  attrs.window = options.window;
   attrs.dropout = options.dropout;
   attrs.dropout_site = options.dropout_site;
   if (attrs.scale == 0)
     attrs.scale = 1 / std::sqrt(static_cast<double>(q.value.dim(-1)) / static_cast<double>(attrs.heads));
   std::vector<Tensor> in{q.value, k, v};
   if (attrs.has_lengths) in.push_back(options.lengths);
+  if (attrs.has_starts) in.push_back(options.starts);
+  if (attrs.has_bias) in.push_back(options.distance_bias);
   if (has_random(attrs)) in.push_back(options.random);
   return q.value.graph->add(kAttention, in, attrs, q.where)[0];
 }
 
-Tensor mask_scores(At scores, Tensor lengths, bool causal) {
+Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_t window) {
   std::vector<Tensor> in{scores.value};
   if (lengths.defined()) in.push_back(lengths);
-  return scores.value.graph->add_one(kMaskScores, in, MaskAttrs{causal, lengths.defined()}, scores.where);
+  if (starts.defined()) in.push_back(starts);
+  const MaskAttrs attrs{causal, lengths.defined(), starts.defined(), window};
+  return scores.value.graph->add_one(kMaskScores, in, attrs, scores.where);
 }
 
 // The mask kernel is here because MaskAttrs is.
@@ -155,9 +195,11 @@ void run_mask(const KernelArgs& args) {
       const int64_t sample = row / (heads * queries), query = row % queries;
       int64_t visible = attrs.has_lengths ? std::min<int64_t>(keys, args.in[1].as<int32_t>()[sample]) : keys;
       if (attrs.causal) visible = std::min(visible, query + keys - queries + 1);
+      int64_t first = attrs.has_starts ? args.in.back().as<int32_t>()[sample * queries + query] : 0;
+      if (attrs.window > 0) first = std::max(first, query + keys - queries - attrs.window + 1);
       for (int64_t j = 0; j < keys; ++j)
         args.out[0].as<T>()[row * keys + j] =
-            j < visible ? args.in[0].as<T>()[row * keys + j] : -std::numeric_limits<T>::infinity();
+            first <= j && j < visible ? args.in[0].as<T>()[row * keys + j] : -std::numeric_limits<T>::infinity();
     }
   });
 }

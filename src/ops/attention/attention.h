@@ -1,11 +1,16 @@
 // Scaled dot-product attention with many heads, as one op: forward and backward never hold a Tq x Tk matrix
 // (Dao et al. 2022, "FlashAttention").
 //
-//   p = softmax(scale * q k^T, over the visible keys);  o = dropout(p) v;  lse = log sum exp of the scaled scores
+//   s = scale * q k^T + bias;  p = softmax(s, over the visible keys);  o = dropout(p) v;  lse = log sum exp of s
 //
 // q [B, Tq, H * D], k and v [B, Tk, H_kv * D], H a multiple of H_kv -> o [B, Tq, H * D], lse [B, H, Tq].
-// Visible: keys before the sample's length (explicit lengths, i32 [B]); and when causal, keys j <= i + Tk - Tq.
-// A query that sees no key gives zeros. q, k, v and their gradients may be strided: a slice of a fused projection is
+// Visible: keys before the sample's length (explicit lengths, i32 [B]); when causal, keys j <= i + Tk - Tq; from the
+// query's start on (i32 [B, Tq]), so that documents packed into one row do not see each other; and with a window, which
+// needs causal, the last `window` of those. Blocks of keys that none of a block of queries sees cost nothing.
+// A query that sees no key gives zeros.
+// distance_bias f32 [H, Tq + Tk - 1] is the same for all samples: entry j - i + Tq - 1 is for query i and key j. It has
+// a gradient, and takes the place of a [H, Tq, Tk] bias where that depends on j - i alone (T5).
+// q, k, v and their gradients may be strided: a slice of a fused projection is
 // read and written in place.
 #pragma once
 #include "ir/graph.h"
@@ -17,13 +22,22 @@ namespace linnet {
 struct AttentionAttrs {
   int64_t heads, kv_heads;
   double scale;
-  bool causal = false, has_lengths = false;
+  bool causal = false, has_lengths = false, has_starts = false, has_bias = false;
+  int64_t window = 0;  // 0: none
   float dropout = 0;
   uint64_t dropout_site = 0;
   Precision precision = Precision::kF32;  // of the products; what they are summed to and the rest is fp32
   std::string text() const;
+
+  // Optional operands follow the `fixed` first ones in this order: lengths, starts, bias, random.
+  size_t operand_count(size_t fixed) const { return fixed + has_lengths + has_starts + has_bias + (dropout > 0); }
+  size_t starts_at(size_t fixed) const { return fixed + has_lengths; }
+  size_t bias_at(size_t fixed) const { return fixed + has_lengths + has_starts; }
 };
 
+// q, k, v, ... -> o, lse
+// q, k, v, o, lse, do, ... -> dq, dk, dv, [dbias]
+constexpr size_t kAttentionFixed = 3, kAttentionGradFixed = 6;
 extern const OpDef kAttention, kAttentionGrad, kMaskScores;
 KernelList attention_kernels();
 KernelList attention_grad_kernels();
@@ -35,7 +49,10 @@ struct AttentionOptions {
   int64_t heads = 1, kv_heads = 0;  // 0: as many as heads
   double scale = 0;                 // 0: 1 / sqrt(head size)
   bool causal = false;
-  Tensor lengths = {};  // i32 [B]; undefined: every key counts
+  Tensor lengths = {};        // i32 [B]; undefined: every key counts
+  Tensor starts = {};         // i32 [B, Tq]; undefined: 0
+  Tensor distance_bias = {};  // [H, Tq + Tk - 1]; undefined: none
+  int64_t window = 0;         // 0: none
   float dropout = 0;
   uint64_t dropout_site = 0;
   Tensor random = {};  // i32 [4], with dropout only
@@ -43,7 +60,8 @@ struct AttentionOptions {
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options);
 
-// scores [B, H, Tq, Tk] with -inf where a key is not visible. A piece of attention's decomposition.
-Tensor mask_scores(At scores, Tensor lengths, bool causal);
+// scores [B, H, Tq, Tk] with -inf where a key is not visible. A piece of attention's decomposition. lengths and starts
+// may be undefined.
+Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts = {}, int64_t window = 0);
 
 }  // namespace linnet

@@ -6,23 +6,21 @@
 namespace linnet {
 namespace {
 
-const TensorView* lengths_of(const KernelArgs& args, const AttentionAttrs& attrs) {
-  return attrs.has_lengths ? &args.in[args.in.size() - 1 - (attrs.dropout > 0)] : nullptr;
-}
-
 AttentionArgs sizes(const AttentionAttrs& attrs, const TensorType& q, const TensorType& k) {
   AttentionArgs out{};
   out.batch = q.shape[0], out.query_length = q.shape[1], out.key_length = k.shape[1];
   out.query_heads = attrs.heads, out.kv_heads = attrs.kv_heads, out.head_size = q.shape[2] / attrs.heads;
   out.scale = static_cast<float>(attrs.scale), out.causal = attrs.causal, out.dropout = attrs.dropout;
-  out.precision = attrs.precision;
+  out.precision = attrs.precision, out.window = attrs.window, out.biased = attrs.has_bias;
   return out;
 }
 
-AttentionArgs problem(const KernelArgs& args) {
+AttentionArgs problem(const KernelArgs& args, size_t fixed = kAttentionFixed) {
   const auto& attrs = args.node.attrs.as<AttentionAttrs>();
   AttentionArgs out = sizes(attrs, args.in[0].type, args.in[1].type);
-  if (const TensorView* lengths = lengths_of(args, attrs)) out.key_lengths = lengths->as<int32_t>();
+  if (attrs.has_lengths) out.key_lengths = args.in[fixed].as<int32_t>();
+  if (attrs.has_starts) out.starts = args.in[attrs.starts_at(fixed)].as<int32_t>();
+  if (attrs.has_bias) out.distance_bias = args.in[attrs.bias_at(fixed)].as<float>();
   if (attrs.dropout > 0) out.dropout_key = dropout_key(args.in.back().as<int32_t>(), attrs.dropout_site);
   return out;
 }
@@ -46,9 +44,10 @@ void run(const KernelArgs& args) {
 }
 
 void run_grad(const KernelArgs& args) {
-  attention_backward(problem(args), rows(args.in[0]), rows(args.in[1]), rows(args.in[2]), rows(args.in[3]),
-                     args.in[4].as<float>(), rows(args.in[5]), mutable_rows(args.out[0]), mutable_rows(args.out[1]),
-                     mutable_rows(args.out[2]), args.workspace, args.pool);
+  float* d_bias = problem(args, kAttentionGradFixed).biased ? args.out[3].as<float>() : nullptr;
+  attention_backward(problem(args, kAttentionGradFixed), rows(args.in[0]), rows(args.in[1]), rows(args.in[2]),
+                     rows(args.in[3]), args.in[4].as<float>(), rows(args.in[5]), mutable_rows(args.out[0]),
+                     mutable_rows(args.out[1]), mutable_rows(args.out[2]), d_bias, args.workspace, args.pool);
 }
 
 // The kernel's tiles are laid out for heads of up to 256.

@@ -47,6 +47,25 @@ TEST(Attention, HeadsOfManySizesAndSharedKeys) {
   check_op(attention_case(1, 5, 5, 3, 1, 8, true, false, 0));
 }
 
+TEST(Attention, PackedDocumentsWindowsAndBiasByDistance) {
+  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{7, 7}, {1, 5}, {20, 31}})
+    for (const int kind : {0, 1, 2, 3}) {
+      const bool causal = kind < 3;
+      OpCase op = attention_case(2, queries, keys, 2, kind == 1 ? 1 : 2, 8, causal, kind == 2, kind == 2 ? 0.3f : 0);
+      op.inputs.push_back({.shape = {2, queries}, .integer = true, .low = 0, .high = 4});
+      op.inputs.push_back({{2, queries + keys - 1}});
+      op.build = [=, kv_heads = kind == 1 ? 1 : 2](Graph&, const auto& x) {
+        AttentionOptions options{.heads = 2, .kv_heads = kv_heads, .causal = causal};
+        if (kind == 2) options.lengths = x[3], options.random = x[4], options.dropout = 0.3f;
+        if (kind < 2) options.starts = x[5];
+        if (kind == 1) options.window = 3;
+        if (kind > 0) options.distance_bias = x[6];
+        return std::vector{attention(x[0], x[1], x[2], options)};
+      };
+      check_op(op);
+    }
+}
+
 TEST(Attention, DropoutOfProbabilitiesIsTheSameInEveryForm) {
   check_op(attention_case(3, 19, 23, 2, 2, 8, false, true, 0.3f));
 }
