@@ -5,6 +5,7 @@
 
 #include "app/corpus.h"
 #include "app/image_task.h"
+#include "app/language_task.h"
 #include "app/translation_task.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -140,9 +141,44 @@ PlanAnswer plan_images(const Config& config, uint64_t memory) {
   return answer;
 }
 
+PlanAnswer plan_language(const Config& config, uint64_t memory) {
+  PlanAnswer answer;
+  int64_t vocab_size = config.data.vocab_size, tokens = 1 << 20;
+  uint64_t resident = 0;
+  bool packed = false;
+  if (!config.data.text.empty() && file_exists(data_path(config.data, config.data.text))) {
+    LanguageTask task(config, nullptr);
+    vocab_size = task.coder().vocab_size(), tokens = task.train_tokens(), packed = task.session().packed;
+    resident = task.forecast().items[0].bytes;
+  } else {
+    resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
+    answer.assumption = "The text is not there: 1,048,576 tokens are assumed, of " + std::to_string(vocab_size) +
+                        " kinds (vocab_size).";
+  }
+  const auto plan = [&](int64_t rows) {
+    Config other = config;
+    other.data.batch_size = rows;
+    return std::make_unique<LanguageSession>(other, make_causal_model(other, vocab_size),
+                                             LanguageOptions{.packed = packed, .verify_plans = false});
+  };
+  const auto session = plan(config.data.batch_size);
+  answer.forecast = forecast_memory(resident, session->store);
+  answer.parameters = session->layout.parameter_count();
+  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session->trainer->arena_use();
+  answer.fusion = fusion_report(session->trainer->pass_reports());
+  answer.batches = std::to_string(session->windows.rows) + " x " + std::to_string(session->windows.length) + " tokens";
+  answer.batch_key = "batch_size";
+  const int64_t most = std::max<int64_t>(1, tokens / session->windows.length);
+  answer.largest_batch =
+      largest(1, most, [&](int64_t rows) { return forecast_memory(resident, plan(rows)->store).peak() <= memory; });
+  answer.all_fit = answer.largest_batch >= most;
+  return answer;
+}
+
 }  // namespace
 
 PlanAnswer plan_memory(const Config& config, uint64_t memory) {
+  if (config.data.task == "language") return plan_language(config, memory);
   return config.data.task == "images" ? plan_images(config, memory) : plan_translation(config, memory);
 }
 

@@ -7,6 +7,7 @@
 #include "app/corpus.h"
 #include "app/image_task.h"
 #include "app/inference.h"
+#include "app/language_task.h"
 #include "app/run_folder.h"
 #include "base/error.h"
 #include "cli/commands.h"
@@ -16,7 +17,7 @@ namespace linnet {
 namespace {
 
 struct Arguments : InferenceOptions {
-  std::string folder, split, source, target, data_dir;
+  std::string folder, split, source, target, data_dir, data;
   bool json = false;
 };
 
@@ -28,6 +29,7 @@ ParallelText text_of(const Arguments& arguments, const Config& config) {
 }
 
 const char* split_name(const Arguments& arguments) {
+  if (!arguments.data.empty()) return "file";
   if (!arguments.source.empty()) return "files";
   return arguments.split == "valid" ? "valid" : "test";
 }
@@ -49,21 +51,50 @@ Evaluation evaluate_translation(const Arguments& arguments, const Config& config
   return evaluation.run();
 }
 
+// Without --split or --data: the test text where the configuration names one, or the validation text.
+Evaluation evaluate_language(const Arguments& arguments, const Config& config, Json& examples) {
+  if (!arguments.source.empty()) fail_user("--source and --target are for runs of translation; --data names a text");
+  if (!arguments.data.empty() && !arguments.split.empty()) fail_user("give either --split or --data");
+  const std::string split = !arguments.split.empty()        ? arguments.split
+                            : config.data.test_text.empty() ? "valid"
+                                                            : "test";
+  if (arguments.data.empty()) examples["split"] = split;
+  Evaluation result = evaluate_language_run(arguments.folder, config, arguments.data, split);
+  examples["tokens"] = result.items;
+  return result;
+}
+
+void print_language(const Evaluation& result, double seconds) {
+  std::printf("%lld tokens  loss %.4f", static_cast<long long>(result.items), result.loss);
+  for (const auto& [name, value] : result.metrics)
+    std::printf(name == "words" ? "  %s %.0f" : "  %s %.4f", name == "word_perplexity" ? "per word" : name.c_str(),
+                value);
+  std::printf("  (%.1f s)\n", seconds);
+}
+
 int evaluate(const Arguments& arguments) {
   const auto began = std::chrono::steady_clock::now();
   Config config = inference_config(arguments.folder, arguments);
   if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
   force_isa(config.train.isa);
-  const bool images = config.data.task == "images";
+  const bool images = config.data.task == "images", language = config.data.task == "language";
+  if (!language && !arguments.data.empty()) fail_user("--data is for runs of language models");
   Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
-  const Evaluation result =
-      images ? evaluate_images(arguments, config, json) : evaluate_translation(arguments, config, json);
+  const Evaluation result = images     ? evaluate_images(arguments, config, json)
+                            : language ? evaluate_language(arguments, config, json)
+                                       : evaluate_translation(arguments, config, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (arguments.json) {
     json["loss"] = result.loss;
-    for (const auto& [name, value] : result.metrics) json[name] = value;
+    for (const auto& [name, value] : result.metrics)
+      if (name == "words")
+        json[name] = static_cast<int64_t>(value);
+      else
+        json[name] = value;
     json["seconds"] = seconds;
     std::printf("%s\n", json.dump().c_str());
+  } else if (language) {
+    print_language(result, seconds);
   } else if (images) {
     std::printf("%lld images  loss %.4f  accuracy %.4f  (%.1f s)\n", static_cast<long long>(result.items), result.loss,
                 result.metric("accuracy"), seconds);
@@ -85,6 +116,8 @@ void add_eval_command(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"test", "valid"}));
   command->add_option("--source", arguments->source, "or a text of your own ...")->type_name("FILE");
   command->add_option("--target", arguments->target, "... and its translation")->type_name("FILE");
+  command->add_option("--data", arguments->data, "of a language model: a text of your own (plain, .jsonl or .bin)")
+      ->type_name("FILE");
   command->add_option("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)")
       ->type_name("DIR");
   command->add_option("--beam", arguments->beams, "beam size (default: the run's)")->check(CLI::Range(1, 1024));

@@ -35,6 +35,10 @@ struct DataConfig {
   std::string data_dir;
   std::string train_source, train_target, valid_source, valid_target, test_source, test_target;
   std::string train_tsv, valid_tsv, test_tsv;
+  std::string text, valid_text, test_text;
+  double valid_share = 0.1;
+  int64_t token_bytes = 2;
+  int64_t context = 0;
   int64_t held_out_pairs = 500, held_out_images = 5000;
   int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
   std::string tokenizer = "sentencepiece";
@@ -67,6 +71,7 @@ struct TrainConfig {
   int64_t eval_every = 500;
   int64_t eval_pairs = 0;
   int64_t eval_beam = 1;
+  int64_t sample_length = 0;
   int64_t patience = 0;
   std::string metric = "bleu";
   int64_t beam = 4;

@@ -61,8 +61,10 @@ constexpr double kMaxReal = 1e30;                // far from overflow in float
 
 const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
-      one_of(MODEL(architecture), "An encoder-decoder Transformer, or a convolutional network for task = \"images\".",
-             {"transformer", "cnn"}),
+      one_of(MODEL(architecture),
+             "An encoder-decoder Transformer for translation, a convolutional network for task = \"images\", a decoder "
+             "of GPT-2's kind for task = \"language\".",
+             {"transformer", "cnn", "gpt"}),
       between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
               kMaxSize),
       between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize),
@@ -83,9 +85,9 @@ const std::vector<ConfigKey>& table() {
 
       one_of(
           DATA(task),
-          "\"text\" reads sentences and their translations, \"images\" reads images to classify; \"dates\" generates "
-          "dates to translate, \"random\" noise to measure with.",
-          {"text", "images", "dates", "random"}),
+          "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
+          "text to predict token by token; \"dates\" generates dates to translate, \"random\" noise to measure with.",
+          {"text", "images", "language", "dates", "random"}),
       any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images."),
       any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ..."),
       any(DATA(train_target), "... and its translation, line by line."),
@@ -96,6 +98,15 @@ const std::vector<ConfigKey>& table() {
       any(DATA(train_tsv), "Instead of two files: one, with source, tab, target on each line."),
       any(DATA(valid_tsv), "The same for validation."),
       any(DATA(test_tsv), "The same for the test."),
+      any(DATA(text),
+          "Of task = \"language\": the training text, a file of plain text, of JSON lines (.jsonl) each with a "
+          "\"text\", "
+          "or of token numbers (.bin)."),
+      any(DATA(valid_text), "Validation text of the same kind. Without it, the end of the training text is taken:"),
+      below(DATA(valid_share), "this share of it.", 0, 0.95),
+      any(DATA(test_text), "Test text, for `linnet eval` only."),
+      between(DATA(token_bytes), "Bytes of a number in a .bin file: 2 or 4.", 2, 4),
+      between(DATA(context), "Tokens of a window of text; 0: the model's max_seq_len.", 0, kMaxSize),
       between(DATA(held_out_pairs), "Training pairs set aside for validation when no validation files are given.", 1,
               kMaxCount),
       between(DATA(held_out_images), "The same for images.", 1, kMaxCount),
@@ -111,7 +122,8 @@ const std::vector<ConfigKey>& table() {
               "Tokens, 4 special ones included: exactly so many for SentencePiece, at most for others.", 5, 10'000'000),
       any(DATA(joint_vocab), "One vocabulary for source and target."),
       between(DATA(batch_size),
-              "Most pairs in a batch, or 0 for as many as batch_tokens allows; the images in a batch.", 0, kMaxSize),
+              "Most pairs in a batch, or 0 for as many as batch_tokens allows; the images or windows in a batch.", 0,
+              kMaxSize),
       between(DATA(batch_tokens), "Most tokens in a batch, padding included, on its longer side; 0: no such limit.", 0,
               kMaxSize),
       between(DATA(num_buckets), "Sizes that batches are padded to. More waste less padding but take longer to plan.",
@@ -140,6 +152,7 @@ const std::vector<ConfigKey>& table() {
       between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount),
       between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount),
       between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024),
+      between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
       one_of(TRAIN(metric), "What makes a checkpoint the best.", {"bleu", "exact_match", "accuracy", "loss"}),
       resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024)),

@@ -79,14 +79,37 @@ void check_data(const Config& config) {
               named("max_seq_len", config.model.max_seq_len));
 }
 
+struct TaskRule {
+  const char *task, *architecture, *metric;  // metric: those beside "loss", or "" for those of translation
+};
+constexpr TaskRule kTaskRules[] = {{"images", "cnn", "accuracy"}, {"language", "gpt", "loss"}};
+
 // What does not belong to the task would be ignored, and is more likely a mistake.
 void check_task(const Config& config) {
-  const bool images = config.data.task == "images", cnn = config.model.architecture == "cnn";
-  require(images == cnn, "architecture = \"" + config.model.architecture + "\" does not go with task = \"" +
-                             config.data.task + "\"; \"cnn\" and \"images\" go together");
-  const std::string& metric = config.train.metric;
-  require(metric == "loss" || images == (metric == "accuracy"),
-          "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
+  const std::string &task = config.data.task, &architecture = config.model.architecture, &metric = config.train.metric;
+  const auto rule = std::ranges::find(kTaskRules, task, &TaskRule::task);
+  const bool translation = rule == std::end(kTaskRules);
+  if (translation ? architecture != "transformer" : architecture != rule->architecture)
+    fail_user("config: architecture = \"" + architecture + "\" does not go with task = \"" + task + "\"" +
+              (translation ? "" : std::string(", \"") + rule->architecture + "\" does"));
+  const bool known = metric == "loss" || (translation ? metric != "accuracy" : metric == rule->metric);
+  require(known, "task = \"" + task + "\" has no metric \"" + metric + "\"");
+}
+
+void check_language(const Config& config) {
+  const DataConfig& data = config.data;
+  const ModelConfig& model = config.model;
+  require(data.train_source.empty() && data.train_tsv.empty(),
+          "task = \"language\" reads one text, given as `text`, but a file of pairs is given");
+  require(data.token_bytes != 3, named("token_bytes", data.token_bytes) + " is neither 2 nor 4");
+  require(data.context <= model.max_seq_len,
+          named("context", data.context) + " is above " + named("max_seq_len", model.max_seq_len));
+  require(data.batch_size > 0 || data.batch_tokens >= (data.context > 0 ? data.context : model.max_seq_len),
+          named("batch_tokens", data.batch_tokens) + " does not hold one window");
+  require(model.d_model % model.num_heads == 0,
+          named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
+  require(model.d_ff == 4 * model.d_model,
+          named("d_ff", model.d_ff) + ", but a gpt has 4 * d_model = " + std::to_string(4 * model.d_model));
 }
 
 void check_images(const DataConfig& data) {
@@ -112,8 +135,12 @@ void validate(const Config& config) {
   check_task(config);
   check_training(config.train);
   if (config.data.task == "images") return check_images(config.data);
-  check_model(config);
-  check_data(config);
+  if (config.data.task == "language") {
+    check_language(config);
+  } else {
+    check_model(config);
+    check_data(config);
+  }
   check_size("the parameters", parameter_count(config));
   check_size("a batch", batch_elements(config));
 }

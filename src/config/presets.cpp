@@ -130,6 +130,43 @@ clip_norm = 0.0
 max_steps = 64
 metric = "loss"
 )"},
+    {"shakespeare", "Learns to write verse, character by character; data.dir=FOLDER with input.txt, or data.text=FILE.",
+     R"(
+[model]
+architecture = "gpt"
+d_model = 256
+num_heads = 4
+num_layers = 4
+d_ff = 1024
+max_seq_len = 128
+dropout = 0.1
+
+[data]
+task = "language"
+text = "input.txt"
+valid_share = 0.1
+tokenizer = "char"
+vocab_size = 1000
+batch_size = 16
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 2e-3
+schedule = "cosine"
+final_learning_rate = 2e-5
+warmup_steps = 100
+max_steps = 4000
+beta2 = 0.99
+epsilon = 1e-8
+weight_decay = 0.1
+clip_norm = 1.0
+precision = "bf16"
+eval_every = 1000
+save_every = 1000
+sample_length = 400
+metric = "loss"
+)"},
     {"translate", "A start for your own parallel text, given with --source and --target.", R"(
 [model]
 d_model = 256

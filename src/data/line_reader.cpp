@@ -70,10 +70,12 @@ bool LineReader::next(std::string& line) {
   line.clear();
   if (position_ == size_ && !fill()) return false;
   ++line_number_;
+  line_was_ended_ = false;
   do {
     const char* begin = buffer_.data() + position_;
     const char* end = static_cast<const char*>(std::memchr(begin, '\n', size_ - position_));
     if (end != nullptr) {
+      line_was_ended_ = true;
       line.append(begin, end);
       position_ += static_cast<size_t>(end - begin) + 1;
       break;

@@ -25,6 +25,8 @@ class LineReader {
   bool next(std::string& line);
   // The number of the line next() returned last, from 1.
   int64_t line_number() const { return line_number_; }
+  // Whether the line next() returned last had an end; only a file's last line may have none.
+  bool line_was_ended() const { return line_was_ended_; }
   // "path:line", for messages.
   std::string where() const;
 
@@ -37,6 +39,7 @@ class LineReader {
   std::vector<char> buffer_;
   size_t position_ = 0, size_ = 0;
   int64_t line_number_ = 0;
+  bool line_was_ended_ = false;
 };
 
 }  // namespace linnet

@@ -41,6 +41,19 @@ Tensor SelfAttention::operator()(Tensor x, Tensor lengths, bool causal) {
   return out_proj(attention(qkv[0], qkv[1], qkv[2], options));
 }
 
+Tensor SelfAttention::prefill(Tensor x, const CacheShape& cache) {
+  ModuleScope scope(*this);
+  const int64_t width = config.width;
+  const std::vector<Tensor> q_kv = split(in_proj(x), -1, {width, 2 * width});
+  const Tensor state =
+      x.graph->input("cache." + path(), {x.type().dtype, {x.dim(0) * cache.beams, cache.max_length, 2 * width}});
+  x.graph->update(state, cache_fill(state, q_kv[1], cache.beams));
+  const std::vector<Tensor> kv = split_evenly(q_kv[1], -1, 2);
+  AttentionOptions options = options_for(config, *this);
+  options.causal = true;
+  return out_proj(attention(q_kv[0], kv[0], kv[1], options));
+}
+
 Tensor SelfAttention::step(Tensor x, const DecodeStep& step) {
   ModuleScope scope(*this);
   const int64_t width = config.width;

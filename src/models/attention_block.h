@@ -11,9 +11,14 @@ struct AttentionConfig {
   Initializer output = {};
 };
 
+// The key and value cache of generation: rows = sentences * beams, each of max_length entries.
+struct CacheShape {
+  int64_t max_length, beams = 1;
+};
+
 // One beam-search or greedy step: where the keys and values of earlier positions are.
 struct DecodeStep {
-  Tensor position;  // i32 [1]: the index of the token being fed
+  Tensor position;  // i32 [1], or [R] where rows are of different lengths: the index of the token being fed
   Tensor lengths;   // i32 [R]: position + 1, how much of the cache is valid
   Tensor parents;   // i32 [R]: the row each row goes on from
   int64_t max_length, beams;
@@ -24,7 +29,10 @@ struct SelfAttention : Module {
 
   // x [B, T, D], lengths i32 [B] -> [B, T, D]
   Tensor operator()(Tensor x, Tensor lengths, bool causal);
-  // x [R, 1, D] -> [R, 1, D]; appends its key and value to the state "cache.<path>" [R, max_length, 2 D].
+  // The same under a causal mask; leaves keys and values of row b in row b * beams of the state "cache.<path>"
+  // [B * beams, max_length, 2 D].
+  Tensor prefill(Tensor x, const CacheShape& cache);
+  // x [R, 1, D] -> [R, 1, D]; appends its key and value to that state.
   Tensor step(Tensor x, const DecodeStep& step);
 
   AttentionConfig config;

@@ -59,6 +59,18 @@ Tensor EncoderLayer::operator()(Tensor x, Tensor lengths, bool causal) {
   return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
 }
 
+Tensor EncoderLayer::prefill(Tensor x, const CacheShape& cache) {
+  ModuleScope scope(*this);
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.prefill(y, cache); });
+  return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
+}
+
+Tensor EncoderLayer::step(Tensor x, const DecodeStep& step) {
+  ModuleScope scope(*this);
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step); });
+  return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
+}
+
 DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
       norm_first(config.norm_first),

@@ -38,6 +38,9 @@ struct EncoderLayer : Module {
   EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
   // x [B, T, D]; lengths i32 [B], undefined when every position counts
   Tensor operator()(Tensor x, Tensor lengths, bool causal = false);
+  // A decoder's layer in generation (models/causal_model.h).
+  Tensor prefill(Tensor x, const CacheShape& cache);
+  Tensor step(Tensor x, const DecodeStep& step);
 
   bool norm_first;
   SelfAttention self_attn;

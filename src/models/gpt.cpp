@@ -3,8 +3,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/movement/movement.h"
 
 namespace linnet {
@@ -41,22 +39,23 @@ Gpt::Gpt(const GptConfig& config)
   if (!config.tied_head) head.emplace(this, "head", Shape{config.vocab_size, config.width}, normal_init(kDeviation));
 }
 
-Tensor Gpt::operator()(Tensor ids) {
+Tensor Gpt::embed(Tensor ids) {
   const int64_t length = ids.dim(1);
   if (length > config.max_seq_len)
     fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
               std::to_string(config.max_seq_len));
-  Tensor x = dropout(tokens(ids) + slice(positions.weight.tensor(), 0, 0, length));
+  return tokens(ids) + slice(positions.weight.tensor(), 0, 0, length);
+}
+
+Tensor Gpt::hidden(const TokenRows& rows) {
+  if (rows.starts.defined()) fail_internal("packed rows are not there yet");
+  Tensor x = dropout(rows.positions.defined() ? tokens(rows.tokens) + positions(rows.positions) : embed(rows.tokens));
   for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, Tensor{}, true);
   return norm(x);
 }
 
 Loss gpt_loss(Gpt& model, Trace& trace, int64_t batch, int64_t length) {
-  const Tensor tokens = trace.input("tokens", {DType::kI32, {batch, length}});
-  const Tensor targets = trace.input("targets", {DType::kI32, {batch, length}});
-  const Tensor hidden = model(tokens);
-  return {linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt, targets),
-          count_targets(targets, hidden.type().dtype)};
+  return causal_loss(model, trace, batch, length);
 }
 
 }  // namespace linnet

@@ -2,7 +2,7 @@
 // layer tied to the token embedding. Defaults are those of the 124M model: 124,439,808 parameters.
 #pragma once
 #include "models/blocks.h"
-#include "nn/loss.h"
+#include "models/causal_model.h"
 
 namespace linnet {
 
@@ -18,12 +18,17 @@ struct GptConfig {
   bool tied_head = true;     // the output layer is the token embedding
 };
 
-struct Gpt : Module {
+struct Gpt : CausalModel {
   explicit Gpt(const GptConfig& config);
   // tokens i32 [B, T], T <= max_seq_len -> the last layer's normalized states [B, T, D]
-  Tensor operator()(Tensor tokens);
-  // The output layer: logits = hidden head_weight^T. [V, D]
-  Tensor head_weight() { return head ? head->tensor() : tokens.weight.tensor(); }
+  Tensor operator()(Tensor tokens) { return hidden({tokens}); }
+
+  int64_t vocab_size() const override { return config.vocab_size; }
+  int64_t max_length() const override { return config.max_seq_len; }
+  Tensor hidden(const TokenRows& rows) override;
+  Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
+  Tensor prefill(Tensor tokens, const CacheShape& cache) override;
+  Tensor step(Tensor tokens, const DecodeStep& step) override;
 
   const GptConfig config;
   Embedding tokens, positions;
@@ -31,6 +36,9 @@ struct Gpt : Module {
   ModuleList<EncoderLayer> layers;
   LayerNorm norm;
   std::optional<Parameter> head;  // absent when tied
+
+ private:
+  Tensor embed(Tensor ids);  // i32 [B, T], from position 0
 };
 
 // Next-token loss. Inputs of the graph: "tokens", "targets" i32 [batch, length]; a negative target is left out.

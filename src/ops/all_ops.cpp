@@ -71,6 +71,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kArgmax, argmax_kernels()},
 
       OpEntry{&kCacheWrite, cache_write_kernels()},
+      OpEntry{&kCacheFill, cache_fill_kernels()},
       OpEntry{&kCacheReorder, cache_reorder_kernels()},
 
       OpEntry{&kSumOfSquares, sum_of_squares_kernels()},

@@ -6,7 +6,7 @@
 namespace linnet {
 namespace {
 
-struct ReorderAttrs {
+struct GroupAttrs {
   int64_t group;
   std::string text() const { return "group=" + std::to_string(group); }
 };
@@ -14,7 +14,11 @@ struct ReorderAttrs {
 void expect_cache(const InferArgs& args) {
   expect_inputs(args, 3);
   expect(args.in[0].shape.rank() == 3, "got cache " + args.in[0].text() + ", expected [R, T, D]");
-  expect(args.in[2] == TensorType{DType::kI32, {1}}, "got position " + args.in[2].text() + ", expected i32[1]");
+  const TensorType& position = args.in[2];
+  const int64_t rows = args.in[0].shape[0];
+  expect(position.dtype == DType::kI32 && position.shape.rank() == 1 &&
+             (position.shape[0] == 1 || position.shape[0] == rows),
+         "got position " + position.text() + ", expected i32[1] or i32[" + std::to_string(rows) + "]");
 }
 
 std::vector<TensorType> infer_write(const InferArgs& args) {
@@ -25,9 +29,20 @@ std::vector<TensorType> infer_write(const InferArgs& args) {
   return {args.in[0]};
 }
 
+std::vector<TensorType> infer_fill(const InferArgs& args) {
+  expect_inputs(args, 2);
+  const TensorType &cache = args.in[0], &rows = args.in[1];
+  const int64_t group = args.attrs.as<GroupAttrs>().group;
+  expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
+             cache.shape[0] == rows.shape[0] * group && rows.shape[1] <= cache.shape[1] &&
+             cache.shape[2] == rows.shape[2],
+         "got cache " + cache.text() + " and rows " + rows.text() + " in groups of " + std::to_string(group));
+  return {cache};
+}
+
 std::vector<TensorType> infer_reorder(const InferArgs& args) {
   expect_cache(args);
-  const int64_t group = args.attrs.as<ReorderAttrs>().group;
+  const int64_t group = args.attrs.as<GroupAttrs>().group;
   expect(args.in[1] == TensorType{DType::kI32, {args.in[0].shape[0]}}, "got parents " + args.in[1].text());
   expect(group > 0 && args.in[0].shape[0] % group == 0, "rows do not divide into groups of " + std::to_string(group));
   return {args.in[0]};
@@ -42,18 +57,35 @@ void copy_cache(const KernelArgs& args) {
 void run_write(const KernelArgs& args) {
   copy_cache(args);
   const Shape& shape = args.out[0].shape();
-  const int64_t position = args.in[2].as<int32_t>()[0];
-  if (position < 0 || position >= shape[1]) fail_internal("a cache position beyond the cache");
+  const int32_t* positions = args.in[2].as<int32_t>();
+  const bool one = args.in[2].elements() == 1;
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    for (int64_t r = 0; r < shape[0]; ++r)
+    for (int64_t r = 0; r < shape[0]; ++r) {
+      const int64_t position = positions[one ? 0 : r];
+      if (position < 0 || position >= shape[1]) fail_internal("a cache position beyond the cache");
       std::copy_n(args.in[1].as<T>() + r * args.in[1].strides[0], shape[2],
                   args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
+    }
+  });
+}
+
+void run_fill(const KernelArgs& args) {
+  copy_cache(args);
+  const Shape &cache = args.out[0].shape(), &rows = args.in[1].shape();
+  const auto& strides = args.in[1].strides;
+  const int64_t group = args.node.attrs.as<GroupAttrs>().group;
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    args.pool.run(rows[0], [&](int64_t b, int) {
+      for (int64_t t = 0; t < rows[1]; ++t)
+        std::copy_n(args.in[1].as<T>() + b * strides[0] + t * strides[1], rows[2],
+                    args.out[0].as<T>() + (b * group * cache[1] + t) * rows[2]);
+    });
   });
 }
 
 size_t reorder_workspace(const KernelQuery& query) {
   const Shape& shape = query.in[0].shape;
-  return static_cast<size_t>(query.threads * query.node.attrs.as<ReorderAttrs>().group * shape[1] * shape[2]) *
+  return static_cast<size_t>(query.threads * query.node.attrs.as<GroupAttrs>().group * shape[1] * shape[2]) *
          dtype_size(query.in[0].dtype);
 }
 
@@ -78,11 +110,12 @@ void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_
 
 void run_reorder(const KernelArgs& args) {
   copy_cache(args);
-  const int64_t group = args.node.attrs.as<ReorderAttrs>().group;
+  const int64_t group = args.node.attrs.as<GroupAttrs>().group;
   const Shape& shape = args.out[0].shape();
   const std::span<const int32_t> parents(args.in[1].as<int32_t>(), static_cast<size_t>(shape[0]));
-  const int64_t used = std::min<int64_t>(args.in[2].as<int32_t>()[0], shape[1]) * shape[2],
-                stride = shape[1] * shape[2];
+  const int32_t* positions = args.in[2].as<int32_t>();
+  const int64_t position = *std::max_element(positions, positions + args.in[2].elements());
+  const int64_t used = std::clamp<int64_t>(position, 0, shape[1]) * shape[2], stride = shape[1] * shape[2];
   for_float(args.out[0].type.dtype, [&]<class T>() {
     args.pool.run(shape[0] / group, [&](int64_t task, int worker) {
       const int64_t start = task * group;
@@ -94,23 +127,31 @@ void run_reorder(const KernelArgs& args) {
 }
 
 constexpr Kernel kWriteKernels[] = {{"reference", nullptr, nullptr, run_write}};
+constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
 constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, run_reorder}};
 
 }  // namespace
 
 const OpDef kCacheWrite{
     .name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
+const OpDef kCacheFill{
+    .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = first_operand};
 
 KernelList cache_write_kernels() { return kWriteKernels; }
+KernelList cache_fill_kernels() { return kFillKernels; }
 KernelList cache_reorder_kernels() { return kReorderKernels; }
 
 Tensor cache_write(At cache, Tensor rows, Tensor position) {
   return cache.value.graph->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
 }
 
+Tensor cache_fill(At cache, Tensor rows, int64_t group) {
+  return cache.value.graph->add_one(kCacheFill, std::array{cache.value, rows}, GroupAttrs{group}, cache.where);
+}
+
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
-  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, ReorderAttrs{group},
+  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, GroupAttrs{group},
                                     cache.where);
 }
 

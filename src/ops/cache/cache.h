@@ -5,15 +5,20 @@
 
 namespace linnet {
 
-extern const OpDef kCacheWrite, kCacheReorder;
+extern const OpDef kCacheWrite, kCacheFill, kCacheReorder;
 KernelList cache_write_kernels();
+KernelList cache_fill_kernels();
 KernelList cache_reorder_kernels();
 
-// Row r of `rows` [R, 1, D] becomes entry `position` (i32 [1]) of row r of the cache. `rows` may be strided.
+// Row r of `rows` [R, 1, D] becomes entry `position` of row r of the cache: i32 [1] for all rows, or [R], each its own.
+// `rows` may be strided.
 Tensor cache_write(At cache, Tensor rows, Tensor position);
 
-// Row r takes the first `position` entries of row parents[r] (i32 [R]): beams that go on from another beam. Parents
-// stay within groups of `group` rows.
+// Row b of `rows` [B, t, D], t <= T, becomes the first t entries of row b * group of the cache. `rows` may be strided.
+Tensor cache_fill(At cache, Tensor rows, int64_t group = 1);
+
+// Row r takes the first `position` entries (i32 [1] or [R], of which the largest counts) of row parents[r] (i32 [R]):
+// beams that go on from another beam. Parents stay within groups of `group` rows.
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group);
 
 }  // namespace linnet

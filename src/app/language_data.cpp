@@ -1,0 +1,113 @@
+#include "app/language_data.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/text_documents.h"
+#include "metrics/word_count.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kTextKey = "text";
+
+bool is_token_file(const std::string& path) { return path.ends_with(".bin"); }
+
+std::string text_path(const Config& config, const std::string& path, const char* key) {
+  if (path.empty())
+    fail_user(std::string("task = \"language\" reads the text in `") + key + "`, which is not given (--set data." +
+              key + "=FILE)");
+  return data_path(config.data, path);
+}
+
+std::vector<std::string> read_texts(const std::string& path) {
+  std::vector<std::string> texts;
+  read_documents(path, kTextKey, [&](std::string text) { texts.push_back(std::move(text)); });
+  return texts;
+}
+
+// Takes the last `share` away from the texts: of one document its end, of several the last ones.
+std::vector<std::string> split_end(std::vector<std::string>& texts, double share) {
+  if (texts.size() > 1) {
+    const auto first = texts.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(texts.size()) * (1 - share));
+    std::vector<std::string> end(std::make_move_iterator(first), std::make_move_iterator(texts.end()));
+    texts.erase(first, texts.end());
+    return end;
+  }
+  std::string& text = texts[0];
+  auto cut = static_cast<size_t>(static_cast<double>(text.size()) * (1 - share));
+  while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;  // within a character
+  std::vector<std::string> end{text.substr(cut)};
+  text.resize(cut);
+  return end;
+}
+
+// `before`: a token in front of the text, as context for its first one; -1: none.
+LanguageText encode(const TextCoder& coder, const std::vector<std::string>& texts, bool packed, int32_t before,
+                    const std::string& name) {
+  std::vector<int32_t> ids;
+  int64_t words = 0;
+  if (!packed && before >= 0) ids.push_back(before);
+  if (packed) ids.push_back(coder.separator());
+  for (const std::string& text : texts) {
+    coder.encode(text, ids);
+    words += count_words(text);
+    if (packed) ids.push_back(coder.separator());
+  }
+  if (const int64_t unknown = coder.unknown_count(ids); unknown > 0)
+    log_warning(std::to_string(unknown) + " of " + std::to_string(ids.size()) + " characters of " + name +
+                " are not in the vocabulary");
+  return {TokenStream(ids, coder.vocab_size()), words, packed};
+}
+
+LanguageText map_tokens(const Config& config, const TextCoder& coder, const std::string& path) {
+  return {TokenStream(path, static_cast<int>(config.data.token_bytes), coder.vocab_size()), 0, true};
+}
+
+}  // namespace
+
+LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path) {
+  if (is_token_file(path)) return map_tokens(config, coder, path);
+  return encode(coder, read_texts(path), is_json_lines(path), -1, "'" + path + "'");
+}
+
+LanguageData load_language_data(const Config& config, std::unique_ptr<TextCoder> coder) {
+  const std::string path = text_path(config, config.data.text, "text");
+  std::vector<std::string> texts = read_texts(path), end;
+  const bool own = config.data.valid_text.empty();
+  if (own && !texts.empty()) end = split_end(texts, config.data.valid_share);
+  size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  if (bytes == 0) fail_user("'" + path + "' holds no text to train on");
+  if (!coder) coder = make_text_coder(config, texts);
+  const bool packed = is_json_lines(path);
+  LanguageText train = encode(*coder, texts, packed, -1, "the training text");
+  texts.clear();
+  int32_t last = 0;
+  train.tokens.read(train.tokens.size() - 1, 1, &last);
+  LanguageText valid = own ? encode(*coder, end, packed, last, "the validation text")
+                           : load_language_text(config, *coder, data_path(config.data, config.data.valid_text));
+  if (valid.tokens.size() < 2)
+    fail_user("there is no validation text: valid_share = " + std::to_string(config.data.valid_share) + " of '" + path +
+              "' is empty, and valid_text is not given");
+  return {std::move(coder), std::move(train), std::move(valid)};
+}
+
+LanguageText load_language_split(const Config& config, const TextCoder& coder, const std::string& split) {
+  if (split == "test" && !config.data.test_text.empty())
+    return load_language_text(config, coder, data_path(config.data, config.data.test_text));
+  if (split == "test") fail_user("the run's configuration names no test_text; --split valid takes the validation text");
+  if (!config.data.valid_text.empty())
+    return load_language_text(config, coder, data_path(config.data, config.data.valid_text));
+  const std::string path = text_path(config, config.data.text, "text");
+  std::vector<std::string> texts = read_texts(path);
+  if (texts.empty()) fail_user("'" + path + "' holds no text");
+  const std::vector<std::string> end = split_end(texts, config.data.valid_share);
+  std::vector<int32_t> before;
+  coder.encode(texts.back(), before);
+  return encode(coder, end, is_json_lines(path), before.empty() ? -1 : before.back(), "the validation text");
+}
+
+}  // namespace linnet

@@ -1,0 +1,29 @@
+// The text of a language model as tokens: what to train on, what to choose by.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "app/text_coder.h"
+#include "data/token_stream.h"
+
+namespace linnet {
+
+struct LanguageText {
+  TokenStream tokens;   // the first is only looked at: what is scored begins with the second
+  int64_t words = 0;    // runs of what is not white space; 0 for token files
+  bool packed = false;  // several documents, told apart by the separator
+};
+
+struct LanguageData {
+  std::unique_ptr<TextCoder> coder;
+  LanguageText train, valid;
+};
+
+// Reads `text` and `valid_text`, or the end of the former. With `coder` that one is used instead of a new one.
+LanguageData load_language_data(const Config& config, std::unique_ptr<TextCoder> coder);
+// One file by itself: its first token has nothing before it and is not scored.
+LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path);
+// "valid" (as training has it) or "test" of a run's configuration.
+LanguageText load_language_split(const Config& config, const TextCoder& coder, const std::string& split);
+
+}  // namespace linnet

@@ -1,0 +1,41 @@
+// A language model with what a command needs around it: its planned memory, and scoring of text.
+#pragma once
+#include <memory>
+
+#include "app/language_data.h"
+#include "app/training_task.h"
+#include "data/token_windows.h"
+#include "models/causal_model.h"
+#include "train/trainer.h"
+
+namespace linnet {
+
+std::unique_ptr<CausalModel> make_causal_model(const Config& config, int64_t vocab_size);
+
+struct LanguageOptions {
+  bool training = true;
+  bool packed = false;
+  int32_t separator = -1;
+  bool verify_plans = true;
+};
+
+class LanguageSession {
+ public:
+  // Plans everything; takes no memory yet.
+  LanguageSession(const Config& config, std::unique_ptr<CausalModel> model, const LanguageOptions& options);
+
+  void allocate();  // takes addresses and binds the plans to them
+  TokenBatch batch() const;
+  // Loss and perplexity over all tokens of a text but its first, each scored once, in windows that do not overlap.
+  Evaluation evaluate(const LanguageText& text);
+
+  const WindowOptions windows;
+  const bool packed;
+  std::unique_ptr<CausalModel> model;
+  ParameterLayout layout;
+  Store store;
+  SharedRegions shared;
+  std::unique_ptr<Trainer> trainer;  // one shape
+};
+
+}  // namespace linnet

@@ -1,0 +1,39 @@
+// What next-token training, scoring and generation need of a decoder: Gpt, and any model like it.
+#pragma once
+#include "models/attention_block.h"
+#include "nn/loss.h"
+
+namespace linnet {
+
+// Rows of tokens. A row may hold several documents one after another ("packed"): then `positions` start again with each
+// of them, and `starts` says where the document of a token begins, before which it sees nothing.
+struct TokenRows {
+  Tensor tokens;          // i32 [B, T]
+  Tensor positions = {};  // i32 [B, T]; undefined: 0, 1, 2, ... in every row
+  Tensor starts = {};     // i32 [B, T]; undefined: 0
+};
+
+struct CausalModel : Module {
+  virtual int64_t vocab_size() const = 0;
+  virtual int64_t max_length() const = 0;  // the most positions a row may have
+
+  // The last layer's normalized states [B, T, D].
+  virtual Tensor hidden(const TokenRows& rows) = 0;
+  // The output layer: logits = hidden weight^T. [V, D]; often the token embedding.
+  virtual Tensor head_weight() = 0;
+
+  // Generation. prefill: tokens i32 [B, T], each row from position 0 -> [B, T, D]; leaves the keys and values of row b
+  // in the cache's row b * cache.beams. What follows a row's prompt is padding: decoding overwrites it.
+  virtual Tensor prefill(Tensor tokens, const CacheShape& cache) = 0;
+  // step: tokens i32 [R], each at its own step.position -> [R, D].
+  virtual Tensor step(Tensor tokens, const DecodeStep& step) = 0;
+
+  Tensor logits(Tensor hidden);  // [..., D] -> [..., V]
+};
+
+// Next-token loss. Inputs of the graph: "tokens", "targets" i32 [batch, length]; a negative target is left out. With
+// `packed` also "positions" and "starts".
+Loss causal_loss(CausalModel& model, Trace& trace, int64_t batch, int64_t length, bool packed = false,
+                 double label_smoothing = 0);
+
+}  // namespace linnet
