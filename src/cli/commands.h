@@ -35,5 +35,6 @@ void add_presets_command(CLI::App& app, Action& action);
 void add_info_command(CLI::App& app, Action& action);
 void add_demo_command(CLI::App& app, Action& action);
 void add_bench_command(CLI::App& app, Action& action);
+void add_tokenizer_command(CLI::App& app, Action& action);
 
 }  // namespace linnet

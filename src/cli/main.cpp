@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   linnet::add_info_command(app, action);
   linnet::add_demo_command(app, action);
   linnet::add_bench_command(app, action);
+  linnet::add_tokenizer_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {

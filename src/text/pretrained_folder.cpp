@@ -1,10 +1,57 @@
+#include <filesystem>
+
 #include "base/error.h"
-#include "text/pretrained_tokenizer.h"
+#include "base/files.h"
+#include "text/pretrained_files.h"
+#include "text/tokenizer_json.h"
 
 namespace linnet {
+namespace {
+
+// The first of the names that is in the folder, with its path; "" when none is.
+std::string first_of(const std::string& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (file_exists(folder + "/" + name)) return folder + "/" + name;
+  return "";
+}
+
+std::string read_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : std::string(); }
+
+std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string& folder) {
+  const std::string config_path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
+  pipeline.config_json = read_if_there(config_path);
+  const std::string config = pipeline.config_json;
+  auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
+  set_roles_from_files(*tokenizer, config, config_path, read_if_there(map_path), map_path);
+  return tokenizer;
+}
+
+}  // namespace
 
 std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path) {
-  fail_user("'" + path + "' holds no tokenizer of a kind that is known");
+  const bool is_folder = std::filesystem::is_directory(path);
+  if (!is_folder && !file_exists(path)) fail_user("there is no tokenizer '" + path + "'");
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = is_folder ? path : parent.empty() ? "." : parent;
+  const auto chosen = [&](std::initializer_list<const char*> names) -> std::string {
+    if (is_folder) return first_of(folder, names);
+    const std::string name = std::filesystem::path(path).filename().string();
+    for (const char* candidate : names)
+      if (name == candidate) return path;
+    return "";
+  };
+  if (!is_folder && path.ends_with(".json") && chosen({"vocab.json", "encoder.json"}).empty())
+    return finish(read_tokenizer_json(read_file(path), path), folder);
+  if (const std::string file = chosen({"tokenizer.json"}); !file.empty())
+    return finish(read_tokenizer_json(read_file(file), file), folder);
+  if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
+    const std::string vocabulary = first_of(folder, {"vocab.json", "encoder.json"});
+    const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});
+    if (vocabulary.empty()) fail_user("'" + folder + "' has no vocab.json or encoder.json beside the merges");
+    if (merges.empty()) fail_user("'" + folder + "' has no merges.txt or vocab.bpe beside the vocabulary");
+    return finish(read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges), folder);
+  }
+  fail_user("'" + path + "' holds no tokenizer of a kind that Linnet knows");
 }
 
 }  // namespace linnet

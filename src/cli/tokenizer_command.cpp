@@ -1,0 +1,132 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "text/pretrained_tokenizer.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string model;
+  bool special = false, pieces = false, skip_special = false;
+};
+
+// The bytes of one line of standard input after another, without their "\n". A carriage return before it stays: it is
+// text to a tokenizer, and decoding must give it back.
+class InputLines {
+ public:
+  ~InputLines() { std::free(buffer_); }
+
+  bool next(std::string_view& line) {
+    errno = 0;
+    const ssize_t size = ::getline(&buffer_, &capacity_, stdin);
+    if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
+    if (size < 0) return false;
+    ++number_;
+    line = {buffer_, static_cast<size_t>(size)};
+    if (line.ends_with('\n')) line.remove_suffix(1);
+    return true;
+  }
+  int64_t number() const { return number_; }  // of the line next() returned last, from 1
+
+ private:
+  char* buffer_ = nullptr;
+  size_t capacity_ = 0;
+  int64_t number_ = 0;
+};
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_system("cannot write to standard output");
+}
+
+int encode_input(const Arguments& arguments) {
+  const auto tokenizer = load_pretrained_tokenizer(arguments.model);
+  EncodeOptions options;
+  options.offsets = false;
+  InputLines input;
+  std::vector<TokenId> ids;
+  std::string out;
+  for (std::string_view line; input.next(line);) {
+    ids.clear();
+    if (arguments.special)
+      ids = tokenizer->encode(line, options).ids;
+    else
+      tokenizer->encode(line, ids);
+    out.clear();
+    for (const TokenId id : ids) {
+      if (!out.empty()) out += ' ';
+      if (arguments.pieces) {
+        out += tokenizer->piece(id);
+      } else {
+        char digits[16];
+        out.append(digits, std::to_chars(digits, digits + sizeof digits, id).ptr);
+      }
+    }
+    out += '\n';
+    print(out);
+  }
+  return 0;
+}
+
+std::vector<TokenId> parse_ids(std::string_view line, int64_t line_number, int64_t vocab_size) {
+  const std::string where = "standard input: line " + std::to_string(line_number) + ": ";
+  std::vector<TokenId> ids;
+  constexpr std::string_view kBlanks = " \t\r";
+  for (size_t at = line.find_first_not_of(kBlanks); at != line.npos; at = line.find_first_not_of(kBlanks, at)) {
+    const size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
+    const std::string_view word = line.substr(at, end - at);
+    TokenId id = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || stop != word.data() + word.size() || id < 0) {
+      std::string shown(word.substr(0, 20));
+      std::replace_if(
+          shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
+      fail_user(where + "'" + shown + "' is not a token id");
+    }
+    if (id >= vocab_size)
+      fail_user(where + "token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocab_size));
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+int decode_input(const Arguments& arguments) {
+  const auto tokenizer = load_pretrained_tokenizer(arguments.model);
+  InputLines input;
+  for (std::string_view line; input.next(line);) {
+    const std::vector<TokenId> ids = parse_ids(line, input.number(), tokenizer->vocab_size());
+    print(tokenizer->decode(ids, arguments.skip_special) + "\n");
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenizer_command(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("tokenizer", "text to token ids and back, and new vocabularies");
+  command->require_subcommand(1);
+  const char* const kModel = "a model folder, or a tokenizer's file in one";
+
+  CLI::App* encode = command->add_subcommand("encode", "the token ids of each line of standard input");
+  encode->add_option("model", arguments->model, kModel)->required();
+  encode->add_flag("--tokens", arguments->pieces, "the pieces instead of their ids");
+  encode->add_flag("--special", arguments->special, "with the special tokens that the model's template adds");
+  encode->callback([arguments, &action] { action = [arguments] { return encode_input(*arguments); }; });
+
+  CLI::App* decode = command->add_subcommand("decode", "the text of each line of token ids on standard input");
+  decode->add_option("model", arguments->model, kModel)->required();
+  decode->add_flag("--skip-special", arguments->skip_special, "leave special tokens out");
+  decode->callback([arguments, &action] { action = [arguments] { return decode_input(*arguments); }; });
+}
+
+}  // namespace linnet

@@ -1,0 +1,220 @@
+#include "text/pipeline_tokenizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/truncation.h"
+#include "text/utf8.h"
+
+namespace linnet {
+
+// A scratch of its own for as long as a text takes; afterwards the next text, of any thread, has it.
+class PipelineTokenizer::Lease {
+ public:
+  explicit Lease(const PipelineTokenizer& owner) : owner_(owner) {
+    {
+      const std::lock_guard lock(owner_.mutex_);
+      if (!owner_.idle_.empty()) {
+        scratch_ = std::move(owner_.idle_.back());
+        owner_.idle_.pop_back();
+      }
+    }
+    if (!scratch_) scratch_ = std::make_unique<PipelineScratch>();
+  }
+  ~Lease() {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.idle_.push_back(std::move(scratch_));
+  }
+  PipelineScratch& operator*() const { return *scratch_; }
+
+ private:
+  const PipelineTokenizer& owner_;
+  std::unique_ptr<PipelineScratch> scratch_;
+};
+
+PipelineTokenizer::PipelineTokenizer(Pipeline pipeline) : pipeline_(std::move(pipeline)) {
+  vocab_size_ = pipeline_.model->vocabulary().size();
+  std::vector<AddedToken> before, after;
+  std::vector<std::string> before_texts, after_texts;
+  PipelineScratch scratch;
+  for (size_t i = 0; i < pipeline_.added.size(); ++i) {
+    const AddedToken& token = pipeline_.added[i];
+    vocab_size_ = std::max<int64_t>(vocab_size_, token.id + 1);
+    added_by_id_.emplace(token.id, i);
+    added_by_text_.emplace(token.text, token.id);
+    if (!token.normalized) {
+      before.push_back(token);
+      before_texts.push_back(token.text);
+    } else {
+      after.push_back(token);
+      scratch.text.reset(token.text, 0, false);
+      if (pipeline_.normalizer) pipeline_.normalizer->apply(scratch.text, scratch);
+      after_texts.emplace_back(scratch.text.view());
+    }
+  }
+  before_ = AddedTokenMatcher(before, before_texts);
+  after_ = AddedTokenMatcher(after, after_texts);
+}
+
+PipelineTokenizer::~PipelineTokenizer() = default;
+
+void PipelineTokenizer::tokenize(std::string_view text, PipelineScratch& scratch, std::vector<TokenId>& ids,
+                                 std::vector<TextRange>* offsets) const {
+  scratch.segments.clear();
+  before_.split(text, 0, text.size(), scratch.segments);
+  for (size_t i = 0; i < scratch.segments.size(); ++i) {
+    const TextSegment segment = scratch.segments[i];
+    if (segment.id != kNoToken) {
+      ids.push_back(segment.id);
+      if (offsets) offsets->push_back({segment.begin, segment.end});
+      continue;
+    }
+    scratch.text.reset(text.substr(segment.begin, segment.end - segment.begin), segment.begin, offsets != nullptr);
+    if (pipeline_.normalizer) pipeline_.normalizer->apply(scratch.text, scratch);
+    scratch.words.clear();
+    after_.split(scratch.text.view(), 0, scratch.text.view().size(), scratch.words);
+    for (const auto& step : pipeline_.pre_tokenizers) step->split(scratch);
+    tokenize_words(scratch, ids, offsets);
+  }
+}
+
+void PipelineTokenizer::tokenize_words(PipelineScratch& scratch, std::vector<TokenId>& ids,
+                                       std::vector<TextRange>* offsets) const {
+  const std::string_view text = scratch.text.view();
+  for (const TextSegment& segment : scratch.words) {
+    if (segment.id != kNoToken) {
+      ids.push_back(segment.id);
+      if (offsets) offsets->push_back(scratch.text.source(segment.begin, segment.end));
+      continue;
+    }
+    const std::string_view word = text.substr(segment.begin, segment.end - segment.begin);
+    if (word.empty()) continue;
+    scratch.tokens.clear();
+    const uint64_t hash = hash_piece(word);
+    if (!scratch.cache.find(word, hash, scratch.tokens)) {
+      pipeline_.model->tokenize(word, scratch.model, scratch.tokens);
+      scratch.cache.keep(word, hash, scratch.tokens.data(), scratch.tokens.size());
+    }
+    for (const ModelToken& token : scratch.tokens) ids.push_back(token.id);
+    if (!offsets) continue;
+    size_t begin = segment.begin;
+    for (const ModelToken& token : scratch.tokens) {
+      offsets->push_back(scratch.text.source(begin, segment.begin + token.end));
+      begin = segment.begin + token.end;
+    }
+  }
+}
+
+void PipelineTokenizer::encode(std::string_view text, std::vector<TokenId>& ids) const {
+  const Lease lease(*this);
+  tokenize(text, *lease, ids, nullptr);
+}
+
+Encoding PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  std::vector<Encoding> parts(1);
+  {
+    const Lease lease(*this);
+    tokenize(text, *lease, parts[0].ids, options.offsets ? &parts[0].offsets : nullptr);
+  }
+  trim_offsets(text, parts[0]);
+  return assemble(std::move(parts), options);
+}
+
+Encoding PipelineTokenizer::encode_pair(std::string_view first, std::string_view second,
+                                        const EncodeOptions& options) const {
+  std::vector<Encoding> parts(2);
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string_view text = i == 0 ? first : second;
+    {
+      const Lease lease(*this);
+      tokenize(text, *lease, parts[i].ids, options.offsets ? &parts[i].offsets : nullptr);
+    }
+    trim_offsets(text, parts[i]);
+  }
+  return assemble(std::move(parts), options);
+}
+
+void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) const {
+  if (!pipeline_.post.trim_offsets) return;
+  for (size_t i = 0; i < encoding.offsets.size(); ++i) {
+    TextRange& range = encoding.offsets[i];
+    if (is_special(encoding.ids[i])) continue;
+    while (range.begin < range.end && is_white_space(utf8_code_point_at(text, range.begin)))
+      range.begin += std::min(utf8_length_at(text, range.begin), range.end - range.begin);
+    while (range.end > range.begin) {
+      size_t last = range.end - 1;
+      while (last > range.begin && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
+      if (!is_white_space(utf8_code_point_at(text, last))) break;
+      range.end = last;
+    }
+  }
+}
+
+int64_t PipelineTokenizer::added_by_template(bool pair) const {
+  const auto& items = pair ? pipeline_.post.pair : pipeline_.post.single;
+  return std::count_if(items.begin(), items.end(), [](const TemplateItem& item) { return item.text < 0; });
+}
+
+Encoding PipelineTokenizer::assemble(std::vector<Encoding> parts, const EncodeOptions& options) const {
+  const bool pair = parts.size() == 2;
+  cut_to_length(parts, options, options.add_special ? added_by_template(pair) : 0);
+  Encoding whole;
+  const auto append = [&](const Encoding& part, uint8_t segment) {
+    whole.ids.insert(whole.ids.end(), part.ids.begin(), part.ids.end());
+    whole.offsets.insert(whole.offsets.end(), part.offsets.begin(), part.offsets.end());
+    whole.segments.insert(whole.segments.end(), part.ids.size(), segment);
+    whole.special.insert(whole.special.end(), part.ids.size(), 0);
+  };
+  if (!options.add_special) {
+    for (size_t i = 0; i < parts.size(); ++i) append(parts[i], static_cast<uint8_t>(i));
+    return whole;
+  }
+  for (const TemplateItem& item : pair ? pipeline_.post.pair : pipeline_.post.single) {
+    if (item.text >= 0) {
+      append(parts[static_cast<size_t>(item.text)], item.segment);
+      continue;
+    }
+    whole.ids.push_back(item.id);
+    if (options.offsets) whole.offsets.push_back({});
+    whole.segments.push_back(item.segment);
+    whole.special.push_back(1);
+  }
+  return whole;
+}
+
+std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= vocab_size_ || (skip_special && is_special(id))) continue;
+    std::string token = piece(id);
+    if (!token.empty()) tokens.push_back(std::move(token));
+  }
+  for (const auto& decoder : pipeline_.decoders) decoder->apply(tokens);
+  std::string text;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0 && pipeline_.join_by_space) text += ' ';
+    text += tokens[i];
+  }
+  return text;
+}
+
+std::string PipelineTokenizer::piece(TokenId id) const {
+  if (id < 0 || id >= vocab_size_)
+    fail_internal("token " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocab_size_));
+  if (const auto found = added_by_id_.find(id); found != added_by_id_.end()) return pipeline_.added[found->second].text;
+  const Vocabulary& vocabulary = pipeline_.model->vocabulary();
+  return id < vocabulary.size() ? std::string(vocabulary.piece(id)) : std::string();
+}
+
+TokenId PipelineTokenizer::id_of(std::string_view piece) const {
+  if (const auto found = added_by_text_.find(piece); found != added_by_text_.end()) return found->second;
+  return pipeline_.model->vocabulary().find(piece);
+}
+
+bool PipelineTokenizer::is_special(TokenId id) const {
+  const auto found = added_by_id_.find(id);
+  return found != added_by_id_.end() && pipeline_.added[found->second].special;
+}
+
+}  // namespace linnet

@@ -1,0 +1,19 @@
+// The older files of tokenizers, and tokenizer_config.json beside any of them.
+#pragma once
+#include "text/pipeline_tokenizer.h"
+
+namespace linnet {
+
+// GPT-2's vocab.json (or encoder.json) and merges.txt (or vocab.bpe): a byte-level BPE without a template.
+Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
+                         const std::string& merges_path);
+
+// Gives the tokenizer its roles and maximum length: from tokenizer_config.json (`config`, may be empty), from
+// special_tokens_map.json (`map`, may be empty), else from the usual spellings.
+void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config, const std::string& config_path,
+                          std::string_view map, const std::string& map_path);
+
+// tokenizer_config.json: the file that was read (may be empty) with the tokenizer's roles.
+std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::string_view read_before);
+
+}  // namespace linnet

@@ -1,0 +1,78 @@
+#include "base/error.h"
+#include "text/json_reader-inl.h"
+#include "text/pretrained_files.h"
+
+namespace linnet {
+namespace {
+
+using nlohmann::json;
+
+struct Role {
+  const char* key;
+  TokenId TokenRoles::*id;
+  std::vector<const char*> spellings;  // where no file says
+};
+
+const std::vector<Role>& all_roles() {
+  static const std::vector<Role> roles = {
+      {"bos_token", &TokenRoles::begin, {"<s>", "<|begin_of_text|>", "<|endoftext|>"}},
+      {"eos_token", &TokenRoles::end, {"</s>", "<|end_of_text|>", "<|endoftext|>"}},
+      {"pad_token", &TokenRoles::pad, {"<pad>", "[PAD]"}},
+      {"unk_token", &TokenRoles::unknown, {"<unk>", "[UNK]"}},
+      {"cls_token", &TokenRoles::classify, {"[CLS]"}},
+      {"sep_token", &TokenRoles::separate, {"[SEP]"}},
+      {"mask_token", &TokenRoles::mask, {"[MASK]", "<mask>"}},
+  };
+  return roles;
+}
+
+// A string, or an object with "content"; "" when there is none.
+std::string read_token(const JsonObject& config, const char* key) {
+  if (!config.has(key)) return "";
+  if (config.at(key).is_object()) return config.object(key).text("content");
+  return config.text(key);
+}
+
+}  // namespace
+
+void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config_text, const std::string& config_path,
+                          std::string_view map_text, const std::string& map_path) {
+  const json config_json = config_text.empty() ? json::object() : parse_json(config_text, config_path);
+  const json map_json = map_text.empty() ? json::object() : parse_json(map_text, map_path);
+  const JsonObject config(config_json, "'" + config_path + "':"), map(map_json, "'" + map_path + "':");
+  bool any = false;
+  for (const Role& role : all_roles()) any = any || config_json.contains(role.key) || map_json.contains(role.key);
+  TokenRoles roles = tokenizer.roles();
+  for (const Role& role : all_roles()) {
+    std::string piece = read_token(config, role.key);
+    if (piece.empty()) piece = read_token(map, role.key);
+    if (!piece.empty()) {
+      roles.*role.id = tokenizer.id_of(piece);
+    } else if (!any && roles.*role.id == kNoToken) {
+      for (const char* spelling : role.spellings)
+        if (roles.*role.id == kNoToken) roles.*role.id = tokenizer.id_of(spelling);
+    }
+  }
+  tokenizer.set_roles(roles);
+  // Where a model has no limit, files have 10^30.
+  if (const auto found = config_json.find("model_max_length"); found != config_json.end() && found->is_number_integer())
+    if (const double length = found->get<double>(); length > 0 && length < 1e9)
+      tokenizer.set_max_length(static_cast<int64_t>(length));
+}
+
+std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::string_view read_before) {
+  json config = json::object();
+  if (!read_before.empty()) config = parse_json(read_before, "tokenizer_config.json");
+  for (const Role& role : all_roles()) {
+    const TokenId id = tokenizer.roles().*role.id;
+    if (id == kNoToken)
+      config.erase(role.key);
+    else
+      config[role.key] = tokenizer.piece(id);
+  }
+  if (tokenizer.max_length() > 0) config["model_max_length"] = tokenizer.max_length();
+  if (!config.contains("tokenizer_class")) config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  return config.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace linnet

@@ -1,0 +1,51 @@
+#include "text/truncation.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+void cut(Encoding& part, size_t length) {
+  if (part.ids.size() > length) part.ids.resize(length);
+  if (part.offsets.size() > length) part.offsets.resize(length);
+}
+
+// The shorter text stays whole if it fits in half of the room; else both get half, the second an odd token more.
+void cut_longest(Encoding& first, Encoding& second, size_t room) {
+  const bool swapped = first.ids.size() > second.ids.size();
+  Encoding& shorter = swapped ? second : first;
+  Encoding& longer = swapped ? first : second;
+  size_t shorter_length = shorter.ids.size();
+  size_t longer_length = shorter_length > room ? shorter_length : std::max(shorter_length, room - shorter_length);
+  if (shorter_length + longer_length > room) {
+    shorter_length = room / 2;
+    longer_length = shorter_length + room % 2;
+  }
+  cut(shorter, shorter_length);
+  cut(longer, longer_length);
+}
+
+}  // namespace
+
+void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, int64_t added) {
+  if (options.max_length <= 0) return;
+  if (options.max_length < added)
+    fail_user("a length of " + std::to_string(options.max_length) + " tokens has no room for the " +
+              std::to_string(added) + " special ones");
+  const auto room = static_cast<size_t>(options.max_length - added);
+  size_t total = 0;
+  for (const Encoding& part : parts) total += part.ids.size();
+  if (total <= room) return;
+  if (parts.size() == 1) return cut(parts[0], room);
+  if (options.truncation == Truncation::kLongestFirst) return cut_longest(parts[0], parts[1], room);
+  Encoding& target = parts[options.truncation == Truncation::kOnlyFirst ? 0 : 1];
+  const size_t excess = total - room;
+  if (target.ids.size() <= excess)
+    fail_user("the text to be cut has " + std::to_string(target.ids.size()) + " tokens, " + std::to_string(excess) +
+              " have to go");
+  cut(target, target.ids.size() - excess);
+}
+
+}  // namespace linnet

@@ -1,0 +1,72 @@
+// The two-way table of a pretrained tokenizer's pieces and their ids.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "text/tokenizer.h"
+
+namespace linnet {
+
+// Eight bytes at a time: words and pieces are short, and every word of a text is hashed.
+inline uint64_t hash_piece(std::string_view bytes) {
+  uint64_t hash = bytes.size() * 0x9e3779b97f4a7c15u;
+  const char* p = bytes.data();
+  size_t left = bytes.size();
+  for (; left >= 8; p += 8, left -= 8) {
+    uint64_t part;
+    __builtin_memcpy(&part, p, 8);
+    hash = (hash ^ part) * 0xbf58476d1ce4e5b9u;
+    hash ^= hash >> 32;
+  }
+  uint64_t part = 0;
+  for (size_t i = 0; i < left; ++i) part |= static_cast<uint64_t>(static_cast<unsigned char>(p[i])) << (8 * i);
+  hash = (hash ^ part) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 29);
+}
+
+class Vocabulary {
+ public:
+  static constexpr TokenId kMaxId = 10'000'000;
+
+  // An id that is taken by another piece, or outside 0..kMaxId, is refused with false. A piece that is there already
+  // keeps its first id.
+  bool add(std::string_view piece, TokenId id);
+
+  TokenId size() const { return static_cast<TokenId>(places_.size()); }  // largest id + 1
+  TokenId find(std::string_view piece) const {                           // -1 when there is none
+    if (slots_.empty()) return -1;
+    const uint64_t hash = hash_piece(piece);
+    for (size_t slot = hash & mask_;; slot = (slot + 1) & mask_) {
+      const Slot& s = slots_[slot];
+      if (s.id < 0) return -1;
+      if (s.tag == static_cast<uint32_t>(hash >> 32) && this->piece(s.id) == piece) return s.id;
+    }
+  }
+  bool has(TokenId id) const { return id >= 0 && id < size() && places_[static_cast<size_t>(id)].begin != kGap; }
+  std::string_view piece(TokenId id) const {  // of an id in 0..size(); "" for a gap
+    const Place& place = places_[static_cast<size_t>(id)];
+    return place.begin == kGap ? std::string_view() : std::string_view(text_).substr(place.begin, place.length);
+  }
+  size_t longest() const { return longest_; }  // bytes
+
+ private:
+  static constexpr uint32_t kGap = UINT32_MAX;
+  struct Place {
+    uint32_t begin = kGap, length = 0;
+  };
+  struct Slot {
+    TokenId id = -1;
+    uint32_t tag = 0;
+  };
+  void insert(TokenId id);
+  void grow();
+
+  std::string text_;
+  std::vector<Place> places_;  // of each id
+  std::vector<Slot> slots_;    // open addressing, at most half full
+  size_t mask_ = 0, used_ = 0, longest_ = 0;
+};
+
+}  // namespace linnet
