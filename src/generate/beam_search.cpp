@@ -4,19 +4,18 @@
 #include <cmath>
 #include <limits>
 
-#include "text/tokenizer.h"
-
 namespace linnet {
 namespace {
 
 constexpr double kNoBeam = -std::numeric_limits<double>::infinity();
 constexpr double kUnlikely = std::numeric_limits<double>::lowest();
-constexpr SpecialTokens kSpecial;
 
 }  // namespace
 
-BeamSearch::BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty)
-    : beams_(beams),
+BeamSearch::BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty,
+                       SpecialTokens special)
+    : special_(special),
+      beams_(beams),
       max_length_(max_length),
       length_penalty_(length_penalty),
       sentences_(static_cast<size_t>(sentences)) {
@@ -41,7 +40,7 @@ void BeamSearch::start(std::span<const int64_t> limits) {
   // All beams of a sentence begin alike, so only its first row takes part in the first step.
   for (size_t row = 0; row < tokens_.size(); ++row) {
     log_probabilities_[row] = static_cast<int64_t>(row) % beams_ == 0 ? 0.0 : kNoBeam;
-    tokens_[row] = kSpecial.begin;
+    tokens_[row] = std::max(special_.begin, 0);
     parents_[row] = static_cast<int32_t>(row);
   }
 }
@@ -64,7 +63,7 @@ void BeamSearch::collect_candidates(int64_t sentence, int64_t count, const int32
     if (so_far == kNoBeam) continue;
     int64_t taken = 0;
     for (int64_t i = row * count; i < (row + 1) * count && taken < 2 * beams_; ++i) {
-      if (tokens[i] == kSpecial.pad || tokens[i] == kSpecial.begin) continue;
+      if (tokens[i] == special_.pad || tokens[i] == special_.begin) continue;
       const double candidate = so_far + (static_cast<double>(logits[i]) - static_cast<double>(log_sum_exp[row]));
       // NaN or -inf becomes very unlikely: even a broken model gives some result.
       candidates_.push_back({candidate > kUnlikely ? candidate : kUnlikely, tokens[i], row});
@@ -86,7 +85,7 @@ void BeamSearch::advance_sentence(int64_t index) {
   chosen_.clear();
   for (size_t rank = 0; rank < candidates_.size() && static_cast<int64_t>(chosen_.size()) < beams_; ++rank) {
     const Candidate& c = candidates_[rank];
-    if (c.token != kSpecial.end) {
+    if (c.token != special_.end) {
       chosen_.push_back(c);
     } else if (static_cast<int64_t>(rank) < beams_) {
       const int64_t last_row = step_ == 0 ? -1 : c.row;

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "text/tokenizer.h"
+
 namespace linnet {
 
 struct Hypothesis {
@@ -21,7 +23,8 @@ struct Hypothesis {
 
 class BeamSearch {
  public:
-  BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty);
+  // `special`: what begins and ends a sentence, and that padding and begin are never generated; -1 where there is none.
+  BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty, SpecialTokens special = {});
 
   // Begins a batch: sentence i may generate up to limits[i] <= max_length tokens, end included. Fewer sentences than
   // declared is fine; the rest count as done.
@@ -68,6 +71,7 @@ class BeamSearch {
   void add_ended(Sentence& sentence, const Ended& ended) const;
   double score(double log_probability, int64_t length) const;
 
+  const SpecialTokens special_;
   int64_t beams_, max_length_;
   double length_penalty_;
   int64_t step_ = 0, active_ = 0;

@@ -100,13 +100,13 @@ HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const f
   });
 }
 
-// All heads of one sample.
-void AttendSample(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
-                  float* lse, int64_t sample, float* scores) {
+// The heads [head, head_end) of one sample.
+void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
+                 float* lse, int64_t sample, int64_t head, int64_t head_end, float* scores) {
   const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
   const int64_t keys =
       args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
-  for (int64_t head = 0; head < args.query_heads; ++head) {
+  for (; head < head_end; ++head) {
     const float* head_k = k.data + sample * k.batch_stride + head / group * width;
     const float* head_v = v.data + sample * v.batch_stride + head / group * width;
     for (int64_t row = 0; row < args.query_length; ++row) {
@@ -139,7 +139,9 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 
-HWY_EXPORT(AttendSample);
+HWY_EXPORT(AttendHeads);
+
+constexpr int64_t kManySamples = 16;
 
 // Floats of one thread's scores, in whole cache lines.
 int64_t score_floats(const AttentionArgs& args) { return (args.key_length + 15) / 16 * 16; }
@@ -156,9 +158,14 @@ size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {
 
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
-  const auto attend = HWY_DYNAMIC_DISPATCH(AttendSample);
-  pool.run(args.batch, [&](int64_t sample, int worker) {
-    attend(args, q, k, v, o, lse, sample, reinterpret_cast<float*>(workspace) + worker * score_floats(args));
+  const auto attend = HWY_DYNAMIC_DISPATCH(AttendHeads);
+  // With few samples their heads are dealt out too: each head by itself, whose keys lie apart.
+  const int64_t parts = args.batch >= kManySamples ? 1 : args.query_heads;
+  const int64_t heads = args.query_heads / parts;
+  pool.run(args.batch * parts, [&](int64_t task, int worker) {
+    const int64_t head = task % parts * heads;
+    attend(args, q, k, v, o, lse, task / parts, head, head + heads,
+           reinterpret_cast<float*>(workspace) + worker * score_floats(args));
   });
 }
 

@@ -32,12 +32,12 @@ SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionCo
       in_proj{this, "in_proj", config.width, 3 * config.width, or_glorot(config.projection, 3)},
       out_proj{this, "out_proj", config.width, config.width, or_glorot(config.output, 1)} {}
 
-Tensor SelfAttention::operator()(Tensor x, Tensor lengths, bool causal) {
+Tensor SelfAttention::operator()(Tensor x, Tensor lengths, bool causal, Tensor starts) {
   ModuleScope scope(*this);
   const std::vector<Tensor> qkv = split_evenly(in_proj(x), -1, 3);
   AttentionOptions options = options_for(config, *this);
   options.causal = causal;
-  options.lengths = lengths;
+  options.lengths = lengths, options.starts = starts;
   return out_proj(attention(qkv[0], qkv[1], qkv[2], options));
 }
 

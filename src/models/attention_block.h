@@ -27,8 +27,8 @@ struct DecodeStep {
 struct SelfAttention : Module {
   SelfAttention(Module* parent, std::string name, const AttentionConfig& config);
 
-  // x [B, T, D], lengths i32 [B] -> [B, T, D]
-  Tensor operator()(Tensor x, Tensor lengths, bool causal);
+  // x [B, T, D], lengths i32 [B], starts i32 [B, T] (see ops/attention; either may be undefined) -> [B, T, D]
+  Tensor operator()(Tensor x, Tensor lengths, bool causal, Tensor starts = {});
   // The same under a causal mask; leaves keys and values of row b in row b * beams of the state "cache.<path>"
   // [B * beams, max_length, 2 D].
   Tensor prefill(Tensor x, const CacheShape& cache);

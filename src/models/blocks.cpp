@@ -53,9 +53,9 @@ EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& 
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)} {}
 
-Tensor EncoderLayer::operator()(Tensor x, Tensor lengths, bool causal) {
+Tensor EncoderLayer::operator()(Tensor x, Tensor lengths, bool causal, Tensor starts) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, causal); });
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, causal, starts); });
   return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
 }
 

@@ -36,8 +36,8 @@ struct FeedForward : Module {
 // Self-attention and feed-forward: an encoder's layer, and with `causal` that of a decoder without an encoder.
 struct EncoderLayer : Module {
   EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
-  // x [B, T, D]; lengths i32 [B], undefined when every position counts
-  Tensor operator()(Tensor x, Tensor lengths, bool causal = false);
+  // x [B, T, D]; lengths i32 [B], undefined when every position counts; starts i32 [B, T] of packed documents
+  Tensor operator()(Tensor x, Tensor lengths, bool causal = false, Tensor starts = {});
   // A decoder's layer in generation (models/causal_model.h).
   Tensor prefill(Tensor x, const CacheShape& cache);
   Tensor step(Tensor x, const DecodeStep& step);

@@ -48,9 +48,8 @@ Tensor Gpt::embed(Tensor ids) {
 }
 
 Tensor Gpt::hidden(const TokenRows& rows) {
-  if (rows.starts.defined()) fail_internal("packed rows are not there yet");
   Tensor x = dropout(rows.positions.defined() ? tokens(rows.tokens) + positions(rows.positions) : embed(rows.tokens));
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, Tensor{}, true);
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, Tensor{}, true, rows.starts);
   return norm(x);
 }
 
