@@ -13,7 +13,8 @@ constexpr int64_t kRopeMaxHeadSize = 512;
 struct RopeArgs {
   int64_t batch = 0, length = 0, width = 0, heads = 0, head_size = 0;
   bool inverse = false;
-  const int32_t* positions = nullptr;   // [batch, length]; null: 0 to length - 1
+  const int32_t* positions = nullptr;   // [batch, length], or with stride 0 [length] for all; null: 0 to length - 1
+  int64_t position_stride = 0;          // between samples
   const double* frequencies = nullptr;  // [head_size / 2]
   const float* x = nullptr;
   int64_t x_batch_stride = 0, x_row_stride = 0;

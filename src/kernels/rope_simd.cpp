@@ -44,7 +44,7 @@ void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
   int64_t known = -1;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t t = row / args.batch, b = row % args.batch;
-    const int64_t position = args.positions ? args.positions[b * args.length + t] : t;
+    const int64_t position = args.positions ? args.positions[b * args.position_stride + t] : t;
     if (row == begin || position != known)
       Turns(half, static_cast<double>(position), args.frequencies, args.inverse, cosine, sine);
     known = position;

@@ -50,6 +50,7 @@ TEST(Rope, TurnsTheHalvesOfEachHeadByItsPosition) {
             RopeArgs args{.batch = p.batch, .length = p.length, .width = width, .heads = p.heads};
             args.head_size = p.head_size, args.inverse = p.inverse, args.frequencies = turns.data();
             args.positions = p.positions.empty() ? nullptr : p.positions.data();
+            args.position_stride = p.length;
             args.x = in_place ? y.data() : x.data(), args.x_batch_stride = p.length * width, args.x_row_stride = width;
             args.y = y.data(), args.y_batch_stride = p.length * width, args.y_row_stride = width;
             rope_rows(args, pool);

@@ -11,7 +11,7 @@ namespace {
 
 AttentionOptions options_for(const AttentionConfig& config, const Module& module) {
   Trace& trace = Trace::current();
-  AttentionOptions options{.heads = config.heads};
+  AttentionOptions options{.heads = config.heads, .kv_heads = config.key_heads(), .scale = config.scale};
   if (trace.options().training && config.dropout > 0) {
     options.dropout = config.dropout;
     options.dropout_site = dropout_site(module.path(), "probabilities");
@@ -29,24 +29,42 @@ Initializer or_glorot(const Initializer& initializer, int64_t parts) {
 SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      in_proj{this, "in_proj", config.width, 3 * config.width, or_glorot(config.projection, 3)},
-      out_proj{this, "out_proj", config.width, config.width, or_glorot(config.output, 1)} {}
+      in_proj{this,
+              "in_proj",
+              config.width,
+              config.query_width() + 2 * config.key_width(),
+              or_glorot(config.projection, 3),
+              config.biases},
+      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.biases} {}
 
-Tensor SelfAttention::operator()(Tensor x, Tensor lengths, bool causal, Tensor starts) {
+Tensor SelfAttention::project(Tensor x, Tensor positions) {
+  const Tensor all = in_proj(x);
+  if (!config.rotary) return all;
+  return rope(all, {.heads = config.heads + config.key_heads(),
+                    .head_size = config.size(),
+                    .theta = config.rotary->theta,
+                    .scaling = config.rotary->scaling,
+                    .positions = positions});
+}
+
+Tensor SelfAttention::operator()(Tensor x, const Sight& sight) {
   ModuleScope scope(*this);
-  const std::vector<Tensor> qkv = split_evenly(in_proj(x), -1, 3);
+  const int64_t key_width = config.key_width();
+  const auto qkv = split(project(x, sight.positions), -1, {config.query_width(), key_width, key_width});
   AttentionOptions options = options_for(config, *this);
-  options.causal = causal;
-  options.lengths = lengths, options.starts = starts;
+  options.causal = sight.causal;
+  options.lengths = sight.lengths;
+  options.starts = sight.starts;
+  options.distance_bias = sight.distance_bias;
   return out_proj(attention(qkv[0], qkv[1], qkv[2], options));
 }
 
 Tensor SelfAttention::prefill(Tensor x, const CacheShape& cache) {
   ModuleScope scope(*this);
-  const int64_t width = config.width;
-  const std::vector<Tensor> q_kv = split(in_proj(x), -1, {width, 2 * width});
+  const int64_t kv_width = 2 * config.key_width();
+  const std::vector<Tensor> q_kv = split(project(x, {}), -1, {config.query_width(), kv_width});
   const Tensor state =
-      x.graph->input("cache." + path(), {x.type().dtype, {x.dim(0) * cache.beams, cache.max_length, 2 * width}});
+      x.graph->input("cache." + path(), {x.type().dtype, {x.dim(0) * cache.beams, cache.max_length, kv_width}});
   x.graph->update(state, cache_fill(state, q_kv[1], cache.beams));
   const std::vector<Tensor> kv = split_evenly(q_kv[1], -1, 2);
   AttentionOptions options = options_for(config, *this);
@@ -54,26 +72,28 @@ Tensor SelfAttention::prefill(Tensor x, const CacheShape& cache) {
   return out_proj(attention(q_kv[0], kv[0], kv[1], options));
 }
 
-Tensor SelfAttention::step(Tensor x, const DecodeStep& step) {
+Tensor SelfAttention::step(Tensor x, const DecodeStep& step, Tensor distance_bias) {
   ModuleScope scope(*this);
-  const int64_t width = config.width;
-  const std::vector<Tensor> q_kv = split(in_proj(x), -1, {width, 2 * width});
-  const Tensor state = x.graph->input("cache." + path(), {x.type().dtype, {x.dim(0), step.max_length, 2 * width}});
+  const int64_t kv_width = 2 * config.key_width();
+  const Tensor positions = reshape(step.position, {step.position.dim(0), 1});
+  const std::vector<Tensor> q_kv = split(project(x, positions), -1, {config.query_width(), kv_width});
+  const Tensor state = x.graph->input("cache." + path(), {x.type().dtype, {x.dim(0), step.max_length, kv_width}});
   const Tensor moved = step.beams > 1 ? cache_reorder(state, step.parents, step.position, step.beams) : state;
   const Tensor cache = cache_write(moved, q_kv[1], step.position);
   x.graph->update(state, cache);
   const std::vector<Tensor> kv = split_evenly(cache, -1, 2);
   AttentionOptions options = options_for(config, *this);
   options.lengths = step.lengths;
+  options.distance_bias = distance_bias;
   return out_proj(attention(q_kv[0], kv[0], kv[1], options));
 }
 
 CrossAttention::CrossAttention(Module* parent, std::string name, const AttentionConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      q_proj{this, "q_proj", config.width, config.width, or_glorot(config.projection, 1)},
-      kv_proj{this, "kv_proj", config.width, 2 * config.width, or_glorot(config.projection, 2)},
-      out_proj{this, "out_proj", config.width, config.width, or_glorot(config.output, 1)} {}
+      q_proj{this, "q_proj", config.width, config.query_width(), or_glorot(config.projection, 1), config.biases},
+      kv_proj{this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.projection, 2), config.biases},
+      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.biases} {}
 
 Tensor CrossAttention::attend(Tensor q, Tensor keys_values, Tensor lengths) {
   const std::vector<Tensor> kv = split_evenly(keys_values, -1, 2);
@@ -89,8 +109,9 @@ Tensor CrossAttention::operator()(Tensor x, Tensor memory, Tensor lengths) {
 
 Tensor CrossAttention::step(Tensor x, Tensor keys_values, Tensor lengths, int64_t beams) {
   ModuleScope scope(*this);
-  const Tensor q = reshape(q_proj(x), {x.dim(0) / beams, beams, config.width});
-  return out_proj(reshape(attend(q, keys_values, lengths), x.shape()));
+  const Tensor q = reshape(q_proj(x), {x.dim(0) / beams, beams, config.query_width()});
+  const Tensor attended = attend(q, keys_values, lengths);
+  return out_proj(reshape(attended, {x.dim(0), 1, config.query_width()}));
 }
 
 }  // namespace linnet

@@ -1,14 +1,40 @@
 // Multi-head attention with its projections: of a sequence to itself, and of one sequence to another.
 #pragma once
 #include "nn/layers.h"
+#include "ops/rope/rope.h"
 
 namespace linnet {
+
+// Rotary positions of queries and keys (ops/rope).
+struct RotaryConfig {
+  double theta = 10000;
+  RopeScaling scaling = {};
+};
 
 struct AttentionConfig {
   int64_t width, heads;
   float dropout;                // of the attention probabilities
   Initializer projection = {};  // of the weights; empty: each of the stacked matrices by Glorot's rule
   Initializer output = {};
+  int64_t kv_heads = 0;   // of keys and values, each for heads / kv_heads of the queries'; 0: as many
+  int64_t head_size = 0;  // 0: width / heads
+  double scale = 0;       // of scores; 0: 1 / sqrt(head_size)
+  bool biases = true;     // of the projections
+  std::optional<RotaryConfig> rotary = {};
+
+  int64_t size() const { return head_size > 0 ? head_size : width / heads; }
+  int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  int64_t query_width() const { return heads * size(); }
+  int64_t key_width() const { return key_heads() * size(); }
+};
+
+// What the positions of a batch of sequences see of them, and where they stand (ops/attention).
+struct Sight {
+  Tensor lengths = {};  // i32 [B]; undefined: every position counts
+  bool causal = false;
+  Tensor starts = {};         // i32 [B, T]: of documents packed into a row, which do not see each other
+  Tensor positions = {};      // i32 [B, T], where they are rotary; undefined: 0, 1, 2, ... in every row
+  Tensor distance_bias = {};  // [heads, 2 T - 1], of scores
 };
 
 // The key and value cache of generation: rows = sentences * beams, each of max_length entries.
@@ -27,16 +53,20 @@ struct DecodeStep {
 struct SelfAttention : Module {
   SelfAttention(Module* parent, std::string name, const AttentionConfig& config);
 
-  // x [B, T, D], lengths i32 [B], starts i32 [B, T] (see ops/attention; either may be undefined) -> [B, T, D]
-  Tensor operator()(Tensor x, Tensor lengths, bool causal, Tensor starts = {});
+  // x [B, T, D] -> [B, T, D]
+  Tensor operator()(Tensor x, const Sight& sight);
   // The same under a causal mask; leaves keys and values of row b in row b * beams of the state "cache.<path>"
-  // [B * beams, max_length, 2 D].
+  // [B * beams, max_length, 2 * key_width].
   Tensor prefill(Tensor x, const CacheShape& cache);
-  // x [R, 1, D] -> [R, 1, D]; appends its key and value to that state.
-  Tensor step(Tensor x, const DecodeStep& step);
+  // x [R, 1, D] -> [R, 1, D]; appends its key and value to that state. distance_bias: [heads, max_length].
+  Tensor step(Tensor x, const DecodeStep& step, Tensor distance_bias = {});
 
   AttentionConfig config;
-  Linear in_proj, out_proj;  // in_proj stacks query, key and value: [3 D, D]
+  Linear in_proj, out_proj;  // in_proj stacks query, key and value: [query_width + 2 key_width, D]
+
+ private:
+  // Queries and keys turned to their positions, and values: [B, T, query_width + 2 key_width].
+  Tensor project(Tensor x, Tensor positions);
 };
 
 struct CrossAttention : Module {
@@ -44,7 +74,7 @@ struct CrossAttention : Module {
 
   // x [B, T, D] attends to memory [B, S, D], of which the first lengths[b] rows count.
   Tensor operator()(Tensor x, Tensor memory, Tensor lengths);
-  // Keys and values of the memory, kept for all steps: [B, S, 2 D].
+  // Keys and values of the memory, kept for all steps: [B, S, 2 key_width].
   Tensor project_memory(Tensor memory) { return kv_proj(memory); }
   // x [B * beams, 1, D]: the beams of a sentence are queries to the same memory.
   Tensor step(Tensor x, Tensor keys_values, Tensor lengths, int64_t beams);

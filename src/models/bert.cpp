@@ -45,7 +45,7 @@ Tensor Bert::operator()(Tensor ids, Tensor lengths) {
   const Tensor type = reshape(slice(types.weight.tensor(), 0, 0, 1), {config.width});
   const Tensor rows = slice(positions.weight.tensor(), 0, 0, length) + type;
   Tensor x = dropout(embedding_norm(words(ids) + rows));
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, lengths);
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
   return x;
 }
 

@@ -5,7 +5,16 @@ namespace {
 
 AttentionConfig attention_config(const LayerConfig& config) {
   const double dropout = config.attention_dropout.value_or(config.dropout);
-  return {config.width, config.heads, static_cast<float>(dropout), config.weights, config.residual};
+  return {.width = config.width,
+          .heads = config.heads,
+          .dropout = static_cast<float>(dropout),
+          .projection = config.weights,
+          .output = config.residual,
+          .kv_heads = config.kv_heads,
+          .head_size = config.head_size,
+          .scale = config.attention_scale,
+          .biases = config.biases,
+          .rotary = config.rotary};
 }
 
 Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : glorot_uniform(); }
@@ -37,25 +46,32 @@ Tensor activate(Tensor x, Activation activation) {
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)
     : Module(parent, ""),
       activation(config.activation),
-      linear1{this, "linear1", config.width, config.hidden, or_glorot(config.weights)},
-      linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual)},
-      dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {}
+      linear1{this, "linear1", config.width, config.hidden, or_glorot(config.weights), config.biases},
+      linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual), config.biases},
+      dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {
+  if (config.gated)
+    linear3.emplace(this, "linear3", config.width, config.hidden, or_glorot(config.weights), config.biases);
+}
 
-Tensor FeedForward::operator()(Tensor x) { return linear2(dropout(activate(linear1(x), activation))); }
+Tensor FeedForward::operator()(Tensor x) {
+  Tensor hidden = activate(linear1(x), activation);
+  if (linear3) hidden = hidden * (*linear3)(x);
+  return linear2(dropout(hidden));
+}
 
 EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)),
       norm_first(config.norm_first),
       self_attn{this, "self_attn", attention_config(config)},
       feed_forward{this, config},
-      norm1{this, "norm1", config.width, config.epsilon, config.affine_norms},
-      norm2{this, "norm2", config.width, config.epsilon, config.affine_norms},
+      norm1{this, "norm1", config.width, config.epsilon, config.norms},
+      norm2{this, "norm2", config.width, config.epsilon, config.norms},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)} {}
 
-Tensor EncoderLayer::operator()(Tensor x, Tensor lengths, bool causal, Tensor starts) {
+Tensor EncoderLayer::operator()(Tensor x, const Sight& sight) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, causal, starts); });
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, sight); });
   return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
 }
 
@@ -77,23 +93,24 @@ DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& 
       self_attn{this, "self_attn", attention_config(config)},
       cross_attn{this, "cross_attn", attention_config(config)},
       feed_forward{this, config},
-      norm1{this, "norm1", config.width, config.epsilon, config.affine_norms},
-      norm2{this, "norm2", config.width, config.epsilon, config.affine_norms},
-      norm3{this, "norm3", config.width, config.epsilon, config.affine_norms},
+      norm1{this, "norm1", config.width, config.epsilon, config.norms},
+      norm2{this, "norm2", config.width, config.epsilon, config.norms},
+      norm3{this, "norm3", config.width, config.epsilon, config.norms},
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)},
       dropout3{this, "dropout3", static_cast<float>(config.dropout)} {}
 
-Tensor DecoderLayer::operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths) {
+Tensor DecoderLayer::operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, lengths, true); });
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, sight); });
   x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn(y, memory, memory_lengths); });
   return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
 }
 
-Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths) {
+Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths,
+                          Tensor distance_bias) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step); });
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step, distance_bias); });
   x = residual(x, norm_first, norm2, dropout2,
                [&](Tensor y) { return cross_attn.step(y, keys_values, memory_lengths, step.beams); });
   return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });

@@ -21,7 +21,13 @@ struct LayerConfig {
   // Of weights; `residual`: of those whose results are added to the residual stream. Empty: Glorot's rule.
   Initializer weights = {}, residual = {};
   std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
-  bool affine_norms = true;                      // norms have weight and bias
+  NormKind norms = NormKind::kLayer;
+  bool biases = true;  // of linear layers
+  bool gated = false;  // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  // Of attention (models/attention_block.h).
+  int64_t kv_heads = 0, head_size = 0;
+  double attention_scale = 0;
+  std::optional<RotaryConfig> rotary = {};
 };
 
 struct FeedForward : Module {
@@ -30,14 +36,14 @@ struct FeedForward : Module {
 
   Activation activation;
   Linear linear1, linear2;
+  std::optional<Linear> linear3;  // when gated
   Dropout dropout;
 };
 
 // Self-attention and feed-forward: an encoder's layer, and with `causal` that of a decoder without an encoder.
 struct EncoderLayer : Module {
   EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
-  // x [B, T, D]; lengths i32 [B], undefined when every position counts; starts i32 [B, T] of packed documents
-  Tensor operator()(Tensor x, Tensor lengths, bool causal = false, Tensor starts = {});
+  Tensor operator()(Tensor x, const Sight& sight);  // [B, T, D]
   // A decoder's layer in generation (models/causal_model.h).
   Tensor prefill(Tensor x, const CacheShape& cache);
   Tensor step(Tensor x, const DecodeStep& step);
@@ -51,8 +57,8 @@ struct EncoderLayer : Module {
 
 struct DecoderLayer : Module {
   DecoderLayer(Module* parent, std::string name, const LayerConfig& config);
-  Tensor operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths);
-  Tensor step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths);
+  Tensor operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths);
+  Tensor step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths, Tensor distance_bias = {});
 
   bool norm_first;
   SelfAttention self_attn;

@@ -24,7 +24,7 @@ LayerConfig layer_config(const GptConfig& config) {
           .weights = normal_init(kDeviation),
           .residual = normal_init(kDeviation / std::sqrt(additions)),
           .attention_dropout = config.attention_dropout,
-          .affine_norms = config.affine_norms};
+          .norms = config.affine_norms ? NormKind::kLayer : NormKind::kBare};
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ Gpt::Gpt(const GptConfig& config)
       positions{this, "positions", config.max_seq_len, config.width, normal_init(kDeviation)},
       dropout{this, "dropout", static_cast<float>(config.embedding_dropout.value_or(config.dropout))},
       layers{this, "layers", config.layers, layer_config(config)},
-      norm{this, "norm", config.width, config.epsilon, config.affine_norms} {
+      norm{this, "norm", config.width, config.epsilon, config.affine_norms ? NormKind::kLayer : NormKind::kBare} {
   if (!config.tied_head) head.emplace(this, "head", Shape{config.vocab_size, config.width}, normal_init(kDeviation));
 }
 
@@ -49,7 +49,7 @@ Tensor Gpt::embed(Tensor ids) {
 
 Tensor Gpt::hidden(const TokenRows& rows) {
   Tensor x = dropout(rows.positions.defined() ? tokens(rows.tokens) + positions(rows.positions) : embed(rows.tokens));
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, Tensor{}, true, rows.starts);
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.causal = true, .starts = rows.starts});
   return norm(x);
 }
 

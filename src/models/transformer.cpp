@@ -27,7 +27,7 @@ Encoder::Encoder(Module* parent, std::string name, const TransformerConfig& conf
 }
 
 Tensor Encoder::operator()(Tensor x, Tensor lengths) {
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, lengths);
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
   return norm ? (*norm)(x) : x;
 }
 
@@ -37,7 +37,8 @@ Decoder::Decoder(Module* parent, std::string name, const TransformerConfig& conf
 }
 
 Tensor Decoder::operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths) {
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, lengths, memory, memory_lengths);
+  for (size_t i = 0; i < layers.size(); ++i)
+    x = layers[i](x, {.lengths = lengths, .causal = true}, memory, memory_lengths);
   return norm ? (*norm)(x) : x;
 }
 

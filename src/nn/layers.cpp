@@ -8,26 +8,28 @@
 
 namespace linnet {
 
-Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer)
-    : Module(parent, std::move(name)),
-      weight{this, "weight", {out, in}, initializer},
-      bias{this, "bias", {out}, constant_init(0)} {}
+Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer, bool has_bias)
+    : Module(parent, std::move(name)), weight{this, "weight", {out, in}, initializer} {
+  if (has_bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
+}
 
 Tensor Linear::operator()(At x) {
   ModuleScope scope(*this);
-  return At(matmul(x, weight, false, true), x.where) + bias;
+  const Tensor product = matmul(x, weight, false, true);
+  return bias ? At(product, x.where) + *bias : product;
 }
 
-LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon, bool affine)
-    : Module(parent, std::move(name)), epsilon(epsilon) {
-  if (!affine) return;
-  weight.emplace(this, "weight", Shape{width}, constant_init(1));
-  bias.emplace(this, "bias", Shape{width}, constant_init(0));
+LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon, NormKind kind)
+    : Module(parent, std::move(name)), kind(kind), epsilon(epsilon) {
+  if (kind != NormKind::kBare) weight.emplace(this, "weight", Shape{width}, constant_init(1));
+  if (kind == NormKind::kLayer) bias.emplace(this, "bias", Shape{width}, constant_init(0));
 }
 
 Tensor LayerNorm::operator()(At x) {
   ModuleScope scope(*this);
-  return layer_norm(x, weight ? weight->tensor() : Tensor{}, bias ? bias->tensor() : Tensor{}, epsilon);
+  const Tensor scale = weight ? weight->tensor() : Tensor{};
+  return kind == NormKind::kRms ? rms_norm(x, scale, epsilon)
+                                : layer_norm(x, scale, bias ? bias->tensor() : Tensor{}, epsilon);
 }
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)

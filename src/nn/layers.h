@@ -11,17 +11,25 @@ namespace linnet {
 
 // y = x weight^T + bias; x [..., in] -> [..., out].
 struct Linear : Module {
-  Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = glorot_uniform());
+  Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = glorot_uniform(),
+         bool has_bias = true);
   Tensor operator()(At x);
 
-  Parameter weight, bias;  // [out, in], [out]
+  Parameter weight;               // [out, in]
+  std::optional<Parameter> bias;  // [out]
+};
+
+enum class NormKind {
+  kLayer,  // layer normalization with weight and bias
+  kBare,   // without: weight is 1, bias 0
+  kRms,    // root-mean-square normalization, with a weight
 };
 
 struct LayerNorm : Module {
-  // Without `affine` it has no parameters: weight is 1, bias 0.
-  LayerNorm(Module* parent, std::string name, int64_t width, double epsilon = 1e-5, bool affine = true);
+  LayerNorm(Module* parent, std::string name, int64_t width, double epsilon = 1e-5, NormKind kind = NormKind::kLayer);
   Tensor operator()(At x);
 
+  NormKind kind;
   std::optional<Parameter> weight, bias;  // [width]
   double epsilon;
 };

@@ -16,7 +16,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(attrs.heads >= 0 && attrs.heads * attrs.head_size <= x.shape[2],
          "got " + x.text() + " for " + std::to_string(attrs.heads) + " heads of " + std::to_string(attrs.head_size));
   if (attrs.has_positions)
-    expect(args.in[1] == TensorType{DType::kI32, {x.shape[0], x.shape[1]}},
+    expect(args.in[1] == TensorType{DType::kI32, {x.shape[0], x.shape[1]}} ||
+               args.in[1] == TensorType{DType::kI32, {1, x.shape[1]}},
            "got " + x.text() + " with positions " + args.in[1].text());
   return {x};
 }

@@ -6,7 +6,7 @@
 //
 // x [B, T, W] holds heads of D elements side by side, of which the first `heads` are turned and the others copied: a
 // fused projection of queries, keys and values goes through one op, in its own memory where nothing else reads it.
-// positions i32 [B, T]; undefined: 0, 1, ... T - 1 in every row. The gradient turns back.
+// positions i32 [B, T], or [1, T] for all rows; undefined: 0, 1, ... T - 1. The gradient turns back.
 #pragma once
 #include "ir/graph.h"
 #include "ops/kernel.h"

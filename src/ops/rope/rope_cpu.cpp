@@ -15,7 +15,7 @@ void run_reference(const KernelArgs& args) {
   for_float(in.type.dtype, [&]<class T>() {
     for (int64_t row = 0; row < in.shape()[0] * length; ++row) {
       const int64_t b = row / length, t = row % length;
-      const double position = positions ? positions[row] : static_cast<double>(t);
+      const double position = positions ? positions[row % args.in[1].elements()] : static_cast<double>(t);
       const T* x = in.as<T>() + b * in.strides[0] + t * in.strides[1];
       T* y = out.as<T>() + b * out.strides[0] + t * out.strides[1];
       for (int64_t i = 0; i < attrs.heads * half; ++i) {
@@ -48,6 +48,7 @@ void run(const KernelArgs& args) {
   call.batch = in.shape()[0], call.length = in.shape()[1], call.width = in.shape()[2];
   call.heads = attrs.heads, call.head_size = attrs.head_size, call.inverse = attrs.inverse;
   call.positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
+  call.position_stride = attrs.has_positions && args.in[1].shape()[0] > 1 ? call.length : 0;
   call.frequencies = frequencies;
   call.x = in.as<float>(), call.x_batch_stride = in.strides[0], call.x_row_stride = in.strides[1];
   call.y = out.as<float>(), call.y_batch_stride = out.strides[0], call.y_row_stride = out.strides[1];

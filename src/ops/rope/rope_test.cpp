@@ -22,6 +22,13 @@ TEST(Rope, ValuesAndGradientsWithAndWithoutPositions) {
                          }});
 }
 
+TEST(Rope, OneRowOfPositionsServesAll) {
+  testing::check_op({.inputs = {{{3, 2, 12}}, {.shape = {1, 2}, .integer = true, .low = 0, .high = 50}},
+                     .build = [](Graph&, const auto& x) {
+                       return std::vector{rope(x[0], {.heads = 2, .head_size = 6, .positions = x[1]})};
+                     }});
+}
+
 // A part of a fused projection, whose gradient is written in place.
 TEST(Rope, OfPartsOfOneProjection) {
   testing::check_op({.inputs = {{{2, 5, 24}}}, .build = [](Graph&, const auto& x) {
