@@ -1,0 +1,13 @@
+// Llama: config.json to our configuration and back.
+#pragma once
+#include "models/llama.h"
+#include "pretrained/config_file.h"
+
+namespace linnet {
+
+// User error naming the key when the file asks for what Llama does not do.
+LlamaConfig llama_config(const ConfigFile& config);
+// What new_pretrained() takes for a model that was trained here.
+ConfigFile llama_config_file(const LlamaConfig& config);
+
+}  // namespace linnet
