@@ -7,6 +7,7 @@
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv_pool/conv_pool.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/distance_buckets/distance_buckets.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
 #include "ops/kernel.h"
@@ -50,6 +51,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kAttentionGrad, attention_grad_kernels()},
       OpEntry{&kMaskScores, mask_scores_kernels()},
       OpEntry{&kRope, rope_kernels()},
+      OpEntry{&kDistanceBuckets, distance_buckets_kernels()},
       OpEntry{&kDropout, dropout_kernels()},
       OpEntry{&kCrossEntropy, cross_entropy_kernels()},
       OpEntry{&kCrossEntropyGrad, cross_entropy_grad_kernels()},

@@ -23,6 +23,7 @@ struct Family {
 
 extern const Family kGpt2Family;
 extern const Family kLlamaFamily;
+extern const Family kT5Family;
 
 const std::vector<const Family*>& families();
 // User error naming the file when there is no such family, with those there are.

@@ -1,0 +1,28 @@
+// T5's classes of distances between a key and a query (Raffel et al. 2020): near ones have a bucket each, farther ones
+// share buckets that widen with the logarithm up to max_distance, beyond which all are in the last.
+//
+//   -> i32 [queries + keys - 1], entry j - i + queries - 1 for key j and query i, as attention's distance_bias has them
+//
+// Queries stand at positions from `position` (i32 [1]; undefined: 0) on, keys from 0 on. Bidirectional, half of the
+// buckets are for keys behind the query; else those count as at its own position.
+#pragma once
+#include "ir/graph.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+struct DistanceBucketsAttrs {
+  int64_t queries, keys, buckets = 32, max_distance = 128;
+  bool bidirectional = true, has_position = false;
+  std::string text() const;
+};
+
+extern const OpDef kDistanceBuckets;
+KernelList distance_buckets_kernels();
+
+Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position = {},
+                        std::source_location where = std::source_location::current());
+// Of a key `distance` positions behind the query.
+int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance, bool bidirectional);
+
+}  // namespace linnet
