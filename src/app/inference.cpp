@@ -29,10 +29,14 @@ std::unique_ptr<Session> load_session(const std::string& folder, const Config& c
 
 }  // namespace
 
-Config inference_config(const std::string& folder, const InferenceOptions& options) {
-  Config config = RunFolder(folder).load_config();
+void apply(const InferenceOptions& options, Config& config) {
   if (options.beams > 0) config.train.beam = options.beams;
   if (options.threads > 0) config.train.threads = options.threads;
+}
+
+Config inference_config(const std::string& folder, const InferenceOptions& options) {
+  Config config = RunFolder(folder).load_config();
+  apply(options, config);
   return config;
 }
 

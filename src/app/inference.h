@@ -38,6 +38,7 @@ class Translator {
   int64_t cut_lines_ = 0;
 };
 
+void apply(const InferenceOptions& options, Config& config);
 // A run's configuration with the options of the command line.
 Config inference_config(const std::string& folder, const InferenceOptions& options);
 

@@ -63,7 +63,15 @@ LanguageText encode(const TextCoder& coder, const std::vector<std::string>& text
 }
 
 LanguageText map_tokens(const Config& config, const TextCoder& coder, const std::string& path) {
-  return {TokenStream(path, static_cast<int>(config.data.token_bytes), coder.vocab_size()), 0, true};
+  return {TokenStream(path, static_cast<int>(config.data.token_bytes), coder.vocab_size()), 0, coder.separator() >= 0};
+}
+
+// The end of a token file and, as context of its first token, the one before.
+LanguageText last_part(const Config& config, const LanguageText& all) {
+  const int64_t size = all.tokens.size();
+  const auto cut = static_cast<int64_t>(static_cast<double>(size) * (1 - config.data.valid_share));
+  const int64_t first = std::max<int64_t>(0, std::min(cut, size) - 1);
+  return {all.tokens.part(first, size - first), 0, all.packed};
 }
 
 }  // namespace
@@ -73,8 +81,26 @@ LanguageText load_language_text(const Config& config, const TextCoder& coder, co
   return encode(coder, read_texts(path), is_json_lines(path), -1, "'" + path + "'");
 }
 
-LanguageData load_language_data(const Config& config, std::unique_ptr<TextCoder> coder) {
+namespace {
+
+// Numbers without a text: the tokenizer is somewhere else, or nowhere.
+LanguageData load_numbers(const Config& config, const std::string& path, std::shared_ptr<const TextCoder> coder) {
+  const bool named = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
+  if (!coder) coder = named ? make_text_coder(config, {}) : make_number_coder(config.data.vocab_size);
+  LanguageText all = map_tokens(config, *coder, path);
+  if (!config.data.valid_text.empty())
+    return {coder, all, load_language_text(config, *coder, data_path(config.data, config.data.valid_text))};
+  const LanguageText valid = last_part(config, all);
+  LanguageText train = all;
+  train.tokens = all.tokens.part(0, all.tokens.size() - (valid.tokens.size() - 1));
+  return {coder, train, valid};
+}
+
+}  // namespace
+
+LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder) {
   const std::string path = text_path(config, config.data.text, "text");
+  if (is_token_file(path)) return load_numbers(config, path, std::move(coder));
   std::vector<std::string> texts = read_texts(path), end;
   const bool own = config.data.valid_text.empty();
   if (own && !texts.empty()) end = split_end(texts, config.data.valid_share);
@@ -102,6 +128,7 @@ LanguageText load_language_split(const Config& config, const TextCoder& coder, c
   if (!config.data.valid_text.empty())
     return load_language_text(config, coder, data_path(config.data, config.data.valid_text));
   const std::string path = text_path(config, config.data.text, "text");
+  if (is_token_file(path)) return last_part(config, map_tokens(config, coder, path));
   std::vector<std::string> texts = read_texts(path);
   if (texts.empty()) fail_user("'" + path + "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "app/text_coder.h"
+#include "app/language_model.h"
 #include "data/token_stream.h"
 
 namespace linnet {
@@ -15,12 +15,12 @@ struct LanguageText {
 };
 
 struct LanguageData {
-  std::unique_ptr<TextCoder> coder;
+  std::shared_ptr<const TextCoder> coder;
   LanguageText train, valid;
 };
 
 // Reads `text` and `valid_text`, or the end of the former. With `coder` that one is used instead of a new one.
-LanguageData load_language_data(const Config& config, std::unique_ptr<TextCoder> coder);
+LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder);
 // One file by itself: its first token has nothing before it and is not scored.
 LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path);
 // "valid" (as training has it) or "test" of a run's configuration.

@@ -1,50 +1,36 @@
 #include "app/language_session.h"
 
-#include "app/memory_report.h"
+#include <algorithm>
+#include <string_view>
+
 #include "app/trainer_options.h"
 #include "base/error.h"
 #include "metrics/word_count.h"
-#include "models/gpt.h"
 
 namespace linnet {
 namespace {
 
-// A forgotten unit or an extra zero should be told before an hour of planning.
-void check_size(const Config& config, int64_t vocab_size) {
-  const auto d = static_cast<double>(config.model.d_model),
-             layers = static_cast<double>(config.model.num_decoder_layers);
-  const double rows = static_cast<double>(vocab_size) + static_cast<double>(config.model.max_seq_len);
-  const double bytes = 4 * (d * rows + layers * 12 * d * d), available = static_cast<double>(available_memory());
-  if (bytes > available)
-    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
-}
-
-WindowOptions window_options(const Config& config, int32_t separator) {
+WindowOptions window_options(const Config& config, const CausalModel& model, int32_t separator) {
   WindowOptions options{.separator = separator};
-  options.length = config.data.context > 0 ? config.data.context : config.model.max_seq_len;
+  options.length = config.data.context > 0 ? config.data.context : model.max_length();
+  if (options.length > model.max_length())
+    fail_user("context = " + std::to_string(options.length) + ", and the model takes " +
+              std::to_string(model.max_length()) + " tokens");
   options.rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / options.length;
+  if (options.rows < 1)
+    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one window of " +
+              std::to_string(options.length) + " tokens");
   return options;
 }
 
-constexpr int64_t kDropEvery = 64;  // batches of a mapped file between looks at what it holds of our memory
+constexpr int64_t kSampleContext = 1024;  // of samples written while training
+constexpr int64_t kDropEvery = 64;        // batches of a mapped file between looks at what it holds of our memory
 
 }  // namespace
 
-std::unique_ptr<CausalModel> make_causal_model(const Config& config, int64_t vocab_size) {
-  check_size(config, vocab_size);
-  const ModelConfig& m = config.model;
-  return std::make_unique<Gpt>(GptConfig{.vocab_size = vocab_size,
-                                         .max_seq_len = m.max_seq_len,
-                                         .width = m.d_model,
-                                         .heads = m.num_heads,
-                                         .layers = m.num_decoder_layers,
-                                         .dropout = m.dropout});
-}
-
-LanguageSession::LanguageSession(const Config& config, std::unique_ptr<CausalModel> causal_model,
+LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalModel> causal_model,
                                  const LanguageOptions& options)
-    : windows(window_options(config, options.separator)),
+    : windows(window_options(config, *causal_model, options.separator)),
       packed(options.packed),
       model(std::move(causal_model)),
       layout(*model) {
@@ -67,11 +53,19 @@ LanguageSession::LanguageSession(const Config& config, std::unique_ptr<CausalMod
     trainer->add_shape(loss(config.train.label_smoothing));
   else
     trainer->add_evaluation_shape(loss(0));
+  if (options.sample_length == 0) return;
+  generator =
+      std::make_unique<CausalGenerator>(*model, layout, store, shared,
+                                        CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
+                                                      .flat_name = trainer->evaluated_state(),
+                                                      .threads = train.threads,
+                                                      .verify_plans = options.verify_plans});
 }
 
 void LanguageSession::allocate() {
   store.allocate();
   trainer->bind();
+  if (generator) generator->bind();
 }
 
 TokenBatch LanguageSession::batch() const {

@@ -5,24 +5,24 @@
 #include "app/language_data.h"
 #include "app/training_task.h"
 #include "data/token_windows.h"
+#include "generate/causal_generator.h"
 #include "models/causal_model.h"
 #include "train/trainer.h"
 
 namespace linnet {
 
-std::unique_ptr<CausalModel> make_causal_model(const Config& config, int64_t vocab_size);
-
 struct LanguageOptions {
   bool training = true;
   bool packed = false;
   int32_t separator = -1;
+  int64_t sample_length = 0;  // above 0: can generate
   bool verify_plans = true;
 };
 
 class LanguageSession {
  public:
   // Plans everything; takes no memory yet.
-  LanguageSession(const Config& config, std::unique_ptr<CausalModel> model, const LanguageOptions& options);
+  LanguageSession(const Config& config, std::shared_ptr<CausalModel> model, const LanguageOptions& options);
 
   void allocate();  // takes addresses and binds the plans to them
   TokenBatch batch() const;
@@ -31,11 +31,12 @@ class LanguageSession {
 
   const WindowOptions windows;
   const bool packed;
-  std::unique_ptr<CausalModel> model;
+  const std::shared_ptr<CausalModel> model;
   ParameterLayout layout;
   Store store;
   SharedRegions shared;
-  std::unique_ptr<Trainer> trainer;  // one shape
+  std::unique_ptr<Trainer> trainer;            // one shape
+  std::unique_ptr<CausalGenerator> generator;  // null without sample_length
 };
 
 }  // namespace linnet

@@ -2,35 +2,44 @@
 
 #include <malloc.h>
 
-#include "app/run_folder.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
 
+constexpr double kSampleTemperature = 0.8;
 constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
 
 }  // namespace
 
-LanguageTask::LanguageTask(const Config& config, std::unique_ptr<TextCoder> coder) : config_(config) {
+LanguageTask::LanguageTask(const Config& config, const std::string& from) : config_(config) {
   {
-    LanguageData data = load_language_data(config, std::move(coder));
-    coder_ = std::move(data.coder);
+    LanguageData data = load_language_data(config, from.empty() ? nullptr : load_text_coder(from));
+    language_ = make_language_model(config, std::move(data.coder), from);
     train_.emplace(std::move(data.train)), valid_.emplace(std::move(data.valid));
   }
   log_info(std::to_string(train_->tokens.size()) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
-           " to choose by, of " + std::to_string(coder_->vocab_size()) + " kinds");
+           " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
   const bool packed = train_->packed || valid_->packed;
-  session_.emplace(config, make_causal_model(config, coder_->vocab_size()),
-                   LanguageOptions{.packed = packed, .separator = packed ? coder_->separator() : -1});
+  session_.emplace(config, language_.model,
+                   LanguageOptions{.packed = packed,
+                                   .separator = packed ? language_.coder->separator() : -1,
+                                   .sample_length = config.train.sample_length});
   check_fits(session_->store, "; a smaller batch_size needs less (see `linnet plan`)");
   session_->allocate();
   windows_.emplace(train_->tokens, session_->windows, static_cast<uint64_t>(config.train.seed));
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);
+}
+
+void LanguageTask::initialize() {
+  trainer().initialize();
+  if (!language_.pretrained || language_.pretrained->folder.empty()) return;
+  load_parameters(*language_.pretrained, trainer().layout(), trainer().state("parameters"),
+                  static_cast<uint64_t>(config_.train.seed));
+  trainer().reset_ema();
 }
 
 LoadedBatch LanguageTask::next_batch() {
@@ -39,22 +48,35 @@ LoadedBatch LanguageTask::next_batch() {
   return {0, place.epoch, place.index, place.last_of_epoch};
 }
 
-Evaluation LanguageTask::evaluate() { return session_->evaluate(*valid_); }
+Evaluation LanguageTask::evaluate() {
+  Evaluation result = session_->evaluate(*valid_);
+  if (!session_->generator) return result;
+  GenerateSettings settings;
+  settings.max_tokens = config_.train.sample_length, settings.slide = true;
+  settings.sampling.temperature = kSampleTemperature,
+  settings.sampling.seed = static_cast<uint64_t>(config_.train.seed);
+  settings.ends = language_.ends();
+  settings.first_sample = evaluations_++;
+  const std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
+  const auto sample = session_->generator->generate(prompts, settings, trainer().pool());
+  result.samples.push_back(language_.coder->decode(sample[0].tokens));
+  return result;
+}
 
-Evaluation evaluate_language_run(const std::string& folder, const Config& config, const std::string& path,
-                                 const std::string& split) {
-  const std::unique_ptr<TextCoder> coder = load_text_coder(config, folder);
+Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                                   const std::string& split) {
+  const TextCoder& coder = *opened.coder;
   const LanguageText text =
-      path.empty() ? load_language_split(config, *coder, split) : load_language_text(config, *coder, path);
+      path.empty() ? load_language_split(config, coder, split) : load_language_text(config, coder, path);
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
   LanguageSession session(
-      config, make_causal_model(config, coder->vocab_size()),
-      {.training = false, .packed = text.packed, .separator = text.packed ? coder->separator() : -1});
+      config, opened.model,
+      {.training = false, .packed = text.packed, .separator = text.packed ? coder.separator() : -1});
   check_fits(session.store, "");
   session.allocate();
   session.store.touch();
   session.trainer->initialize();
-  load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
+  opened.load_weights(session.layout, session.trainer->state("parameters"));
   return session.evaluate(text);
 }
 

@@ -8,8 +8,8 @@ namespace linnet {
 
 class LanguageTask : public TrainingTask {
  public:
-  // With `coder` its vocabulary is taken instead of one made of the text.
-  LanguageTask(const Config& config, std::unique_ptr<TextCoder> coder);
+  // `from`: a run folder whose tokenizer and model are taken instead of new ones; empty: none.
+  LanguageTask(const Config& config, const std::string& from);
 
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }
@@ -18,24 +18,26 @@ class LanguageTask : public TrainingTask {
   LoadedBatch next_batch() override;
   void seek(int64_t epoch, int64_t batch) override { windows_->seek(epoch, batch); }
   Evaluation evaluate() override;
-  void save_assets(const std::string& folder) const override { coder_->save(folder); }
+  void initialize() override;
+  void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
 
-  const TextCoder& coder() const { return *coder_; }
+  const LanguageModel& language() const { return language_; }
   LanguageSession& session() { return *session_; }
   int64_t train_tokens() const { return train_->tokens.size(); }
 
  private:
   Config config_;
-  std::unique_ptr<TextCoder> coder_;
+  LanguageModel language_;
   std::optional<LanguageText> train_, valid_;
   std::optional<LanguageSession> session_;
   std::optional<TrainingWindows> windows_;
   MemoryForecast forecast_;
   int64_t batches_ = 0;
+  uint64_t evaluations_ = 0;
 };
 
-// `linnet eval` of a run: of a file, or with `path` empty of the split its configuration names.
-Evaluation evaluate_language_run(const std::string& folder, const Config& config, const std::string& path,
-                                 const std::string& split);
+// `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
+Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                                   const std::string& split);
 
 }  // namespace linnet

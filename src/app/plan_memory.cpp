@@ -143,23 +143,26 @@ PlanAnswer plan_images(const Config& config, uint64_t memory) {
 
 PlanAnswer plan_language(const Config& config, uint64_t memory) {
   PlanAnswer answer;
-  int64_t vocab_size = config.data.vocab_size, tokens = 1 << 20;
+  int64_t tokens = 1 << 20;
+  LanguageModel language;
   uint64_t resident = 0;
   bool packed = false;
   if (!config.data.text.empty() && file_exists(data_path(config.data, config.data.text))) {
-    LanguageTask task(config, nullptr);
-    vocab_size = task.coder().vocab_size(), tokens = task.train_tokens(), packed = task.session().packed;
+    LanguageTask task(config, "");
+    language = task.language(), tokens = task.train_tokens(), packed = task.session().packed;
     resident = task.forecast().items[0].bytes;
   } else {
     resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
-    answer.assumption = "The text is not there: 1,048,576 tokens are assumed, of " + std::to_string(vocab_size) +
-                        " kinds (vocab_size).";
+    language = make_language_model(config, make_number_coder(config.data.vocab_size), "");
+    answer.assumption = "The text is not there: 1,048,576 tokens are assumed, of " +
+                        std::to_string(language.model->vocab_size()) + " kinds.";
   }
   const auto plan = [&](int64_t rows) {
     Config other = config;
     other.data.batch_size = rows;
-    return std::make_unique<LanguageSession>(other, make_causal_model(other, vocab_size),
-                                             LanguageOptions{.packed = packed, .verify_plans = false});
+    return std::make_unique<LanguageSession>(
+        other, language.model,
+        LanguageOptions{.packed = packed, .sample_length = config.train.sample_length, .verify_plans = false});
   };
   const auto session = plan(config.data.batch_size);
   answer.forecast = forecast_memory(resident, session->store);

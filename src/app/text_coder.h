@@ -6,8 +6,17 @@
 #include <vector>
 
 #include "config/config.h"
+#include "text/pretrained_tokenizer.h"
 
 namespace linnet {
+
+// The text of tokens as they come: whole characters, never a part of one.
+class TextFlow {
+ public:
+  virtual ~TextFlow() = default;
+  virtual std::string push(int32_t token) = 0;
+  virtual std::string finish() = 0;  // what was held back
+};
 
 class TextCoder {
  public:
@@ -15,18 +24,26 @@ class TextCoder {
   virtual int64_t vocab_size() const = 0;
   // Appends the tokens of a text, line ends included, and nothing else.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  // Bytes; a token may end within a character.
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
-  // The token between documents, which begins each and ends the one before.
+  // The token between documents, which begins each and ends the one before; -1 when there is none.
   virtual int32_t separator() const = 0;
+  // What to go on from when there is no text yet.
+  virtual int32_t start() const = 0;
+  virtual std::unique_ptr<TextFlow> flow() const = 0;
   // How many of these tokens stand for characters the vocabulary does not have.
   virtual int64_t unknown_count(const std::vector<int32_t>&) const { return 0; }
   virtual void save(const std::string& folder) const = 0;
+  // Writes tokenizer.json and the like into a model folder; false when this kind has no such files.
+  virtual bool save_pretrained(const std::string&) const { return false; }
 };
 
-// Learns a tokenizer of the configured kind, or reads the one the configuration names.
+// A tokenizer of a model folder, or a file of one.
+std::unique_ptr<TextCoder> open_text_coder(const std::string& path);
+// For token files without a tokenizer: text is numbers.
+std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size);
+// Learns a tokenizer of the configured kind, or opens the one the configuration names.
 std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts);
 // What save() left in a run folder.
-std::unique_ptr<TextCoder> load_text_coder(const Config& config, const std::string& folder);
+std::unique_ptr<TextCoder> load_text_coder(const std::string& folder);
 
 }  // namespace linnet

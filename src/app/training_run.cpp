@@ -56,7 +56,7 @@ class TrainingRun {
  private:
   // Weights: from the checkpoint, from another run, or from the seed.
   void start() {
-    trainer_.initialize();
+    task_.initialize();
     if (request_.resume && folder_.has_state()) {
       Metadata metadata;
       progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);

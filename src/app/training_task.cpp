@@ -16,9 +16,7 @@ double Evaluation::metric(const std::string& name) const {
 
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
   if (config.data.task == "images") return std::make_unique<ImageTask>(config);
-  if (config.data.task == "language")
-    return std::make_unique<LanguageTask>(
-        config, from.empty() ? nullptr : load_text_coder(RunFolder(from).load_config(), from));
+  if (config.data.task == "language") return std::make_unique<LanguageTask>(config, from);
   TokenizerPair tokenizers;
   if (!from.empty()) tokenizers = load_tokenizers(RunFolder(from).load_config(), from);
   return std::make_unique<TranslationTask>(config, std::move(tokenizers));

@@ -38,6 +38,8 @@ class TrainingTask {
   virtual const MemoryForecast& forecast() const = 0;
   virtual int64_t shape_count() const = 0;
 
+  // Weights to start from, drawn from the seed or read from a model folder.
+  virtual void initialize() { trainer().initialize(); }
   virtual LoadedBatch next_batch() = 0;
   virtual void seek(int64_t epoch, int64_t batch) = 0;  // next_batch() will load this one
   virtual Evaluation evaluate() = 0;                    // on the validation examples, with the weights evaluation uses

@@ -30,6 +30,8 @@ using Action = std::function<int()>;
 void add_train_command(CLI::App& app, Action& action);
 void add_eval_command(CLI::App& app, Action& action);
 void add_translate_command(CLI::App& app, Action& action);
+void add_generate_command(CLI::App& app, Action& action);
+void add_export_command(CLI::App& app, Action& action);
 void add_plan_command(CLI::App& app, Action& action);
 void add_presets_command(CLI::App& app, Action& action);
 void add_info_command(CLI::App& app, Action& action);

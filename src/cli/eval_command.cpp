@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/corpus.h"
 #include "app/image_task.h"
@@ -52,14 +53,16 @@ Evaluation evaluate_translation(const Arguments& arguments, const Config& config
 }
 
 // Without --split or --data: the test text where the configuration names one, or the validation text.
-Evaluation evaluate_language(const Arguments& arguments, const Config& config, Json& examples) {
+Evaluation evaluate_language(const Arguments& arguments, const Config& config, const OpenedLanguageModel& opened,
+                             Json& examples) {
   if (!arguments.source.empty()) fail_user("--source and --target are for runs of translation; --data names a text");
   if (!arguments.data.empty() && !arguments.split.empty()) fail_user("give either --split or --data");
   const std::string split = !arguments.split.empty()        ? arguments.split
                             : config.data.test_text.empty() ? "valid"
                                                             : "test";
   if (arguments.data.empty()) examples["split"] = split;
-  Evaluation result = evaluate_language_run(arguments.folder, config, arguments.data, split);
+  if (arguments.data.empty() && !opened.is_run) fail_user("'" + arguments.folder + "' is a model; --data names a text");
+  Evaluation result = evaluate_language_model(opened, config, arguments.data, split);
   examples["tokens"] = result.items;
   return result;
 }
@@ -74,14 +77,19 @@ void print_language(const Evaluation& result, double seconds) {
 
 int evaluate(const Arguments& arguments) {
   const auto began = std::chrono::steady_clock::now();
-  Config config = inference_config(arguments.folder, arguments);
+  std::optional<OpenedLanguageModel> opened;
+  if (is_pretrained_folder(arguments.folder) && !RunFolder(arguments.folder).has_config())
+    opened = open_language_model(arguments.folder);
+  Config config = opened ? opened->config : RunFolder(arguments.folder).load_config();
+  apply(arguments, config);
   if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
   force_isa(config.train.isa);
   const bool images = config.data.task == "images", language = config.data.task == "language";
-  if (!language && !arguments.data.empty()) fail_user("--data is for runs of language models");
+  if (!language && !arguments.data.empty()) fail_user("--data is for language models");
+  if (language && !opened) opened = open_language_model(arguments.folder);
   Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
   const Evaluation result = images     ? evaluate_images(arguments, config, json)
-                            : language ? evaluate_language(arguments, config, json)
+                            : language ? evaluate_language(arguments, config, *opened, json)
                                        : evaluate_translation(arguments, config, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (arguments.json) {

@@ -37,6 +37,8 @@ int run(int argc, char** argv) {
   linnet::add_train_command(app, action);
   linnet::add_eval_command(app, action);
   linnet::add_translate_command(app, action);
+  linnet::add_generate_command(app, action);
+  linnet::add_export_command(app, action);
   linnet::add_plan_command(app, action);
   linnet::add_presets_command(app, action);
   linnet::add_info_command(app, action);

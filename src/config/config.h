@@ -14,6 +14,7 @@ namespace linnet {
 
 struct ModelConfig {
   std::string architecture = "transformer";
+  std::string from;
   int64_t d_model = 256;
   int64_t num_heads = 8;
   int64_t num_encoder_layers = 3;  // the key num_layers sets both
@@ -36,6 +37,7 @@ struct DataConfig {
   std::string train_source, train_target, valid_source, valid_target, test_source, test_target;
   std::string train_tsv, valid_tsv, test_tsv;
   std::string text, valid_text, test_text;
+  std::string tokenizer_dir;
   double valid_share = 0.1;
   int64_t token_bytes = 2;
   int64_t context = 0;

@@ -65,6 +65,9 @@ const std::vector<ConfigKey>& table() {
              "An encoder-decoder Transformer for translation, a convolutional network for task = \"images\", a decoder "
              "of GPT-2's kind for task = \"language\".",
              {"transformer", "cnn", "gpt"}),
+      any(MODEL(from),
+          "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the keys "
+          "below, its tokenizer that of the tokenizer keys."),
       between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
               kMaxSize),
       between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize),
@@ -115,6 +118,8 @@ const std::vector<ConfigKey>& table() {
       between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount),
       one_of(DATA(tokenizer), "What a token is: a learned piece of a word, a character, or a word.",
              {"sentencepiece", "char", "word"}),
+      any(DATA(tokenizer_dir),
+          "Of a language model: a tokenizer that is there already, tokenizer.json or the folder that holds it."),
       one_of(DATA(tokenizer_model), "How SentencePiece finds its pieces.", {"bpe", "unigram"}),
       between(DATA(character_coverage), "Share of characters SentencePiece keeps; 0.9995 for Chinese or Japanese.", 0.9,
               1),

@@ -102,14 +102,12 @@ void check_language(const Config& config) {
   require(data.train_source.empty() && data.train_tsv.empty(),
           "task = \"language\" reads one text, given as `text`, but a file of pairs is given");
   require(data.token_bytes != 3, named("token_bytes", data.token_bytes) + " is neither 2 nor 4");
+  require(data.batch_size > 0 || data.batch_tokens > 0, "batch_size and batch_tokens are both 0");
+  if (!model.from.empty()) return;  // its configuration replaces the keys of the model
   require(data.context <= model.max_seq_len,
           named("context", data.context) + " is above " + named("max_seq_len", model.max_seq_len));
-  require(data.batch_size > 0 || data.batch_tokens >= (data.context > 0 ? data.context : model.max_seq_len),
-          named("batch_tokens", data.batch_tokens) + " does not hold one window");
   require(model.d_model % model.num_heads == 0,
           named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
-  require(model.d_ff == 4 * model.d_model,
-          named("d_ff", model.d_ff) + ", but a gpt has 4 * d_model = " + std::to_string(4 * model.d_model));
 }
 
 void check_images(const DataConfig& data) {

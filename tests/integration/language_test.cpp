@@ -84,7 +84,8 @@ TEST_F(Language, BadInputIsOneLine) {
   refused({"--set", "data.text=empty.txt"}, "holds no text");
   folder_.write("latin.txt", "caf\xE9\n");
   refused({"--set", "data.text=latin.txt"}, "latin.txt:1: invalid UTF-8");
-  refused({"--set", "d_ff=64"}, "d_ff = 64");
+  refused({"--set", "context=64"}, "context = 64 is above max_seq_len = 32");
+  refused({"--set", "from=missing"}, "missing");
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+#include "app/text_generation.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "app/memory_report.h"
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kPromptStep = 16, kUncachedStep = 64;  // what padded lengths are multiples of
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+std::vector<int32_t> encode_prompt(const TextCoder& coder, const std::string& prompt) {
+  if (const size_t at = invalid_utf8_at(prompt); at != std::string::npos)
+    fail_user("the prompt: byte " + std::to_string(at + 1) + " is not valid UTF-8");
+  std::vector<int32_t> ids;
+  coder.encode(prompt, ids);
+  if (!ids.empty()) return ids;
+  if (coder.start() < 0) fail_user("the prompt is empty, and the model has no token that begins a text");
+  return {coder.start()};
+}
+
+CausalOptions plan_for(const CausalModel& model, int64_t prompt, const TextGenerationOptions& options, int threads) {
+  CausalOptions plan{.rows = options.samples, .beams = options.beams, .cache = !options.no_cache, .threads = threads};
+  plan.max_length = std::min(model.max_length(), prompt + options.max_tokens);
+  if (prompt >= model.max_length())
+    fail_user("the prompt has " + std::to_string(prompt) + " tokens, and the model takes " +
+              std::to_string(model.max_length()) + ", the text it writes included");
+  const bool slides = prompt + options.max_tokens > model.max_length();
+  const int64_t longest = options.no_cache ? plan.max_length
+                          : slides         ? std::max(prompt, plan.max_length / 2 + 1)
+                                           : prompt;
+  const int64_t step = options.no_cache ? kUncachedStep : kPromptStep;
+  for (int64_t length = round_up(options.no_cache ? prompt : longest, step);; length += step) {
+    plan.prompt_lengths.push_back(std::min(length, plan.max_length));
+    if (plan.prompt_lengths.back() >= longest) break;
+  }
+  return plan;
+}
+
+}  // namespace
+
+TextGeneration::TextGeneration(const std::string& folder, const std::string& prompt,
+                               const TextGenerationOptions& options)
+    : opened_(open_language_model(folder)),
+      options_(options),
+      prompt_(encode_prompt(*opened_.coder, prompt)),
+      layout_(*opened_.model),
+      pool_(options.threads > 0 ? options.threads : available_threads()) {
+  if (options.beams > 1 && options.samples > 1) fail_user("a search finds one text: give either --beam or --samples");
+  const size_t bytes = static_cast<size_t>(layout_.parameter_count()) * sizeof(float);
+  const size_t constants = static_cast<size_t>(layout_.constant_count()) * sizeof(float);
+  store_.bind("parameters", {store_.add_region("parameters", MemoryKind::kParameters, bytes), 0}, bytes);
+  store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
+  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
+                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  generator_ = std::make_unique<CausalGenerator>(
+      *opened_.model, layout_, store_, shared,
+      plan_for(*opened_.model, static_cast<int64_t>(prompt_.size()), options, pool_.size()));
+  check_fits(store_, "; fewer samples, beams or tokens need less");
+  store_.allocate();
+  generator_->bind();
+  layout_.initialize_constants(store_.as<float>("constants"), pool_);
+  opened_.load_weights(layout_, store_.as<float>("parameters"));
+}
+
+std::vector<std::string> TextGeneration::run(const std::function<bool(const std::string& piece)>& hear) {
+  const auto began = std::chrono::steady_clock::now();
+  GenerateSettings settings{.max_tokens = options_.max_tokens,
+                            .sampling = options_.sampling,
+                            .length_penalty = options_.length_penalty,
+                            .slide = options_.beams == 1};
+  if (!options_.ignore_end) settings.ends = opened_.ends();
+  const std::unique_ptr<TextFlow> flow = opened_.coder->flow();
+  const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(options_.samples), prompt_);
+  const auto results = generator_->generate(prompts, settings, pool_, [&](int64_t row, int32_t token) {
+    const std::string piece = row == 0 ? flow->push(token) : "";
+    return hear(piece);
+  });
+  if (const std::string rest = flow->finish(); !rest.empty()) hear(rest);
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  std::vector<std::string> texts;
+  tokens_ = 0;
+  for (const Continuation& result : results) {
+    texts.push_back(opened_.coder->decode(result.tokens));
+    tokens_ += static_cast<int64_t>(result.tokens.size());
+  }
+  if (options_.beams > 1) hear(texts[0]);  // a search knows its text only at the end
+  return texts;
+}
+
+}  // namespace linnet
