@@ -95,7 +95,64 @@ def fast(a, texts, report, scratch, name, path, decoding=True):
             report.compare(f"{name} decode", texts, [g.decode(errors="replace") for g in got], marked)
 
 
-FAMILIES = {"gpt2": gpt2}
+def bert(a, texts, report, scratch):
+    import transformers
+    from tokenizers import BertWordPieceTokenizer
+    vocabulary = f"{a.data}/bert/bert-base-uncased-vocab.txt"
+    for lowercase in (True, False):
+        folder = f"{scratch}/bert-{lowercase}"
+        os.makedirs(folder, exist_ok=True)
+        os.path.exists(f"{folder}/vocab.txt") or os.symlink(vocabulary, f"{folder}/vocab.txt")
+        with open(f"{folder}/tokenizer_config.json", "w") as file:
+            json.dump({"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"}, file)
+        original = BertWordPieceTokenizer(vocabulary, lowercase=lowercase)
+        theirs = original.encode_batch(texts, add_special_tokens=True)
+        report.compare(f"bert vocab.txt lowercase={lowercase}, tokenizers", texts, encode(a.linnet, folder, texts, "--special"), [e.ids for e in theirs])
+        original.save(f"{scratch}/bert-{lowercase}.json")
+        fast(a, texts, report, scratch, f"bert tokenizer.json lowercase={lowercase}", f"{scratch}/bert-{lowercase}.json")
+    folder = f"{scratch}/bert-True"
+    original = transformers.AutoTokenizer.from_pretrained(folder)
+    report.compare("bert, transformers", texts, encode(a.linnet, folder, texts, "--special"), original(texts)["input_ids"])
+
+
+def pipelines(a, texts, report, scratch):
+    """Every step that Linnet knows, around a small model."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    corpus = lines(a.seed + 1, 2000)
+    cl100k = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    o200k = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    byte_level = lambda pattern: pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    bpe = lambda **k: (models.BPE(**k), trainers.BpeTrainer(vocab_size=1000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<s>", "</s>", "<unk>", "[MASK]"], show_progress=False))
+    unigram = lambda: (models.Unigram(), trainers.UnigramTrainer(vocab_size=800, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
+    wordpiece = lambda: (models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(vocab_size=900, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    template = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=[("<s>", 0), ("</s>", 1)])
+    cases = {
+        "cl100k": (bpe(), None, byte_level(cl100k), template, decoders.ByteLevel()),
+        "o200k": (bpe(), None, byte_level(o200k), template, decoders.ByteLevel()),
+        "roberta": (bpe(), None, pre_tokenizers.ByteLevel(add_prefix_space=True), processors.RobertaProcessing(("</s>", 1), ("<s>", 0)), decoders.ByteLevel()),
+        "bpe ignore_merges nfc": (bpe(ignore_merges=True), normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False), None, decoders.ByteLevel()),
+        "bpe suffix": ((models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"), trainers.BpeTrainer(vocab_size=1500, end_of_word_suffix="</w>", special_tokens=["<unk>"], show_progress=False)), normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]), pre_tokenizers.BertPreTokenizer(), None, decoders.BPEDecoder()),
+        "bpe fuse_unk": ((models.BPE(unk_token="<unk>", fuse_unk=True), trainers.BpeTrainer(vocab_size=400, limit_alphabet=100, special_tokens=["<unk>"], show_progress=False)), normalizers.Replace(" ", "\u2581"), None, None, decoders.Sequence([decoders.Replace("\u2581", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])),
+        "unigram metaspace": (unigram(), normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "\u2581")]), pre_tokenizers.Metaspace(), template, decoders.Metaspace()),
+        "unigram first": (unigram(), normalizers.NFD(), pre_tokenizers.Metaspace(prepend_scheme="first"), None, decoders.Metaspace(prepend_scheme="first")),
+        "unigram whitespace": (unigram(), normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]), None, decoders.Metaspace()),
+        "wordpiece": (wordpiece(), normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]), pre_tokenizers.Whitespace(), None, decoders.WordPiece()),
+        "wordpiece digits": (wordpiece(), normalizers.Prepend("x"), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation()]), None, decoders.WordPiece(cleanup=False)),
+        "wordpiece behaviors": (wordpiece(), normalizers.Strip(), pre_tokenizers.Sequence([pre_tokenizers.Split(Regex("[aeiou]"), "merged_with_previous"), pre_tokenizers.Split("n", "merged_with_next"), pre_tokenizers.Split(Regex(r"\s"), "removed"), pre_tokenizers.Digits(), pre_tokenizers.Punctuation("contiguous")]), None, decoders.WordPiece()),
+    }
+    for name, ((model, trainer), normalizer, pre, post, decoder) in cases.items():
+        tokenizer = Tokenizer(model)
+        if normalizer: tokenizer.normalizer = normalizer
+        if pre: tokenizer.pre_tokenizer = pre
+        if decoder: tokenizer.decoder = decoder
+        tokenizer.train_from_iterator(corpus, trainer)
+        if post: tokenizer.post_processor = post
+        path = f"{scratch}/{name.replace(' ', '_')}.json"
+        tokenizer.save(path)
+        fast(a, texts, report, scratch, name, path)
+
+
+FAMILIES = {"gpt2": gpt2, "bert": bert, "pipelines": pipelines}
 
 
 def main():

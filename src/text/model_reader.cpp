@@ -1,6 +1,8 @@
 #include "base/error.h"
 #include "text/bpe_model.h"
 #include "text/pipeline_reader-inl.h"
+#include "text/unigram_model.h"
+#include "text/wordpiece_model.h"
 
 namespace linnet {
 namespace {
@@ -58,13 +60,44 @@ std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level)
   return std::make_unique<BpeModel>(read_vocabulary(model), read_merges(model), std::move(options), model.where());
 }
 
+std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& model) {
+  return std::make_unique<WordPieceModel>(read_vocabulary(model), model.text("unk_token", "[UNK]"),
+                                          model.text("continuing_subword_prefix", "##"),
+                                          model.integer("max_input_chars_per_word", 100), model.where());
+}
+
+// [[piece, score], ...] in the order of the ids.
+std::unique_ptr<SubwordModel> read_unigram(const JsonObject& model) {
+  const json& list = model.at("vocab");
+  if (!list.is_array()) model.fail("'vocab' is not a list");
+  Vocabulary vocabulary;
+  std::vector<double> scores;
+  for (const json& entry : list) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number() ||
+        !vocabulary.add(entry[0].get_ref<const std::string&>(), static_cast<TokenId>(scores.size())))
+      model.fail("'vocab' has an entry " + std::to_string(scores.size()) + " that is not a piece and its score");
+    scores.push_back(entry[1].get<double>());
+  }
+  const int64_t unknown = model.integer("unk_id", -1);
+  if (unknown < -1 || unknown >= static_cast<int64_t>(scores.size()))
+    model.fail("has an unk_id outside its vocabulary");
+  return std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), static_cast<TokenId>(unknown),
+                                        model.flag("byte_fallback", false), model.where());
+}
+
+// Old files do not name the type.
+std::string guess_type(const JsonObject& model) {
+  return model.has("merges") ? "BPE" : model.has("unk_id") ? "Unigram" : "WordPiece";
+}
+
 }  // namespace
 
 std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level) {
-  // Old files do not name the type.
-  const std::string type = json.text("type", json.has("merges") ? "BPE" : "WordPiece");
+  const std::string type = json.text("type", guess_type(json));
   if (byte_level && type != "BPE") json.fail("of type " + type + " does not go with a ByteLevel pre-tokenizer");
   if (type == "BPE") return read_bpe(json, byte_level);
+  if (type == "WordPiece") return read_wordpiece(json);
+  if (type == "Unigram") return read_unigram(json);
   json.fail("has the type '" + type + "', which Linnet does not know");
 }
 

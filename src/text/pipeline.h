@@ -13,6 +13,8 @@
 
 namespace linnet {
 
+class Graphemes;  // ICU's iterator over them
+
 // What one thread needs to tokenize; reused from text to text.
 struct PipelineScratch {
   AlignedText text;
@@ -22,6 +24,7 @@ struct PipelineScratch {
   ModelScratch model;
   std::vector<ModelToken> tokens;
   WordCache cache;
+  std::shared_ptr<Graphemes> graphemes;
 };
 
 class Normalizer {

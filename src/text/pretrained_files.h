@@ -8,6 +8,10 @@ namespace linnet {
 Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
                          const std::string& merges_path);
 
+// BERT's vocab.txt, a piece a line. tokenizer_config.json (`config`, may be empty) says whether it is lowercase.
+Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, std::string_view config,
+                              const std::string& config_path);
+
 // Gives the tokenizer its roles and maximum length: from tokenizer_config.json (`config`, may be empty), from
 // special_tokens_map.json (`map`, may be empty), else from the usual spellings.
 void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config, const std::string& config_path,

@@ -51,6 +51,13 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     if (merges.empty()) fail_user("'" + folder + "' has no merges.txt or vocab.bpe beside the vocabulary");
     return finish(read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges), folder);
   }
+  if (const std::string file = is_folder                ? first_of(folder, {"vocab.txt"})
+                               : path.ends_with(".txt") ? path
+                                                        : "";
+      !file.empty())
+    return finish(read_bert_vocabulary(read_file(file), file, read_if_there(folder + "/tokenizer_config.json"),
+                                       folder + "/tokenizer_config.json"),
+                  folder);
   fail_user("'" + path + "' holds no tokenizer of a kind that Linnet knows");
 }
 

@@ -4,6 +4,8 @@
 #include "text/decoders.h"
 #include "text/pipeline_reader-inl.h"
 #include "text/pre_tokenizers.h"
+#include "text/unicode_classes.h"
+#include "text/utf8.h"
 
 namespace linnet {
 namespace {
@@ -20,6 +22,21 @@ void for_each(const JsonObject& parent, const char* key, const std::function<voi
 
 [[noreturn]] void fail_unknown(const JsonObject& step, const std::string& type) {
   step.fail("has the type '" + type + "', which Linnet does not know");
+}
+
+constexpr const char* kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
+
+// The steps that cut by a class of characters alone; null for others.
+ClassSplit::ClassOf class_split(const JsonObject& step, const std::string& type) {
+  using Kind = ClassSplit::Kind;
+  if (type == "BertPreTokenizer")
+    return [](char32_t c) {
+      return is_white_space(c) ? Kind::kRemoved : is_bert_punctuation(c) ? Kind::kAlone : Kind::kText;
+    };
+  if (type == "WhitespaceSplit") return [](char32_t c) { return is_white_space(c) ? Kind::kRemoved : Kind::kText; };
+  if (type == "Punctuation" && step.text("behavior", "Isolated") == "Isolated")
+    return [](char32_t c) { return is_bert_punctuation(c) ? Kind::kAlone : Kind::kText; };
+  return nullptr;
 }
 
 SplitBehavior read_behavior(const JsonObject& step) {
@@ -85,16 +102,33 @@ bool read_pre_tokenizer(const JsonObject& json, std::vector<std::unique_ptr<PreT
                                                    SplitBehavior::kRemoved, true));
     return false;
   }
+  if (const ClassSplit::ClassOf class_of = class_split(json, type)) {
+    steps.push_back(std::make_unique<ClassSplit>(class_of));
+    return false;
+  }
+  if (type == "Punctuation" || type == "Digits") {
+    const bool digits = type == "Digits";
+    const SplitBehavior behavior = digits                 ? SplitBehavior::kContiguous
+                                   : json.has("behavior") ? read_behavior(json)
+                                                          : SplitBehavior::kIsolated;
+    steps.push_back(std::make_unique<PatternSplit>(SplitPattern(digits ? R"(\p{N})" : kPunctuation), behavior, false));
+    return false;
+  }
   fail_unknown(json, type);
 }
 
 namespace {
 
+bool is_id(const nlohmann::json& value) {
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned()) return value.get<uint64_t>() <= Vocabulary::kMaxId;
+  return value.get<int64_t>() >= 0 && value.get<int64_t>() <= Vocabulary::kMaxId;
+}
+
 // [piece, id]
 TokenId read_token_pair(const JsonObject& json, const char* key) {
   const nlohmann::json& value = json.at(key);
-  if (!value.is_array() || value.size() != 2 || !value[1].is_number_unsigned() ||
-      value[1].get<uint64_t>() > Vocabulary::kMaxId)
+  if (!value.is_array() || value.size() != 2 || !is_id(value[1]))
     json.fail(std::string("'") + key + "' is not a piece and its id");
   return value[1].get<TokenId>();
 }
@@ -117,8 +151,7 @@ std::vector<TemplateItem> read_template(const JsonObject& json, const char* key)
     const nlohmann::json& ids = tokens.at("ids");
     if (!ids.is_array()) tokens.fail("'ids' is not a list");
     for (const auto& value : ids) {
-      if (!value.is_number_unsigned() || value.get<uint64_t>() > Vocabulary::kMaxId)
-        tokens.fail("has an id that is out of range");
+      if (!is_id(value)) tokens.fail("has an id that is out of range");
       items.push_back({-1, value.get<TokenId>(), static_cast<uint8_t>(segment)});
     }
   });

@@ -52,6 +52,8 @@ std::string format_added_token(const AddedToken& token) {
 
 std::string quote_json(std::string_view text) { return json_text(json(std::string(text))); }
 
+std::string number_json(double value) { return json(value).dump(); }
+
 std::string vocabulary_json(const Vocabulary& vocabulary) {
   std::string text = "{";
   for (TokenId id = 0; id < vocabulary.size(); ++id) {

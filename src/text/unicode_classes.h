@@ -1,4 +1,5 @@
-// Classes of characters and the rewriting that tokenizers do by them, through ICU.
+// Classes of characters as the tokenizers library sees them. Its tables are of several versions of Unicode; ICU's are
+// cut back to them by the version that a character came with.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,6 +7,18 @@
 namespace linnet {
 
 bool is_word_character(char32_t c);  // \w of regular expressions: letters, marks, digits, connectors
+
+// BERT's classes, Unicode 8's categories.
+bool is_bert_control(char32_t c);      // Cc, Cf, Co, but tab and line ends; these are taken out
+bool is_bert_punctuation(char32_t c);  // ASCII's and P*: a token of its own
+bool is_bert_accent(char32_t c);       // Mn
+bool is_cjk_ideograph(char32_t c);     // gets a space on either side
+bool is_combining_mark(char32_t c);    // M* of Unicode 9: what StripAccents takes out
+
+// Appends the character's canonical decomposition (NFD), of Unicode 12.
+void append_decomposition(char32_t c, std::u32string& text);
+// Appends its lowercase letters, without regard to what is around it.
+void append_lowercase(char32_t c, std::u32string& text);
 
 // The start of the character before text[end]; a malformed byte is one of its own. `end` > 0.
 size_t utf8_start_before(std::string_view text, size_t end);

@@ -1,0 +1,128 @@
+#include "text/unigram_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "text/tokenizer_json.h"
+#include "text/utf8.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kUnknownPenalty = 10;  // below the lowest score, as in SentencePiece
+constexpr size_t kMostNodes = 1 << 24;  // a key has 24 bits for the node
+
+}  // namespace
+
+UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, TokenId unknown, bool byte_fallback,
+                           const std::string& where)
+    : scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
+  vocabulary_ = std::move(vocabulary);
+  if (unknown_ >= vocabulary_.size()) fail_user(where + " has an unknown token outside its vocabulary");
+  size_t bytes = 0;
+  double lowest = 0;
+  for (TokenId id = 0; id < vocabulary_.size(); ++id) {
+    if (!std::isfinite(scores_[static_cast<size_t>(id)])) fail_user(where + " has a score that is not finite");
+    bytes += vocabulary_.piece(id).size();
+    lowest = id == 0 ? scores_[0] : std::min(lowest, scores_[static_cast<size_t>(id)]);
+  }
+  if (bytes + 1 >= kMostNodes) fail_user(where + " has more than 16 MB of pieces");
+  unknown_score_ = lowest - kUnknownPenalty;
+  const size_t slots = std::bit_ceil(std::max<size_t>(2 * bytes, 16));
+  edges_.resize(slots);
+  shift_ = 32 - std::countr_zero(slots);
+  piece_at_.assign(1, -1);
+  for (TokenId id = 0; id < vocabulary_.size(); ++id) insert(id, where);
+  for (int byte = 0; byte < 256; ++byte) {
+    char text[8];
+    std::snprintf(text, sizeof text, "<0x%02X>", byte);
+    byte_ids_[byte] = vocabulary_.find(text);
+  }
+}
+
+void UnigramModel::add_edge(uint32_t node, unsigned char byte, uint32_t to) {
+  const uint32_t key = node << 8 | byte;
+  size_t slot = (key * 0x9e3779b1u) >> shift_;
+  while (edges_[slot].key != UINT32_MAX) slot = (slot + 1) & (edges_.size() - 1);
+  edges_[slot] = {key, to};
+}
+
+void UnigramModel::insert(TokenId id, const std::string&) {
+  uint32_t node = 0;
+  for (const char c : vocabulary_.piece(id)) {
+    const auto byte = static_cast<unsigned char>(c);
+    uint32_t next = child(node, byte);
+    if (next == 0) {
+      next = static_cast<uint32_t>(piece_at_.size());
+      piece_at_.push_back(-1);
+      add_edge(node, byte, next);
+    }
+    node = next;
+  }
+  if (node != 0) piece_at_[node] = vocabulary_.find(vocabulary_.piece(id));
+}
+
+// Viterbi over the places of the word. Equal scores: the way that was found first, which has the longer last piece.
+void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const {
+  constexpr uint32_t kNowhere = UINT32_MAX;
+  auto& nodes = scratch.nodes;
+  nodes.assign(word.size() + 1, {0, kNowhere, -1});
+  const auto reach = [&](size_t end, double score, size_t begin, TokenId id) {
+    ModelScratch::Node& node = nodes[end];
+    if (node.begin == kNowhere || score > node.score) node = {score, static_cast<uint32_t>(begin), id};
+  };
+  for (size_t begin = 0; begin < word.size();) {
+    const size_t length = utf8_length_at(word, begin);
+    const double here = nodes[begin].score;
+    bool single = false;
+    uint32_t trie = 0;
+    for (size_t i = begin; i < word.size(); ++i) {
+      trie = child(trie, static_cast<unsigned char>(word[i]));
+      if (trie == 0) break;
+      const TokenId id = piece_at_[trie];
+      if (id < 0) continue;
+      reach(i + 1, here + scores_[static_cast<size_t>(id)], begin, id);
+      single = single || i + 1 == begin + length;
+    }
+    if (!single) reach(begin + length, here + unknown_score_, begin, unknown_);
+    begin += length;
+  }
+  // Back from the end; neighbours without a piece become one unknown stretch.
+  const size_t first = scratch.heap.size();
+  auto& way = scratch.heap;  // {begin, end, id}
+  for (auto end = static_cast<uint32_t>(word.size()); end > 0; end = nodes[end].begin) {
+    const ModelScratch::Node& node = nodes[end];
+    if (node.id == unknown_ && way.size() > first && way.back().merged == unknown_)
+      way.back().rank = node.begin;
+    else
+      way.push_back({node.begin, end, node.id});
+  }
+  for (size_t i = way.size(); i > first; --i) emit(word, way[i - 1].rank, way[i - 1].place, way[i - 1].merged, tokens);
+  way.resize(first);
+}
+
+void UnigramModel::emit(std::string_view word, uint32_t begin, uint32_t end, TokenId id,
+                        std::vector<ModelToken>& tokens) const {
+  const std::string_view part = word.substr(begin, end - begin);
+  if (id == unknown_ && byte_fallback_ && vocabulary_.find(part) < 0 &&
+      std::all_of(part.begin(), part.end(), [&](char c) { return byte_ids_[static_cast<unsigned char>(c)] >= 0; })) {
+    for (size_t i = 0; i < part.size(); ++i)
+      tokens.push_back({byte_ids_[static_cast<unsigned char>(part[i])], static_cast<uint32_t>(begin + i + 1)});
+    return;
+  }
+  if (id >= 0) tokens.push_back({id, end});
+}
+
+std::string UnigramModel::to_json() const {
+  std::string json = "{\"type\":\"Unigram\",\"unk_id\":" + (unknown_ < 0 ? "null" : std::to_string(unknown_)) +
+                     ",\"byte_fallback\":" + (byte_fallback_ ? "true" : "false") + ",\"vocab\":[";
+  for (TokenId id = 0; id < vocabulary_.size(); ++id)
+    json += (id > 0 ? ",\n[" : "\n[") + quote_json(vocabulary_.piece(id)) + "," +
+            number_json(scores_[static_cast<size_t>(id)]) + "]";
+  return json + "]}";
+}
+
+}  // namespace linnet
