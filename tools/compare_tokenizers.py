@@ -119,11 +119,12 @@ def pipelines(a, texts, report, scratch):
     """Every step that Linnet knows, around a small model."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     corpus = lines(a.seed + 1, 2000)
+    plain = [" ".join(w for w in line.split(" ") if w.isascii() or len(w) < 3)[:200] for line in corpus[:700]]
     cl100k = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     o200k = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     byte_level = lambda pattern: pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     bpe = lambda **k: (models.BPE(**k), trainers.BpeTrainer(vocab_size=1000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<s>", "</s>", "<unk>", "[MASK]"], show_progress=False))
-    unigram = lambda: (models.Unigram(), trainers.UnigramTrainer(vocab_size=800, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
+    unigram = lambda: (models.Unigram(), trainers.UnigramTrainer(vocab_size=3000, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
     wordpiece = lambda: (models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(vocab_size=900, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
     template = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=[("<s>", 0), ("</s>", 1)])
     cases = {
@@ -145,7 +146,7 @@ def pipelines(a, texts, report, scratch):
         if normalizer: tokenizer.normalizer = normalizer
         if pre: tokenizer.pre_tokenizer = pre
         if decoder: tokenizer.decoder = decoder
-        tokenizer.train_from_iterator(corpus, trainer)
+        tokenizer.train_from_iterator(plain if name.startswith("unigram") else corpus, trainer)
         if post: tokenizer.post_processor = post
         path = f"{scratch}/{name.replace(' ', '_')}.json"
         tokenizer.save(path)

@@ -72,9 +72,15 @@ void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
   text.start_rewrite();
   for (size_t begin = 0; begin < old.size();) {
     size_t end = begin + utf8_length_at(old, begin);
-    while (end < old.size() &&
-           !unorm2_hasBoundaryBefore(normalizer, static_cast<UChar32>(utf8_code_point_at(old, end))))
-      end += utf8_length_at(old, end);
+    if (is_unknown_to_normalization(utf8_code_point_at(old, begin))) {
+      text.keep(begin, end);
+      begin = end;
+      continue;
+    }
+    for (; end < old.size(); end += utf8_length_at(old, end)) {
+      const char32_t c = utf8_code_point_at(old, end);
+      if (unorm2_hasBoundaryBefore(normalizer, static_cast<UChar32>(c)) || is_unknown_to_normalization(c)) break;
+    }
     const std::string_view part = old.substr(begin, end - begin);
     if (part.size() == 1 && static_cast<unsigned char>(part[0]) < 0x80) {
       text.keep(begin, end);

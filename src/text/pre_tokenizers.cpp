@@ -80,6 +80,25 @@ void PatternSplit::split(PipelineScratch& scratch) const {
   scratch.words.swap(scratch.next_words);
 }
 
+void CharacterSplit::split(PipelineScratch& scratch) const {
+  const std::string_view text = scratch.text.view();
+  scratch.next_words.clear();
+  for (const TextSegment& word : scratch.words) {
+    if (word.id != kNoToken) {
+      scratch.next_words.push_back(word);
+      continue;
+    }
+    scratch.matches.clear();
+    for (size_t i = word.begin; i < word.end;) {
+      const size_t length = utf8_length_at(text, i);
+      if (matches_(utf8_code_point_at(text, i))) scratch.matches.push_back({i, i + length});
+      i += length;
+    }
+    cut(word.begin, word.end, scratch.matches, behavior_, false, scratch.next_words);
+  }
+  scratch.words.swap(scratch.next_words);
+}
+
 void ClassSplit::split(PipelineScratch& scratch) const {
   const std::string_view text = scratch.text.view();
   auto& words = scratch.next_words;

@@ -31,6 +31,17 @@ class ClassSplit : public PreTokenizer {
   ClassOf class_of_;
 };
 
+// Cuts at the characters that `matches` is true for.
+class CharacterSplit : public PreTokenizer {
+ public:
+  CharacterSplit(bool (*matches)(char32_t), SplitBehavior behavior) : matches_(matches), behavior_(behavior) {}
+  void split(PipelineScratch& scratch) const override;
+
+ private:
+  bool (*matches_)(char32_t);
+  SplitBehavior behavior_;
+};
+
 // Puts a space before each piece that does not begin with one (ByteLevel's add_prefix_space).
 class PrefixSpace : public PreTokenizer {
  public:

@@ -24,18 +24,14 @@ void for_each(const JsonObject& parent, const char* key, const std::function<voi
   step.fail("has the type '" + type + "', which Linnet does not know");
 }
 
-constexpr const char* kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
-
 // The steps that cut by a class of characters alone; null for others.
-ClassSplit::ClassOf class_split(const JsonObject& step, const std::string& type) {
+ClassSplit::ClassOf class_split(const std::string& type) {
   using Kind = ClassSplit::Kind;
   if (type == "BertPreTokenizer")
     return [](char32_t c) {
       return is_white_space(c) ? Kind::kRemoved : is_bert_punctuation(c) ? Kind::kAlone : Kind::kText;
     };
   if (type == "WhitespaceSplit") return [](char32_t c) { return is_white_space(c) ? Kind::kRemoved : Kind::kText; };
-  if (type == "Punctuation" && step.text("behavior", "Isolated") == "Isolated")
-    return [](char32_t c) { return is_bert_punctuation(c) ? Kind::kAlone : Kind::kText; };
   return nullptr;
 }
 
@@ -97,21 +93,25 @@ bool read_pre_tokenizer(const JsonObject& json, std::vector<std::unique_ptr<PreT
     steps.push_back(std::make_unique<Metaspace>(read_replacement(json), read_prepend(json), json.flag("split", true)));
     return false;
   }
-  if (type == "Whitespace") {  // \w counts letters, marks, digits and connectors
-    steps.push_back(std::make_unique<PatternSplit>(SplitPattern(R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}]+|[^\w\s]+)"),
+  if (type == "Whitespace") {  // \w+|[^\w\s]+, with \w as tokenizers has it
+    const std::string word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})";
+    steps.push_back(std::make_unique<PatternSplit>(SplitPattern("[" + word + "]+|[^" + word + "\\s]+"),
                                                    SplitBehavior::kRemoved, true));
     return false;
   }
-  if (const ClassSplit::ClassOf class_of = class_split(json, type)) {
+  if (const ClassSplit::ClassOf class_of = class_split(type)) {
     steps.push_back(std::make_unique<ClassSplit>(class_of));
     return false;
   }
-  if (type == "Punctuation" || type == "Digits") {
-    const bool digits = type == "Digits";
-    const SplitBehavior behavior = digits                 ? SplitBehavior::kContiguous
-                                   : json.has("behavior") ? read_behavior(json)
-                                                          : SplitBehavior::kIsolated;
-    steps.push_back(std::make_unique<PatternSplit>(SplitPattern(digits ? R"(\p{N})" : kPunctuation), behavior, false));
+  if (type == "Punctuation") {
+    const SplitBehavior behavior = json.has("behavior") ? read_behavior(json) : SplitBehavior::kIsolated;
+    steps.push_back(std::make_unique<CharacterSplit>(is_bert_punctuation, behavior));
+    return false;
+  }
+  if (type == "Digits") {
+    const bool alone = json.flag("individual_digits", false);
+    steps.push_back(std::make_unique<PatternSplit>(
+        SplitPattern(R"(\p{N})"), alone ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
     return false;
   }
   fail_unknown(json, type);

@@ -81,6 +81,8 @@ bool is_combining_mark(char32_t c) {
   return version > 0 && version <= 90 && (U_MASK(u_charType(point(c))) & U_GC_M_MASK) != 0;
 }
 
+bool is_unknown_to_normalization(char32_t c) { return c >= 0x800 && age(c) > 90; }
+
 void append_decomposition(char32_t c, std::u32string& text) {
   UErrorCode error = U_ZERO_ERROR;
   static const UNormalizer2* const nfd = unorm2_getNFDInstance(&error);
@@ -88,7 +90,7 @@ void append_decomposition(char32_t c, std::u32string& text) {
   UChar units[64];
   error = U_ZERO_ERROR;
   const int32_t count = c < 0xC0 ? -1 : unorm2_getDecomposition(nfd, point(c), units, 64, &error);
-  if (count < 0 || U_FAILURE(error) || age(c) >= 130) {
+  if (count < 0 || U_FAILURE(error) || is_unknown_to_normalization(c)) {
     text += c;
     return;
   }
@@ -113,9 +115,9 @@ void append_lowercase(char32_t c, std::u32string& text) {
 }
 
 size_t utf8_start_before(std::string_view text, size_t end) {
-  for (size_t length = 1; length <= 4 && length <= end; ++length)
-    if (utf8_length_at(text, end - length) == length) return end - length;
-  return end - 1;
+  size_t start = end - 1;
+  while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+  return start + utf8_length_at(text, start) == end ? start : end - 1;
 }
 
 }  // namespace linnet

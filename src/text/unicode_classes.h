@@ -15,7 +15,9 @@ bool is_bert_accent(char32_t c);       // Mn
 bool is_cjk_ideograph(char32_t c);     // gets a space on either side
 bool is_combining_mark(char32_t c);    // M* of Unicode 9: what StripAccents takes out
 
-// Appends the character's canonical decomposition (NFD), of Unicode 12.
+// Whether normalization leaves the character as it is and starts afresh after it, because the tables are of Unicode 9.
+bool is_unknown_to_normalization(char32_t c);
+// Appends the character's canonical decomposition (NFD), of Unicode 9.
 void append_decomposition(char32_t c, std::u32string& text);
 // Appends its lowercase letters, without regard to what is around it.
 void append_lowercase(char32_t c, std::u32string& text);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include "base/error.h"
 #include "text/tokenizer_json.h"
@@ -15,17 +18,49 @@ namespace {
 constexpr double kUnknownPenalty = 10;  // below the lowest score, as in SentencePiece
 constexpr size_t kMostNodes = 1 << 24;  // a key has 24 bits for the node
 
+// tokenizers reads the digits of a number as one integer and then divides by a power of ten (serde_json without its
+// option float_roundtrip), which can end next to the nearest double. Ways through a word whose sums are equal but for
+// the last bit would otherwise be chosen differently.
+double as_tokenizers_reads(double value) {
+  char text[40];
+  char* const end = std::to_chars(text, text + sizeof text, value).ptr;  // the shortest digits, as files have them
+  uint64_t digits = 0;
+  int exponent = 0, written = 0;
+  bool fraction = false;
+  for (const char* c = text + (text[0] == '-'); c < end; ++c) {
+    if (*c == 'e') {
+      std::from_chars(c + (c[1] == '+' ? 2 : 1), end, written);
+      break;
+    }
+    if (*c == '.') {
+      fraction = true;
+    } else {
+      digits = 10 * digits + static_cast<uint64_t>(*c - '0');
+      exponent -= fraction;
+    }
+  }
+  exponent += written;
+  double result = static_cast<double>(digits);
+  if (exponent < -300 || exponent > 300) return value;
+  const double power = std::stod("1e" + std::to_string(std::abs(exponent)));
+  result = exponent < 0 ? result / power : result * power;
+  return std::signbit(value) ? -result : result;
+}
+
 }  // namespace
 
 UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, TokenId unknown, bool byte_fallback,
                            const std::string& where)
-    : scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
+    : written_scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
   vocabulary_ = std::move(vocabulary);
+  for (const double score : written_scores_) {
+    if (!std::isfinite(score)) fail_user(where + " has a score that is not finite");
+    scores_.push_back(as_tokenizers_reads(score));
+  }
   if (unknown_ >= vocabulary_.size()) fail_user(where + " has an unknown token outside its vocabulary");
   size_t bytes = 0;
   double lowest = 0;
   for (TokenId id = 0; id < vocabulary_.size(); ++id) {
-    if (!std::isfinite(scores_[static_cast<size_t>(id)])) fail_user(where + " has a score that is not finite");
     bytes += vocabulary_.piece(id).size();
     lowest = id == 0 ? scores_[0] : std::min(lowest, scores_[static_cast<size_t>(id)]);
   }
@@ -121,7 +156,7 @@ std::string UnigramModel::to_json() const {
                      ",\"byte_fallback\":" + (byte_fallback_ ? "true" : "false") + ",\"vocab\":[";
   for (TokenId id = 0; id < vocabulary_.size(); ++id)
     json += (id > 0 ? ",\n[" : "\n[") + quote_json(vocabulary_.piece(id)) + "," +
-            number_json(scores_[static_cast<size_t>(id)]) + "]";
+            number_json(written_scores_[static_cast<size_t>(id)]) + "]";
   return json + "]}";
 }
 

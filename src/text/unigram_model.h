@@ -6,7 +6,8 @@ namespace linnet {
 
 class UnigramModel : public SubwordModel {
  public:
-  // scores[id] is the logarithm of the piece's probability; `unknown` may be -1. `where` is for error messages.
+  // scores[id], as the file has it, is the logarithm of the piece's probability; `unknown` may be -1. `where` is for
+  // error messages.
   UnigramModel(Vocabulary vocabulary, std::vector<double> scores, TokenId unknown, bool byte_fallback,
                const std::string& where);
 
@@ -31,7 +32,7 @@ class UnigramModel : public SubwordModel {
   void insert(TokenId id, const std::string& where);
   void emit(std::string_view word, uint32_t begin, uint32_t end, TokenId id, std::vector<ModelToken>& tokens) const;
 
-  std::vector<double> scores_;
+  std::vector<double> written_scores_, scores_;  // as the file has them, and as they are used
   TokenId unknown_;
   bool byte_fallback_;
   double unknown_score_ = 0;
