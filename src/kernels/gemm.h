@@ -40,6 +40,7 @@ struct GemmArgs {
   // The result is multiplied by the derivative of this function at aux [m, n] (for kRelu: where aux > 0 by 1, else 0),
   // which is what flows back through the function. Not together with `activation`.
   GemmActivation derivative = GemmActivation::kNone;
+  float derivative_scale = 1;  // and by this, before
   const float* aux = nullptr;
   // kBf16 allows operands to be rounded to bf16 (see round_to_bf16) while they are packed; sums stay fp32. Products
   // with few rows or columns, and processors without gemm_has_bf16(), compute in fp32.

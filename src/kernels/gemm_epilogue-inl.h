@@ -69,10 +69,12 @@ HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t colu
 template <class F>
 HWY_INLINE void Differentiate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   const int64_t place = c - g.c;
+  const Floats scale = SetAll(g.derivative_scale);
   for (int64_t i = 0; i < rows; ++i) {
     float* row = c + i * g.ldc;
     const float* aux = g.aux + place + i * g.ldc;
-    ForRow(columns, [=](const auto& at) LINNET_LAMBDA { at.store(F::Gradient(at.load(aux), at.load(row)), row); });
+    ForRow(columns, [=](const auto& at)
+                        LINNET_LAMBDA { at.store(F::Gradient(at.load(aux), hn::Mul(at.load(row), scale)), row); });
   }
 }
 

@@ -2,11 +2,15 @@
 // pass the multiplication by an activation function's derivative.
 //
 // A gradient of GELU reads what GELU was computed of: then the product has both as results. relu's gradient reads
-// relu's result, so there nothing in between need be kept.
+// relu's result, so there nothing in between need be kept. Dropout after relu joins too: what flows back through both
+// is scaled where dropout's result is not zero, so neither its mask nor relu's result is needed again.
 #include <array>
+#include <map>
 #include <set>
 
 #include "ir/op.h"
+#include "kernels/philox.h"
+#include "ops/dropout/dropout.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
 #include "passes/passes.h"
@@ -48,6 +52,7 @@ class Epilogue {
     // The product moves to the place of what it takes in: by then the other operand has been computed.
     for (const Node& node : rewriter_.old().nodes()) {
       if (!take(node)) rewriter_.copy(node);
+      if (node.op == &kDropout) dropouts_.emplace(node.in[0], &node);
       read_.insert(node.in.begin(), node.in.end());
     }
     return remove_dead_code(rewriter_.finish());
@@ -108,13 +113,34 @@ class Epilogue {
     return true;
   }
 
+  // The node that drops out what `backward` passes back the gradient of, if that was a dropout of `x`.
+  const Node* same_dropout(const Node& backward, ValueId x) const {
+    const auto found = dropouts_.find(x);
+    if (found == dropouts_.end() || backward.op != &kDropout) return nullptr;
+    const auto &forward = found->second->attrs.as<DropoutAttrs>(), &back = backward.attrs.as<DropoutAttrs>();
+    const bool same = forward.site == back.site && forward.probability == back.probability &&
+                      forward.layout == back.layout && found->second->in[1] == backward.in[1];
+    return same ? found->second : nullptr;
+  }
+
   bool take_derivative(const Node& node, const Function& function) {
-    const Node* product = lone_matmul(node.in[function.dy]);
+    ValueId dy = node.in[function.dy], x = node.in[function.aux];
+    float scale = 1;
+    const NodeId producer = rewriter_.old().value(dy).producer;
+    if (function.kind == GemmActivation::kRelu && producer != kNone && rewriter_.lone_producer(dy)) {
+      const Node& backward = rewriter_.old().node(producer);
+      if (const Node* forward = same_dropout(backward, x)) {
+        dy = backward.in[0], x = forward->out[0];
+        scale = dropout_scale(forward->attrs.as<DropoutAttrs>().probability);
+      }
+    }
+    const Node* product = lone_matmul(dy);
     if (!product) return false;
     MatmulAttrs attrs = product->attrs.as<MatmulAttrs>();
-    const Tensor aux = rewriter_[node.in[function.aux]];
-    if (!is_open(attrs) || aux.type() != rewriter_[node.in[function.dy]].type()) return false;
+    const Tensor aux = rewriter_[x];
+    if (!is_open(attrs) || aux.type() != rewriter_[dy].type()) return false;
     attrs.derivative = function.kind;
+    attrs.derivative_scale = scale;
     std::vector<Tensor> in = rewriter_.operands(*product);
     in.push_back(aux);
     rewriter_.map(node.out[0], replace(*product, attrs, in)[0]);
@@ -122,7 +148,8 @@ class Epilogue {
   }
 
   Rewriter rewriter_;
-  std::set<ValueId> read_;  // of the old graph, by the nodes so far
+  std::set<ValueId> read_;                   // of the old graph, by the nodes so far
+  std::map<ValueId, const Node*> dropouts_;  // of the old graph, by operand
   const std::array<Function, 3> functions_{trace(GemmActivation::kRelu, relu), trace(GemmActivation::kGelu, gelu),
                                            trace(GemmActivation::kGeluTanh, gelu_tanh)};
 };

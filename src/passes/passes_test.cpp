@@ -9,6 +9,7 @@
 #include "exec/interpreter.h"
 #include "ir/op.h"
 #include "kernels/gemm.h"
+#include "ops/dropout/dropout.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -129,6 +130,27 @@ TEST(Passes, AFeedForwardLayerLosesItsActivationsAndKeepsItsValues) {
     for (const auto& [output, tensor] : other)
       EXPECT_LE(largest_difference(one.at(output), tensor), 1e-5 * size_of(tensor)) << text << " " << output;
   }
+}
+
+TEST(Passes, WhatFlowsBackThroughDropoutAndReluIsOneProduct) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {3, 7, 40}}), w1 = graph.input("w1", {DType::kF32, {70, 40}}),
+               w2 = graph.input("w2", {DType::kF32, {40, 70}}), random = graph.input("random", {DType::kI32, {4}});
+  const Tensor y = matmul(dropout(relu(matmul(x, w1, false, true)), random, 0.25f, 7), w2, false, true);
+  const Tensor loss = sum_to(square(y), {});
+  const auto d = gradients(loss, std::array{x, w1, w2});
+  for (size_t i = 0; i < d.size(); ++i) graph.output("d" + std::to_string(i), d[i]);
+  const Graph fused = optimize(graph.clone()), apart = optimize(graph.clone(), {.off = {"fuse_epilogue"}});
+  EXPECT_EQ(count(apart, "dropout"), 2);
+  EXPECT_EQ(count(fused, "dropout"), 1) << dump(fused);
+  NamedTensors inputs;
+  for (const GraphInput& input : fused.inputs())
+    inputs[input.name] = waves({DType::kF32, fused.value(input.value).type.shape}, 0.3f);
+  inputs["random"] = HostTensor({DType::kI32, {4}}, std::span<const int32_t>(std::array{3, 4, 5, 6}));
+  const auto one = interpret(fused, inputs, {.kernels = KernelSet::kFast}).outputs;
+  const auto other = interpret(apart, inputs, {.kernels = KernelSet::kFast}).outputs;
+  for (const auto& [output, tensor] : other)
+    EXPECT_LE(largest_difference(one.at(output), tensor), 1e-5 * size_of(tensor)) << output;
 }
 
 TEST(Passes, WhatIsReadBeforeItsActivationStaysApart) {

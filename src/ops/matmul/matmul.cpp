@@ -86,6 +86,7 @@ std::string MatmulAttrs::text() const {
   constexpr const char* kNames[] = {"", "relu", "gelu", "gelu_tanh"};
   const std::string function = kNames[static_cast<size_t>(activation)];
   const std::string slope = std::string("times_") + kNames[static_cast<size_t>(derivative)] + "_grad";
+  const bool scaled = derivative_scale != 1;
   std::string text;
   for (const auto& [on, name] : {std::pair<bool, std::string>{trans_a, "trans_a"},
                                  {trans_b, "trans_b"},
@@ -93,6 +94,7 @@ std::string MatmulAttrs::text() const {
                                  {activation != GemmActivation::kNone, function},
                                  {before, "before"},
                                  {has_aux(), slope},
+                                 {scaled, "times_" + std::to_string(derivative_scale)},
                                  {accumulate, "accumulate"},
                                  {precision == Precision::kBf16, "bf16"}})
     if (on) text += (text.empty() ? "" : " ") + name;

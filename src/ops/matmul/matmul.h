@@ -1,6 +1,6 @@
 // Matrix product, plain or batched, with an optional epilogue.
 //
-//   x = op(a) op(b) [+ bias] [+ accumulator],   out = activation(x)   or   out = x * derivative'(aux)
+//   x = op(a) op(b) [+ bias] [+ accumulator],   out = activation(x)   or   out = scale * x * derivative'(aux)
 //
 // a [..., M, K], b [K, N]: the leading axes of a are rows too. Linear weights are [N, K], used with trans_b.
 // a [..., M, K], b [..., K, N] with equal leading axes: independent products.
@@ -20,6 +20,7 @@ struct MatmulAttrs {
   GemmActivation activation = GemmActivation::kNone;
   bool before = false;  // a second output: x
   GemmActivation derivative = GemmActivation::kNone;
+  float derivative_scale = 1;
   bool accumulate = false;
   // Set by the lower_precision pass. In float64 (the reference) it means nothing.
   Precision precision = Precision::kF32;

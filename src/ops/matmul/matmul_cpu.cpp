@@ -80,7 +80,7 @@ void reference_product(const KernelArgs& args) {
         // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
         if (attrs.has_aux()) {
           const double factor = slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[place]);
-          sum = factor == 0 && attrs.derivative == GemmActivation::kRelu ? 0 : sum * factor;
+          sum = factor == 0 && attrs.derivative == GemmActivation::kRelu ? 0 : sum * attrs.derivative_scale * factor;
         }
         args.out[0].as<T>()[place] = static_cast<T>(sum);
       }
@@ -108,6 +108,7 @@ void run(const KernelArgs& args) {
   gemm_args.bias = attrs.bias ? args.in[2].as<float>() : nullptr;
   gemm_args.precision = attrs.precision;
   gemm_args.activation = attrs.activation, gemm_args.derivative = attrs.derivative;
+  gemm_args.derivative_scale = attrs.derivative_scale;
   if (attrs.before) gemm_args.before = args.out[1].as<float>();
   if (attrs.has_aux()) gemm_args.aux = args.in[attrs.bias ? 3 : 2].as<float>();
   gemm_args.accumulate = attrs.accumulate && args.in.back().data == args.out[0].data;
