@@ -11,7 +11,6 @@
 #include "nn/trace.h"
 #include "ops/reduce/reduce.h"
 #include "passes/passes.h"
-#include "text/tokenizer.h"
 
 namespace linnet {
 namespace {
@@ -29,7 +28,8 @@ TraceOptions trace_options(const ParameterLayout& layout, const GenerateOptions&
 }
 
 // source i32 [B, S], source_lengths i32 [B] -> states "memory.<i>"
-Graph prefill_graph(Transformer& model, const ParameterLayout& layout, const GenerateOptions& options, int64_t length) {
+Graph prefill_graph(EncoderDecoder& model, const ParameterLayout& layout, const GenerateOptions& options,
+                    int64_t length) {
   Trace trace(trace_options(layout, options));
   Graph& graph = trace.graph();
   const Tensor source = graph.input(kSource, {DType::kI32, {options.sentences, length}});
@@ -38,7 +38,8 @@ Graph prefill_graph(Transformer& model, const ParameterLayout& layout, const Gen
 }
 
 // tokens i32 [R] -> "logits" [R, V], "log_sum_exp" [R, 1]
-Graph decode_graph(Transformer& model, const ParameterLayout& layout, const GenerateOptions& options, int64_t length) {
+Graph decode_graph(EncoderDecoder& model, const ParameterLayout& layout, const GenerateOptions& options,
+                   int64_t length) {
   Trace trace(trace_options(layout, options));
   Graph& graph = trace.graph();
   const TensorType rows{DType::kI32, {options.sentences * options.beams}};
@@ -54,14 +55,14 @@ Graph decode_graph(Transformer& model, const ParameterLayout& layout, const Gene
   return trace.finish();
 }
 
-GenerateOptions checked(GenerateOptions options, const TransformerConfig& config) {
-  options.max_length = std::min(options.max_length, config.max_seq_len);
+GenerateOptions checked(GenerateOptions options, const EncoderDecoder& model) {
+  options.max_length = std::min(options.max_length, model.max_length());
   const auto& lengths = options.source_lengths;
   if (options.sentences < 1 || options.beams < 1 || options.max_length < 1)
     fail_internal("generation needs at least one sentence, one beam and one token");
   if (lengths.empty() || !std::is_sorted(lengths.begin(), lengths.end()) || lengths.front() < 1 ||
-      lengths.back() > config.max_seq_len)
-    fail_internal("the source lengths of generation must ascend from 1 to the model's max_seq_len");
+      lengths.back() > model.max_length())
+    fail_internal("the source lengths of generation must ascend from 1 to the model's longest");
   return options;
 }
 
@@ -77,15 +78,15 @@ struct Generator::Inputs {
   int32_t *source, *source_lengths, *tokens, *position, *lengths, *parents;
 };
 
-Generator::Generator(Transformer& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+Generator::Generator(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
                      const GenerateOptions& options)
-    : options_(checked(options, model.config)),
+    : options_(checked(options, model)),
       store_(store),
       shared_(shared),
-      vocab_(model.config.target_vocab),
+      vocab_(model.output_vocab_size()),
       // Two more than the search takes: padding and begin may be among them.
       candidates_(std::min(vocab_, 2 * options_.beams + 2)),
-      search_(options_.sentences, options_.beams, options_.max_length, options_.length_penalty) {
+      search_(options_.sentences, options_.beams, options_.max_length, options_.length_penalty, options_.special) {
   std::vector<Graph> graphs;
   for (int64_t length : options_.source_lengths) {
     graphs.push_back(optimize(prefill_graph(model, layout, options_, length)));
@@ -207,7 +208,7 @@ void Generator::decode_batch(std::span<const std::vector<int32_t>* const> source
 }
 
 void Generator::fill_sources(std::span<const std::vector<int32_t>* const> sources, int64_t padded_length) {
-  std::fill_n(inputs_->source, options_.sentences * padded_length, SpecialTokens{}.pad);
+  std::fill_n(inputs_->source, options_.sentences * padded_length, std::max(options_.special.pad, 0));
   std::fill_n(inputs_->source_lengths, options_.sentences, 0);
   for (size_t i = 0; i < sources.size(); ++i) {
     std::copy(sources[i]->begin(), sources[i]->end(), inputs_->source + static_cast<int64_t>(i) * padded_length);

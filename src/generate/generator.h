@@ -10,8 +10,9 @@
 
 #include "exec/executor.h"
 #include "generate/beam_search.h"
-#include "models/transformer.h"
+#include "models/encoder_decoder.h"
 #include "nn/parameter_layout.h"
+#include "text/tokenizer.h"
 
 namespace linnet {
 
@@ -19,7 +20,7 @@ struct GenerateOptions {
   int64_t sentences = 32;  // decoded at once; rows of a step are sentences * beams
   int64_t beams = 1;       // 1 is greedy search
   // Generated tokens of a sentence, its end included, are at most
-  //   min(max_length, the model's max_seq_len, length_ratio * source tokens + length_margin),
+  //   min(max_length, the model's longest, length_ratio * source tokens + length_margin),
   // so that a model that has not learned to stop does not fill the cache.
   int64_t max_length = 256;
   double length_ratio = 2.0;
@@ -29,8 +30,10 @@ struct GenerateOptions {
   // probabilities, 1 the mean per token; above that, longer translations are favoured.
   double length_penalty = 1.0;
   std::string flat_name = "parameters";  // or "ema"
-  int threads = 1;                       // the most a pool given to generate() may have
-  bool verify_plans = true;              // see PlanOptions
+  // What begins and ends a sentence; padding and begin are never generated.
+  SpecialTokens special = {};
+  int threads = 1;           // the most a pool given to generate() may have
+  bool verify_plans = true;  // see PlanOptions
 };
 
 class Generator {
@@ -38,7 +41,7 @@ class Generator {
   // Declares memory (a batch region and the cache) and makes every plan, so that store and shared regions have grown to
   // what generation takes. Before store.allocate(). "constants" and options.flat_name must be bound.
   // Generators of one store share the first one's cache, so make the largest first; they never run at once.
-  Generator(Transformer& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+  Generator(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
             const GenerateOptions& options);
   ~Generator();
   Generator(const Generator&) = delete;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "exec/interpreter.h"
+#include "models/transformer.h"
 #include "nn/trace.h"
 #include "text/tokenizer.h"
 

@@ -92,7 +92,7 @@ void T5::prefill(Tensor source, Tensor source_lengths) {
   const Tensor memory = encode(source, source_lengths);
   for (size_t i = 0; i < decoder.layers.size(); ++i) {
     const Tensor keys_values = decoder.layers[i].cross_attn.project_memory(memory);
-    memory.graph->update(memory.graph->input("memory." + std::to_string(i), keys_values.type()), keys_values);
+    memory.graph->update(memory_state(*memory.graph, i, keys_values.type()), keys_values);
   }
 }
 
@@ -103,7 +103,7 @@ Tensor T5::step(Tensor ids, const DecodeStep& step, int64_t memory_length, Tenso
   Tensor x = reshape(tokens(ids), {rows, 1, config.width});
   for (size_t i = 0; i < decoder.layers.size(); ++i) {
     const Tensor keys_values =
-        graph.input("memory." + std::to_string(i), {x.type().dtype, {rows / step.beams, memory_length, memory_width}});
+        memory_state(graph, i, {x.type().dtype, {rows / step.beams, memory_length, memory_width}});
     x = decoder.layers[i].step(x, step, keys_values, source_lengths, bias);
   }
   return logits(scaled(reshape(decoder.norm(x), {rows, config.width})));

@@ -3,6 +3,7 @@
 // Scores are not scaled. Defaults are those of t5-small.
 #pragma once
 #include "models/blocks.h"
+#include "models/encoder_decoder.h"
 #include "nn/loss.h"
 
 namespace linnet {
@@ -34,7 +35,7 @@ struct T5Stack : Module {
   const bool bidirectional;
 };
 
-struct T5 : Module {
+struct T5 : EncoderDecoder {
   explicit T5(const T5Config& config);
 
   // source i32 [B, S], lengths i32 [B] -> [B, S, D]
@@ -44,9 +45,10 @@ struct T5 : Module {
   Tensor logits(Tensor hidden) { return matmul(hidden, head_weight(), false, true); }  // [..., D] -> [..., V]
   Tensor head_weight() { return head ? head->tensor() : tokens.weight.tensor(); }
 
-  // Generation, as that of Transformer (models/transformer.h).
-  void prefill(Tensor source, Tensor source_lengths);
-  Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths);
+  int64_t output_vocab_size() const override { return config.vocab_size; }
+  int64_t max_length() const override { return 1 << 20; }  // distances have no end
+  void prefill(Tensor source, Tensor source_lengths) override;
+  Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) override;
 
   const T5Config config;
   Embedding tokens;

@@ -101,7 +101,7 @@ void Transformer::prefill(Tensor source, Tensor source_lengths) {
   const Tensor memory = encode(source, source_lengths);
   for (size_t i = 0; i < decoder.layers.size(); ++i) {
     const Tensor keys_values = decoder.layers[i].cross_attn.project_memory(memory);
-    memory.graph->update(memory.graph->input("memory." + std::to_string(i), keys_values.type()), keys_values);
+    memory.graph->update(memory_state(*memory.graph, i, keys_values.type()), keys_values);
   }
 }
 
@@ -110,8 +110,7 @@ Tensor Transformer::step(Tensor tokens, const DecodeStep& step, int64_t memory_l
   Graph& graph = *tokens.graph;
   Tensor x = reshape(target_table()(tokens) + embedding(positions.tensor(), step.position), {rows, 1, width});
   for (size_t i = 0; i < decoder.layers.size(); ++i) {
-    const Tensor keys_values =
-        graph.input("memory." + std::to_string(i), {x.type().dtype, {rows / step.beams, memory_length, 2 * width}});
+    const Tensor keys_values = memory_state(graph, i, {x.type().dtype, {rows / step.beams, memory_length, 2 * width}});
     x = decoder.layers[i].step(x, step, keys_values, source_lengths);
   }
   if (decoder.norm) x = (*decoder.norm)(x);

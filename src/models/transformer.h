@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "models/blocks.h"
+#include "models/encoder_decoder.h"
 
 namespace linnet {
 
@@ -46,7 +47,7 @@ struct Head : Module {
   Parameter bias;
 };
 
-struct Transformer : Module {
+struct Transformer : EncoderDecoder {
   explicit Transformer(const TransformerConfig& config);
 
   // source i32 [B, S], lengths i32 [B] -> [B, S, D]
@@ -57,11 +58,10 @@ struct Transformer : Module {
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
               double label_smoothing);
 
-  // Generation, one graph each. prefill: encodes and leaves each decoder layer's keys and values in the states
-  // "memory.<i>" [B, S, 2 D].
-  void prefill(Tensor source, Tensor source_lengths);
-  // step: tokens i32 [R], R = B * beams -> logits [R, V]. `memory_length` is S of the prefill.
-  Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths);
+  int64_t output_vocab_size() const override { return config.target_vocab; }
+  int64_t max_length() const override { return config.max_seq_len; }
+  void prefill(Tensor source, Tensor source_lengths) override;
+  Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) override;
 
   const TransformerConfig config;
   std::optional<Embedding> shared_embedding, source_embedding, target_embedding;

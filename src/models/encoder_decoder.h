@@ -1,0 +1,25 @@
+// What generation needs of an encoder-decoder: Transformer, T5, and any model like them.
+#pragma once
+#include <string>
+
+#include "models/attention_block.h"
+
+namespace linnet {
+
+struct EncoderDecoder : Module {
+  virtual int64_t output_vocab_size() const = 0;
+  virtual int64_t max_length() const = 0;  // the most positions a source or a target may have
+
+  // One graph each. prefill: encodes and leaves each decoder layer's keys and values in the states "memory.<i>"
+  // [B, S, 2 * key_width].
+  virtual void prefill(Tensor source, Tensor source_lengths) = 0;
+  // step: tokens i32 [R], R = B * beams, all at step.position -> logits [R, V]. `memory_length` is S of the prefill.
+  virtual Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) = 0;
+};
+
+// For models' prefill and step: the state that holds what layer i attends to.
+inline Tensor memory_state(Graph& graph, size_t layer, const TensorType& type) {
+  return graph.input("memory." + std::to_string(layer), type);
+}
+
+}  // namespace linnet
