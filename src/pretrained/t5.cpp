@@ -66,9 +66,11 @@ NameTable names(const ConfigFile& file, const std::string&) {
 // Since version 5 of transformers "tie_word_embeddings" is always true in a file: a head is one of its own where the
 // weights have it and "scale_decoder_outputs" (before: "tie_word_embeddings") is false.
 bool has_own_head(const ConfigFile& config) {
-  const std::string folder = std::filesystem::path(config.path()).parent_path().string();
-  if (!file_exists(config.path())) return !config.flag("tie_word_embeddings", true);
-  return WeightFiles(folder).find("lm_head.weight") != nullptr;
+  const std::filesystem::path folder = std::filesystem::path(config.path()).parent_path();
+  const bool with_weights =
+      file_exists((folder / kWeightsFile).string()) || file_exists((folder / kWeightsIndex).string());
+  if (!with_weights) return !config.flag("tie_word_embeddings", true);
+  return WeightFiles(folder.string()).find("lm_head.weight") != nullptr;
 }
 
 void read_feed_forward(const ConfigFile& config, T5Config& out) {
