@@ -8,7 +8,9 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "models/gpt.h"
+#include "models/llama.h"
 #include "pretrained/gpt2.h"
+#include "pretrained/llama.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -37,6 +39,18 @@ GptConfig gpt_config(const Config& config, int64_t vocab_size) {
           .layers = m.num_decoder_layers,
           .dropout = m.dropout,
           .hidden = m.d_ff};
+}
+
+LlamaConfig llama_config(const Config& config, int64_t vocab_size) {
+  const ModelConfig& m = config.model;
+  return {.vocab_size = vocab_size,
+          .max_seq_len = m.max_seq_len,
+          .width = m.d_model,
+          .heads = m.num_heads,
+          .layers = m.num_decoder_layers,
+          .hidden = m.d_ff,
+          .attention_dropout = m.dropout,
+          .tied_head = m.tie_head};
 }
 
 void set_pretrained(LanguageModel& language, PretrainedModel pretrained) {
@@ -81,7 +95,10 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
   } else {
     const int64_t vocab_size = language.coder->vocab_size();
     check_size(config, vocab_size);
-    language.model = std::make_shared<Gpt>(gpt_config(config, vocab_size));
+    if (config.model.architecture == "llama")
+      language.model = std::make_shared<Llama>(llama_config(config, vocab_size));
+    else
+      language.model = std::make_shared<Gpt>(gpt_config(config, vocab_size));
   }
   if (language.pretrained) check_vocabulary(language, config.model.from);
   return language;
@@ -122,7 +139,9 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
   if (opened.pretrained) {
     save_pretrained(*opened.pretrained, layout, parameters.data(), out);
   } else {
-    const PretrainedModel model = new_pretrained(gpt2_config_file(dynamic_cast<Gpt&>(*opened.model).config));
+    const auto* llama = dynamic_cast<const Llama*>(opened.model.get());
+    const PretrainedModel model = new_pretrained(
+        llama ? llama_config_file(llama->config) : gpt2_config_file(dynamic_cast<const Gpt&>(*opened.model).config));
     save_pretrained(model, layout, parameters.data(), out);
   }
   if (!opened.coder->save_pretrained(out))

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "kernels/isa.h"
 #include "kernels/peak.h"
+#include "workloads/generation_bench.h"
 #include "workloads/measure.h"
 
 namespace linnet {
@@ -23,6 +24,7 @@ struct Arguments {
 
 int list_workloads() {
   for (const WorkloadRow& row : workload_rows()) std::printf("%-10s %s\n", row.name.c_str(), row.description.c_str());
+  std::printf("%-10s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
   std::printf("%-10s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
   return 0;
 }
@@ -84,6 +86,33 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
   std::printf("%s\n", json.dump().c_str());
 }
 
+int print_generation(const Arguments& arguments, int threads) {
+  const GenerationMeasurement m = measure_generation(threads, {100, 500, 1000});
+  auto rows = nlohmann::ordered_json::array();
+  for (const GenerationRow& row : m.rows) {
+    const auto count = static_cast<double>(row.tokens);
+    rows.push_back({{"tokens", row.tokens},
+                    {"cached_tokens_per_second", count / row.cached_seconds},
+                    {"uncached_tokens_per_second", count / row.uncached_seconds},
+                    {"fraction_of_bandwidth_bound", row.bound_seconds / row.cached_seconds}});
+    if (!arguments.json)
+      std::printf("%4lld tokens: %.1f tokens/s with the cache (%.0f%% of what memory allows), %.2f without\n",
+                  static_cast<long long>(row.tokens), count / row.cached_seconds,
+                  100 * row.bound_seconds / row.cached_seconds, count / row.uncached_seconds);
+  }
+  const nlohmann::ordered_json json{{"workload", "generate"},
+                                    {"model", "gpt2-124m"},
+                                    {"threads", threads},
+                                    {"isa", current_isa()},
+                                    {"bandwidth_gb_per_second", m.bandwidth * 1e-9},
+                                    {"rows", rows}};
+  if (arguments.json)
+    std::printf("%s\n", json.dump().c_str());
+  else
+    std::printf("memory: %.1f GB/s read by %d threads\n", m.bandwidth * 1e-9, threads);
+  return 0;
+}
+
 int bench(const Arguments& arguments) {
   const uint64_t resident = resident_bytes();
   if (arguments.list) return list_workloads();
@@ -92,6 +121,7 @@ int bench(const Arguments& arguments) {
   const Precision precision = arguments.precision == "bf16" ? Precision::kBf16 : Precision::kF32;
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
+  if (arguments.name == "generate") return print_generation(arguments, threads);
   const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout});
   if (!arguments.write_data.empty()) {
     write_data(workload, arguments.write_data);

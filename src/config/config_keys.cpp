@@ -63,8 +63,8 @@ const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
       one_of(MODEL(architecture),
              "An encoder-decoder Transformer for translation, a convolutional network for task = \"images\", a decoder "
-             "of GPT-2's kind for task = \"language\".",
-             {"transformer", "cnn", "gpt"}),
+             "of GPT-2's or Llama's kind for task = \"language\".",
+             {"transformer", "cnn", "gpt", "llama"}),
       any(MODEL(from),
           "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the keys "
           "below, its tokenizer that of the tokenizer keys."),
@@ -83,7 +83,7 @@ const std::vector<ConfigKey>& table() {
       any(MODEL(final_norm), "One more layer norm at the end of each stack; advisable when norm is \"pre\"."),
       one_of(MODEL(activation), "Of the feed-forward layers.", {"relu", "gelu"}),
       any(MODEL(share_embeddings), "One embedding table for source and target. Needs joint_vocab."),
-      any(MODEL(tie_head), "The output layer uses the target embedding's weights."),
+      any(MODEL(tie_head), "The output layer uses the target embedding's weights; a gpt's always does."),
       between(MODEL(filters), "Of the convolutional network: channels of its convolution.", 1, kMaxSize),
 
       one_of(

@@ -80,20 +80,25 @@ void check_data(const Config& config) {
 }
 
 struct TaskRule {
-  const char *task, *architecture, *metric;  // metric: those beside "loss", or "" for those of translation
+  std::string_view task, architecture;
+  std::string_view metric;  // beside "loss", which every task has
 };
-constexpr TaskRule kTaskRules[] = {{"images", "cnn", "accuracy"}, {"language", "gpt", "loss"}};
+// The first of a task is what a message suggests.
+constexpr TaskRule kTaskRules[] = {{"images", "cnn", "accuracy"},           {"language", "gpt", "loss"},
+                                   {"language", "llama", "loss"},           {"text", "transformer", "bleu"},
+                                   {"text", "transformer", "exact_match"},  {"dates", "transformer", "bleu"},
+                                   {"dates", "transformer", "exact_match"}, {"random", "transformer", "bleu"},
+                                   {"random", "transformer", "exact_match"}};
 
 // What does not belong to the task would be ignored, and is more likely a mistake.
 void check_task(const Config& config) {
   const std::string &task = config.data.task, &architecture = config.model.architecture, &metric = config.train.metric;
-  const auto rule = std::ranges::find(kTaskRules, task, &TaskRule::task);
-  const bool translation = rule == std::end(kTaskRules);
-  if (translation ? architecture != "transformer" : architecture != rule->architecture)
-    fail_user("config: architecture = \"" + architecture + "\" does not go with task = \"" + task + "\"" +
-              (translation ? "" : std::string(", \"") + rule->architecture + "\" does"));
-  const bool known = metric == "loss" || (translation ? metric != "accuracy" : metric == rule->metric);
-  require(known, "task = \"" + task + "\" has no metric \"" + metric + "\"");
+  const auto any = [&](const auto& rule) { return std::ranges::any_of(kTaskRules, rule); };
+  if (!any([&](const TaskRule& rule) { return rule.task == task && rule.architecture == architecture; }))
+    fail_user("config: architecture = \"" + architecture + "\" does not go with task = \"" + task + "\"; \"" +
+              std::string(std::ranges::find(kTaskRules, task, &TaskRule::task)->architecture) + "\" does");
+  require(metric == "loss" || any([&](const TaskRule& rule) { return rule.task == task && rule.metric == metric; }),
+          "task = \"" + task + "\" has no metric \"" + metric + "\"");
 }
 
 void check_language(const Config& config) {

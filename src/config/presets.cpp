@@ -37,6 +37,72 @@ save_every = 600
 metric = "exact_match"
 beam = 1
 )"},
+    {"gpt2-124m", "GPT-2's smallest model on a text of your own: data.text=FILE data.tokenizer_dir=FOLDER.", R"(
+[model]
+architecture = "gpt"
+d_model = 768
+num_heads = 12
+num_layers = 12
+d_ff = 3072
+max_seq_len = 1024
+dropout = 0.0
+
+[data]
+task = "language"
+vocab_size = 50257
+batch_size = 2
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 6e-4
+schedule = "cosine"
+final_learning_rate = 6e-5
+warmup_steps = 700
+max_steps = 20000
+beta2 = 0.95
+epsilon = 1e-8
+weight_decay = 0.1
+clip_norm = 1.0
+accumulate_steps = 8
+eval_every = 500
+save_every = 500
+sample_length = 100
+metric = "loss"
+)"},
+    {"mini-gpt", "A small GPT on a text of your own: data.text=FILE data.tokenizer_dir=FOLDER.", R"(
+[model]
+architecture = "gpt"
+d_model = 512
+num_heads = 8
+num_layers = 6
+d_ff = 2048
+max_seq_len = 512
+dropout = 0.1
+
+[data]
+task = "language"
+vocab_size = 50257
+batch_size = 8
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 1e-3
+schedule = "cosine"
+final_learning_rate = 1e-4
+warmup_steps = 200
+max_steps = 10000
+beta2 = 0.95
+epsilon = 1e-8
+weight_decay = 0.1
+clip_norm = 1.0
+precision = "bf16"
+eval_every = 500
+save_every = 500
+sample_length = 100
+metric = "loss"
+)"},
     {"mnist", "A small convolutional network for images of digits; expects MNIST's files in data_dir.", R"(
 [model]
 architecture = "cnn"
@@ -133,13 +199,14 @@ metric = "loss"
     {"shakespeare", "Learns to write verse, character by character; data.dir=FOLDER with input.txt, or data.text=FILE.",
      R"(
 [model]
-architecture = "gpt"
+architecture = "llama"
 d_model = 256
 num_heads = 4
 num_layers = 4
-d_ff = 1024
-max_seq_len = 128
-dropout = 0.1
+d_ff = 704
+max_seq_len = 256
+dropout = 0.0
+tie_head = true
 
 [data]
 task = "language"
@@ -147,7 +214,7 @@ text = "input.txt"
 valid_share = 0.1
 tokenizer = "char"
 vocab_size = 1000
-batch_size = 16
+batch_size = 8
 batch_tokens = 0
 
 [train]
@@ -156,7 +223,7 @@ learning_rate = 2e-3
 schedule = "cosine"
 final_learning_rate = 2e-5
 warmup_steps = 100
-max_steps = 4000
+max_steps = 3000
 beta2 = 0.99
 epsilon = 1e-8
 weight_decay = 0.1

@@ -71,7 +71,8 @@ CausalOptions checked(CausalOptions options, const CausalModel& model) {
     fail_internal("generation needs at least one prompt, one beam and one token");
   if (options.beams > 1 && !options.cache) fail_user("beam search needs the cache");
   auto& lengths = options.prompt_lengths;
-  for (int64_t length = kShortestBucket; lengths.empty() || lengths.back() < options.max_length; length *= 2)
+  const bool none = lengths.empty();
+  for (int64_t length = kShortestBucket; none && (lengths.empty() || lengths.back() < options.max_length); length *= 2)
     lengths.push_back(std::min(length, options.max_length));
   return options;
 }

@@ -27,7 +27,7 @@ class Language : public ::testing::Test {
   Language() { folder_.write("input.txt", some_text()); }
   Outcome train_language(const std::string& run_folder, const Arguments& more = {}) const {
     Arguments arguments{"train", "shakespeare"};
-    for (const char* setting : {"d_model=32", "d_ff=128", "num_heads=2", "num_layers=1", "max_seq_len=32",
+    for (const char* setting : {"d_model=32", "d_ff=88", "num_heads=2", "num_layers=1", "max_seq_len=32",
                                 "batch_size=8", "max_steps=60", "warmup_steps=5", "learning_rate=0.01", "eval_every=20",
                                 "save_every=20", "sample_length=0", "precision=fp32"}) {
       arguments.emplace_back("--set");

@@ -1,0 +1,115 @@
+#include "workloads/generation_bench.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "generate/causal_generator.h"
+#include "models/gpt.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kUncachedStep = 64;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of reading far more than the caches hold; the best of a few passes.
+double read_bandwidth(ThreadPool& pool) {
+  constexpr int64_t kBlock = 1 << 16, kBlocks = 1024;  // of 8 bytes: 512 MB
+  std::vector<uint64_t> memory(static_cast<size_t>(kBlock * kBlocks), 1);
+  std::atomic<uint64_t> total{0};
+  double best = 0;
+  for (int pass = 0; pass < 5; ++pass) {
+    const double began = now();
+    pool.run(kBlocks, [&](int64_t block, int) {
+      const uint64_t* p = memory.data() + block * kBlock;
+      uint64_t sum = 0;
+      for (int64_t i = 0; i < kBlock; ++i) sum += p[i];
+      total += sum;
+    });
+    best = std::max(best, static_cast<double>(kBlock * kBlocks * 8) / (now() - began));
+  }
+  return total > 0 ? best : 0;
+}
+
+// A model with random weights and one generator.
+struct Writer {
+  Writer(const CausalOptions& options, int threads) : model(GptConfig{}), layout(model), pool(threads) {
+    const size_t bytes = static_cast<size_t>(layout.parameter_count()) * sizeof(float);
+    store.bind("parameters", {store.add_region("parameters", MemoryKind::kParameters, bytes), 0}, bytes);
+    const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+    generator = std::make_unique<CausalGenerator>(model, layout, store, shared, options);
+    store.allocate();
+    store.touch();
+    generator->bind();
+    layout.initialize_parameters(1, store.as<float>("parameters"), pool);
+  }
+  void write(int64_t prompt, int64_t tokens, const CausalGenerator::Listener& listener) {
+    const std::vector<std::vector<int32_t>> prompts{std::vector<int32_t>(static_cast<size_t>(prompt), 17)};
+    generator->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool, listener);
+  }
+
+  Gpt model;
+  ParameterLayout layout;
+  Store store;
+  ThreadPool pool;
+  std::unique_ptr<CausalGenerator> generator;
+};
+
+void measure_cached(GenerationMeasurement& m, int threads, int64_t most) {
+  const CausalOptions options{
+      .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
+  Writer writer(options, threads);
+  m.bandwidth = read_bandwidth(writer.pool);
+  const double position_table = static_cast<double>(writer.model.config.max_seq_len * writer.model.config.width);
+  const double weights = 4 * (static_cast<double>(writer.layout.parameter_count()) - position_table);
+  const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);
+  writer.write(kGenerationPrompt, 2, {});  // pages and caches are as they will be
+  const double began = now();
+  int64_t written = 0;
+  double bound = 0;
+  writer.write(kGenerationPrompt, most, [&](int64_t, int32_t) {
+    bound += (weights + cache_entry * static_cast<double>(kGenerationPrompt + written)) / m.bandwidth;
+    ++written;
+    for (GenerationRow& row : m.rows)
+      if (row.tokens == written) row.cached_seconds = now() - began, row.bound_seconds = bound;
+    return true;
+  });
+}
+
+void measure_uncached(GenerationMeasurement& m, int threads, int64_t most) {
+  CausalOptions options{.max_length = kGenerationPrompt + most, .cache = false, .threads = threads};
+  for (int64_t length = kUncachedStep; length < options.max_length; length += kUncachedStep)
+    options.prompt_lengths.push_back(length);
+  options.prompt_lengths.push_back(options.max_length);
+  Writer writer(options, threads);
+  std::vector<double> seconds;
+  for (const int64_t length : options.prompt_lengths) {
+    const int64_t prompt = std::min(length, options.max_length - 1);
+    double best = 1e30;
+    for (int pass = 0; pass < 2; ++pass) {
+      const double began = now();
+      writer.write(prompt, 1, {});
+      best = std::min(best, now() - began);
+    }
+    seconds.push_back(best);
+  }
+  for (GenerationRow& row : m.rows)
+    for (int64_t token = 0; token < row.tokens; ++token)
+      row.uncached_seconds += seconds[static_cast<size_t>((kGenerationPrompt + token - 1) / kUncachedStep)];
+}
+
+}  // namespace
+
+GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached) {
+  GenerationMeasurement m{};
+  for (const int64_t count : tokens) m.rows.push_back({count, 0, 0, 0});
+  const int64_t most = *std::max_element(tokens.begin(), tokens.end());
+  measure_cached(m, threads, most);
+  if (uncached) measure_uncached(m, threads, most);
+  return m;
+}
+
+}  // namespace linnet
