@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -15,9 +16,10 @@
 namespace linnet {
 namespace {
 
-// Kernels of one step follow each other within microseconds: a short spin catches the next one, and a longer idle
-// spell parks the thread, so that a busy machine is not slowed down by our waiting.
-constexpr int kSpins = 400;
+// Kernels of one step follow each other within microseconds, and a product's last task takes some 30: a spin of that
+// length catches the next one, where a parked thread would be woken too late for its share. A longer idle spell parks
+// the thread, so that a busy machine is not slowed down by our waiting.
+constexpr auto kSpin = std::chrono::microseconds(60);
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -29,10 +31,12 @@ inline void relax() {
 
 template <class T>
 void wait_while_equal(std::atomic<T>& value, T old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    relax();
-  }
+  using Clock = std::chrono::steady_clock;
+  for (const Clock::time_point end = Clock::now() + kSpin; Clock::now() < end;)
+    for (int i = 0; i < 32; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      relax();
+    }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
