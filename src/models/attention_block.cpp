@@ -24,6 +24,15 @@ Initializer or_glorot(const Initializer& initializer, int64_t parts) {
   return initializer ? initializer : glorot_uniform(parts);
 }
 
+// The first `rows` of a weight are scaled.
+Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
+  if (scale == 1) return initializer;
+  return [=](std::span<float> values, const Shape& shape, const std::function<double()>& uniform) {
+    initializer(values, shape, uniform);
+    for (float& value : values.first(static_cast<size_t>(rows * shape[-1]))) value *= static_cast<float>(scale);
+  };
+}
+
 }  // namespace
 
 SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionConfig& config)
@@ -33,7 +42,7 @@ SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionCo
               "in_proj",
               config.width,
               config.query_width() + 2 * config.key_width(),
-              or_glorot(config.projection, 3),
+              scale_rows(or_glorot(config.projection, 3), config.query_width(), config.query_scale),
               config.biases},
       out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.biases} {}
 
@@ -91,7 +100,12 @@ Tensor SelfAttention::step(Tensor x, const DecodeStep& step, Tensor distance_bia
 CrossAttention::CrossAttention(Module* parent, std::string name, const AttentionConfig& config)
     : Module(parent, std::move(name)),
       config(config),
-      q_proj{this, "q_proj", config.width, config.query_width(), or_glorot(config.projection, 1), config.biases},
+      q_proj{this,
+             "q_proj",
+             config.width,
+             config.query_width(),
+             scale_rows(or_glorot(config.projection, 1), config.query_width(), config.query_scale),
+             config.biases},
       kv_proj{this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.projection, 2), config.biases},
       out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.biases} {}
 

@@ -16,10 +16,11 @@ struct AttentionConfig {
   float dropout;                // of the attention probabilities
   Initializer projection = {};  // of the weights; empty: each of the stacked matrices by Glorot's rule
   Initializer output = {};
-  int64_t kv_heads = 0;   // of keys and values, each for heads / kv_heads of the queries'; 0: as many
-  int64_t head_size = 0;  // 0: width / heads
-  double scale = 0;       // of scores; 0: 1 / sqrt(head_size)
-  bool biases = true;     // of the projections
+  double query_scale = 1;  // initial weights of the queries' projection are scaled by it
+  int64_t kv_heads = 0;    // of keys and values, each for heads / kv_heads of the queries'; 0: as many
+  int64_t head_size = 0;   // 0: width / heads
+  double scale = 0;        // of scores; 0: 1 / sqrt(head_size)
+  bool biases = true;      // of the projections
   std::optional<RotaryConfig> rotary = {};
 
   int64_t size() const { return head_size > 0 ? head_size : width / heads; }

@@ -10,6 +10,7 @@ AttentionConfig attention_config(const LayerConfig& config) {
           .dropout = static_cast<float>(dropout),
           .projection = config.weights,
           .output = config.residual,
+          .query_scale = config.query_scale,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
           .scale = config.attention_scale,

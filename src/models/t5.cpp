@@ -33,7 +33,8 @@ LayerConfig layer_config(const T5Config& config) {
           .biases = false,
           .gated = config.gated,
           .head_size = config.head_size,
-          .attention_scale = 1};
+          .attention_scale = 1,
+          .query_scale = 1 / std::sqrt(static_cast<double>(config.head_size))};
 }
 
 }  // namespace

@@ -6,12 +6,19 @@
 namespace linnet {
 namespace {
 
-std::unique_ptr<Module> construct(const ConfigFile& config, const std::string&) {
-  return std::make_unique<Llama>(llama_config(config));
+// A LlamaModel has no head: it is one with a tied head here.
+LlamaConfig config_of(const ConfigFile& file, const std::string& architecture) {
+  LlamaConfig config = llama_config(file);
+  if (architecture == "LlamaModel") config.tied_head = true;
+  return config;
 }
 
-NameTable names(const ConfigFile& file, const std::string&) {
-  const LlamaConfig config = llama_config(file);
+std::unique_ptr<Module> construct(const ConfigFile& file, const std::string& architecture) {
+  return std::make_unique<Llama>(config_of(file, architecture));
+}
+
+NameTable names(const ConfigFile& file, const std::string& architecture) {
+  const LlamaConfig config = config_of(file, architecture);
   const int64_t size = config.head_size, query_width = config.heads * size, key_width = config.kv_heads * size;
   NameTable table;
   table.prefix = "model.";
@@ -32,7 +39,7 @@ NameTable names(const ConfigFile& file, const std::string&) {
   if (config.tied_head)
     table.add_copy("lm_head.weight", "tokens.weight");
   else
-    table.add("lm_head.weight", "head");
+    table.add("lm_head.weight", "head", TensorForm::kSame, TensorRole::kHead);
   table.computed = {"layers.*.self_attn.rotary_emb.inv_freq"};
   return table;
 }
