@@ -153,7 +153,35 @@ def pipelines(a, texts, report, scratch):
         fast(a, texts, report, scratch, name, path)
 
 
-FAMILIES = {"gpt2": gpt2, "bert": bert, "pipelines": pipelines}
+def pieces(a, texts, report, scratch):
+    """SentencePiece models: the library's own ids, and the tokenizer.json that transformers makes of them."""
+    import sentencepiece
+    import transformers
+    data = f"{a.data}/sentencepiece"
+    train = lambda folder, name, **k: (os.makedirs(f"{scratch}/{folder}", exist_ok=True), sentencepiece.SentencePieceTrainer.train(
+        input=f"{data}/botchan.txt,{data}/wagahaiwa_nekodearu.txt", model_prefix=f"{scratch}/{folder}/{name}", minloglevel=2, **k))
+    train("t5", "spiece", vocab_size=8000, model_type="unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    train("llama", "tokenizer", vocab_size=6000, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+          remove_extra_whitespaces=False, allow_whitespace_only_pieces=True, split_digits=True)
+    configs = {"t5": {"tokenizer_class": "T5Tokenizer", "extra_ids": 100, "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"},
+               "llama": {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}}
+    models = [f"{data}/test_model.model", f"{data}/test_ja_model.model", f"{scratch}/t5/spiece.model", f"{scratch}/llama/tokenizer.model"]
+    texts = [t for t in texts if "<extra_id" not in t and "\0" not in t]
+    for model in models:
+        original = sentencepiece.SentencePieceProcessor(model_file=model)
+        name = "/".join(model.split("/")[-2:])
+        theirs = [original.encode(t) for t in texts]
+        report.compare(f"{name}, sentencepiece", texts, encode(a.linnet, model, texts), theirs)
+        back = split_decoded(decode(a.linnet, model, theirs), len(texts))
+        report.compare(f"{name} decode", texts, [b.decode() for b in back], [original.decode(i) for i in theirs])
+    for name, config in configs.items():
+        with open(f"{scratch}/{name}/tokenizer_config.json", "w") as file:
+            json.dump(config, file)
+        transformers.AutoTokenizer.from_pretrained(f"{scratch}/{name}").save_pretrained(f"{scratch}/{name}-fast")
+        fast(a, texts, report, scratch, f"{name} tokenizer.json", f"{scratch}/{name}-fast/tokenizer.json")
+
+
+FAMILIES = {"gpt2": gpt2, "bert": bert, "pipelines": pipelines, "pieces": pieces}
 
 
 def main():

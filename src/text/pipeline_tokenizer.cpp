@@ -117,7 +117,7 @@ Encoding PipelineTokenizer::encode(std::string_view text, const EncodeOptions& o
     tokenize(text, *lease, parts[0].ids, options.offsets ? &parts[0].offsets : nullptr);
   }
   trim_offsets(text, parts[0]);
-  return assemble(std::move(parts), options);
+  return join_by_template(std::move(parts), pipeline_.post, options);
 }
 
 Encoding PipelineTokenizer::encode_pair(std::string_view first, std::string_view second,
@@ -131,7 +131,7 @@ Encoding PipelineTokenizer::encode_pair(std::string_view first, std::string_view
     }
     trim_offsets(text, parts[i]);
   }
-  return assemble(std::move(parts), options);
+  return join_by_template(std::move(parts), pipeline_.post, options);
 }
 
 void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) const {
@@ -151,35 +151,7 @@ void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) 
 }
 
 int64_t PipelineTokenizer::added_by_template(bool pair) const {
-  const auto& items = pair ? pipeline_.post.pair : pipeline_.post.single;
-  return std::count_if(items.begin(), items.end(), [](const TemplateItem& item) { return item.text < 0; });
-}
-
-Encoding PipelineTokenizer::assemble(std::vector<Encoding> parts, const EncodeOptions& options) const {
-  const bool pair = parts.size() == 2;
-  cut_to_length(parts, options, options.add_special ? added_by_template(pair) : 0);
-  Encoding whole;
-  const auto append = [&](const Encoding& part, uint8_t segment) {
-    whole.ids.insert(whole.ids.end(), part.ids.begin(), part.ids.end());
-    whole.offsets.insert(whole.offsets.end(), part.offsets.begin(), part.offsets.end());
-    whole.segments.insert(whole.segments.end(), part.ids.size(), segment);
-    whole.special.insert(whole.special.end(), part.ids.size(), 0);
-  };
-  if (!options.add_special) {
-    for (size_t i = 0; i < parts.size(); ++i) append(parts[i], static_cast<uint8_t>(i));
-    return whole;
-  }
-  for (const TemplateItem& item : pair ? pipeline_.post.pair : pipeline_.post.single) {
-    if (item.text >= 0) {
-      append(parts[static_cast<size_t>(item.text)], item.segment);
-      continue;
-    }
-    whole.ids.push_back(item.id);
-    if (options.offsets) whole.offsets.push_back({});
-    whole.segments.push_back(item.segment);
-    whole.special.push_back(1);
-  }
-  return whole;
+  return special_count(pair ? pipeline_.post.pair : pipeline_.post.single);
 }
 
 std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {

@@ -47,7 +47,6 @@ class PipelineTokenizer : public PretrainedTokenizer {
                 std::vector<TextRange>* offsets) const;
   void tokenize_words(PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const;
   void trim_offsets(std::string_view text, Encoding& encoding) const;
-  Encoding assemble(std::vector<Encoding> parts, const EncodeOptions& options) const;
 
   Pipeline pipeline_;
   int64_t vocab_size_ = 0;

@@ -12,6 +12,10 @@ Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabul
 Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, std::string_view config,
                               const std::string& config_path);
 
+// A SentencePiece model beside `folder`'s other files: T5's, Llama's, Marian's (source.spm or target.spm and
+// vocab.json).
+std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder);
+
 // Gives the tokenizer its roles and maximum length: from tokenizer_config.json (`config`, may be empty), from
 // special_tokens_map.json (`map`, may be empty), else from the usual spellings.
 void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config, const std::string& config_path,

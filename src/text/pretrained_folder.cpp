@@ -44,6 +44,14 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     return finish(read_tokenizer_json(read_file(path), path), folder);
   if (const std::string file = chosen({"tokenizer.json"}); !file.empty())
     return finish(read_tokenizer_json(read_file(file), file), folder);
+  // Marian's folders have a vocab.json, too.
+  const bool is_model = path.ends_with(".model") || path.ends_with(".spm");
+  if (const std::string file =
+          is_folder  ? first_of(folder, {"spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.spm"})
+          : is_model ? path
+                     : "";
+      !file.empty())
+    return read_sentencepiece_files(file, folder);
   if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
     const std::string vocabulary = first_of(folder, {"vocab.json", "encoder.json"});
     const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});

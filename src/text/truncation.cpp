@@ -48,4 +48,35 @@ void cut_to_length(std::vector<Encoding>& parts, const EncodeOptions& options, i
   cut(target, target.ids.size() - excess);
 }
 
+int64_t special_count(const std::vector<TemplateItem>& items) {
+  return std::count_if(items.begin(), items.end(), [](const TemplateItem& item) { return item.text < 0; });
+}
+
+Encoding join_by_template(std::vector<Encoding> parts, const PostProcessing& post, const EncodeOptions& options) {
+  const bool pair = parts.size() == 2;
+  cut_to_length(parts, options, options.add_special ? special_count(pair ? post.pair : post.single) : 0);
+  Encoding whole;
+  const auto append = [&](const Encoding& part, uint8_t segment) {
+    whole.ids.insert(whole.ids.end(), part.ids.begin(), part.ids.end());
+    whole.offsets.insert(whole.offsets.end(), part.offsets.begin(), part.offsets.end());
+    whole.segments.insert(whole.segments.end(), part.ids.size(), segment);
+    whole.special.insert(whole.special.end(), part.ids.size(), 0);
+  };
+  if (!options.add_special) {
+    for (size_t i = 0; i < parts.size(); ++i) append(parts[i], static_cast<uint8_t>(i));
+    return whole;
+  }
+  for (const TemplateItem& item : pair ? post.pair : post.single) {
+    if (item.text >= 0) {
+      append(parts[static_cast<size_t>(item.text)], item.segment);
+      continue;
+    }
+    whole.ids.push_back(item.id);
+    if (options.offsets) whole.offsets.push_back({});
+    whole.segments.push_back(item.segment);
+    whole.special.push_back(1);
+  }
+  return whole;
+}
+
 }  // namespace linnet

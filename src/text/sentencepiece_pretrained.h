@@ -1,0 +1,58 @@
+// SentencePiece models as model folders carry them, through the SentencePiece library.
+#pragma once
+#include <unordered_map>
+
+#include "text/pipeline.h"
+
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
+
+namespace linnet {
+
+struct SentencePieceOptions {
+  std::string file_name = "tokenizer.model";  // what save_pretrained() writes
+  int64_t extra_ids = 0;                      // T5's <extra_id_0> and so on, behind the model's pieces, the last first
+  bool add_begin = false, add_end = false;    // the template
+  std::string vocabulary;                     // Marian: vocab.json, piece to id; else "": ids are the model's own
+  std::string vocabulary_path;                // for messages
+  std::string config_json;                    // tokenizer_config.json as it was read
+};
+
+class SentencePiecePretrained : public PretrainedTokenizer {
+ public:
+  // `model` is a serialized ModelProto; `path` is for messages.
+  SentencePiecePretrained(std::string model, const std::string& path, SentencePieceOptions options);
+  ~SentencePiecePretrained() override;
+
+  std::string kind() const override { return "sentencepiece"; }
+  int64_t vocab_size() const override { return vocab_size_; }
+  using PretrainedTokenizer::decode;
+  void encode(std::string_view text, std::vector<TokenId>& ids) const override;
+  Encoding encode(std::string_view text, const EncodeOptions& options) const override;
+  Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
+  int64_t added_by_template(bool pair) const override;
+  std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
+  std::string piece(TokenId id) const override;
+  TokenId id_of(std::string_view piece) const override;
+  bool is_special(TokenId id) const override;
+  void save_pretrained(const std::string& folder) const override;
+
+ private:
+  void tokenize(std::string_view text, Encoding& encoding, bool offsets) const;
+  void map_ids(const std::string& path);
+
+  std::string model_;
+  SentencePieceOptions options_;
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+  int64_t vocab_size_ = 0;
+  std::vector<TokenId> to_ours_;  // of each of the model's ids, where they are not the same
+  std::vector<std::string> pieces_;
+  std::vector<int> to_model_;  // of each id, -1: not the model's
+  std::unordered_map<std::string, TokenId> ids_;
+  std::vector<bool> special_;
+  PostProcessing post_;
+  AddedTokenMatcher added_;
+};
+
+}  // namespace linnet
