@@ -8,7 +8,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "cli/commands.h"
+#include "text/bpe_trainer.h"
 #include "text/pretrained_tokenizer.h"
 
 namespace linnet {
@@ -16,6 +18,8 @@ namespace {
 
 struct Arguments {
   std::string model;
+  std::vector<std::string> files;
+  BpeTrainingOptions training;
   bool special = false, pieces = false, skip_special = false;
 };
 
@@ -109,6 +113,28 @@ int decode_input(const Arguments& arguments) {
   return 0;
 }
 
+// The lines of a mapped file, a few megabytes at once, so that a corpus need not fit into memory.
+int train_tokenizer(const Arguments& arguments) {
+  constexpr size_t kChunk = 4 << 20;
+  if (file_exists(arguments.model + "/tokenizer.json"))
+    fail_user("'" + arguments.model + "' has a tokenizer already; name a new folder");
+  BpeTrainer trainer(arguments.training);
+  for (const std::string& path : arguments.files) {
+    const MappedFile file(path);
+    std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+    while (!text.empty()) {
+      const size_t line_end = text.size() > kChunk ? text.find('\n', kChunk) : text.npos;
+      const size_t size = line_end == text.npos ? text.size() : line_end + 1;
+      trainer.add(text.substr(0, size));
+      text.remove_prefix(size);
+    }
+  }
+  const auto tokenizer = trainer.train();
+  tokenizer->save_pretrained(arguments.model);
+  std::printf("%s: %lld tokens\n", arguments.model.c_str(), static_cast<long long>(tokenizer->vocab_size()));
+  return 0;
+}
+
 }  // namespace
 
 void add_tokenizer_command(CLI::App& app, Action& action) {
@@ -116,6 +142,16 @@ void add_tokenizer_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("tokenizer", "text to token ids and back, and new vocabularies");
   command->require_subcommand(1);
   const char* const kModel = "a model folder, or a tokenizer's file in one";
+
+  CLI::App* train = command->add_subcommand("train", "learn a byte-level BPE from text files");
+  train->add_option("model", arguments->model, "the folder to write: tokenizer.json, tokenizer_config.json")
+      ->required();
+  train->add_option("files", arguments->files, "text files")->required();
+  train->add_option("--vocab-size", arguments->training.vocab_size, "tokens, with the 256 bytes and the special one")
+      ->capture_default_str();
+  train->add_option("--min-count", arguments->training.min_count, "pairs that are rarer are not merged")
+      ->capture_default_str();
+  train->callback([arguments, &action] { action = [arguments] { return train_tokenizer(*arguments); }; });
 
   CLI::App* encode = command->add_subcommand("encode", "the token ids of each line of standard input");
   encode->add_option("model", arguments->model, kModel)->required();

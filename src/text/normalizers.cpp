@@ -1,6 +1,10 @@
 #include "text/normalizers.h"
 
+#include <unicode/uchar.h>
 #include <unicode/unorm2.h>
+#include <unicode/utf16.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "text/unicode_classes.h"
@@ -63,6 +67,66 @@ std::string normalized(const UNormalizer2* normalizer, std::string_view text) {
   return bytes;
 }
 
+// A decomposition of text[begin, end), which starts afresh at both ends, with each character's source as tokenizers
+// counts it: marks that change places take the places' sources, not their own.
+void put_decomposed(const UNormalizer2* normalizer, AlignedText& text, size_t begin, size_t end) {
+  struct Part {
+    char32_t c;
+    uint8_t combining_class;
+    bool first;  // of what its source became
+  };
+  const std::string_view old = text.view();
+  std::vector<Part> parts;
+  for (size_t i = begin; i < end; i += utf8_length_at(old, i)) {
+    const auto c = static_cast<UChar32>(utf8_code_point_at(old, i));
+    UChar units[64];
+    UErrorCode error = U_ZERO_ERROR;
+    const int32_t count = unorm2_getDecomposition(normalizer, c, units, 64, &error);
+    if (count < 0 || U_FAILURE(error)) parts.push_back({static_cast<char32_t>(c), u_getCombiningClass(c), true});
+    for (int32_t k = 0; k < count && U_SUCCESS(error);) {
+      UChar32 part;
+      const bool first = k == 0;
+      U16_NEXT(units, k, count, part);
+      parts.push_back({static_cast<char32_t>(part), u_getCombiningClass(part), first});
+    }
+  }
+  for (size_t i = 0; i < parts.size();) {  // canonical order: each run of marks by class
+    size_t run = i;
+    while (run < parts.size() && parts[run].combining_class != 0) ++run;
+    const auto from = parts.begin() + static_cast<std::ptrdiff_t>(i);
+    std::stable_sort(from, parts.begin() + static_cast<std::ptrdiff_t>(run),
+                     [](const Part& a, const Part& b) { return a.combining_class < b.combining_class; });
+    i = run + 1;
+  }
+  size_t source = begin, next = begin;
+  for (const Part& part : parts) {
+    if (part.first && next < end) {
+      source = next;
+      next += utf8_length_at(old, next);
+    }
+    text.put(to_utf8(part.c), source, source + utf8_length_at(old, source));
+  }
+}
+
+// `bytes` for text[begin, end): character by character where they do not interact, else as a whole.
+void put_composed(const UNormalizer2* normalizer, AlignedText& text, size_t begin, size_t end,
+                  const std::string& bytes) {
+  const std::string_view old = text.view();
+  std::vector<std::string> parts;
+  std::string joined;
+  for (size_t i = begin; i < end; i += utf8_length_at(old, i)) {
+    parts.push_back(normalized(normalizer, old.substr(i, utf8_length_at(old, i))));
+    joined += parts.back();
+  }
+  if (joined != bytes) return text.put(bytes, begin, end);
+  size_t at = begin;
+  for (const std::string& part : parts) {
+    const size_t next = at + utf8_length_at(old, at);
+    text.put(part, at, next);
+    at = next;
+  }
+}
+
 }  // namespace
 
 void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
@@ -84,10 +148,12 @@ void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
     const std::string_view part = old.substr(begin, end - begin);
     if (part.size() == 1 && static_cast<unsigned char>(part[0]) < 0x80) {
       text.keep(begin, end);
+    } else if (form_ == Form::kNfd || form_ == Form::kNfkd) {
+      put_decomposed(normalizer, text, begin, end);
     } else if (const std::string bytes = normalized(normalizer, part); bytes == part) {
       text.keep(begin, end);
     } else {
-      text.put(bytes, begin, end);
+      put_composed(normalizer, text, begin, end, bytes);
     }
     begin = end;
   }
@@ -151,7 +217,7 @@ void ReplaceNormalizer::apply(AlignedText& text, PipelineScratch& scratch) const
   size_t done = 0;
   for (const TextRange& match : scratch.matches) {
     text.keep(done, match.begin);
-    text.put(content_, match.begin, match.end);
+    text.put(content_, utf8_start_before(old, match.end), match.end);  // tokenizers names the last character alone
     done = match.end;
   }
   text.keep(done, old.size());

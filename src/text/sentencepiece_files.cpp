@@ -10,7 +10,6 @@
 namespace linnet {
 namespace {
 
-// What was trained by Linnet carries a seal at its end, in a field that others ignore; a model without one is as good.
 bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view text) {
   return id < file.pieces.size() && file.pieces[id].text == text;
 }
@@ -28,7 +27,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
       options.config_json.empty() ? nlohmann::json::object() : parse_json(options.config_json, config_path);
   const JsonObject config(json, "'" + config_path + "':");
   const std::string type = config.text("tokenizer_class", "");
-  options.file_name = std::filesystem::path(path).filename().string();
+  const std::string name = std::filesystem::path(path).filename().string();
   std::string model = read_file(path);
   const SentencePieceModelFile file = check_sentencepiece_model(model, path);
   const bool marian = path.ends_with(".spm");
@@ -41,6 +40,9 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   options.add_end = config.flag("add_eos_token", t5 || marian);
   options.extra_ids = config.integer("extra_ids", t5 && path.ends_with("spiece.model") ? 100 : 0);
   if (options.extra_ids < 0 || options.extra_ids > 10000) config.fail("'extra_ids' is out of range");
+  // A name that a folder is searched for.
+  const bool usual = marian || name == "spiece.model" || name == "sentencepiece.bpe.model";
+  options.file_name = usual ? name : "tokenizer.model";
   if (marian) {
     options.vocabulary_path = folder + "/vocab.json";
     options.vocabulary = read_if_there(options.vocabulary_path);
