@@ -35,6 +35,8 @@ void add_export_command(CLI::App& app, Action& action);
 void add_plan_command(CLI::App& app, Action& action);
 void add_presets_command(CLI::App& app, Action& action);
 void add_info_command(CLI::App& app, Action& action);
+void add_convert_command(CLI::App& app, Action& action);
+void add_embed_command(CLI::App& app, Action& action);
 void add_demo_command(CLI::App& app, Action& action);
 void add_bench_command(CLI::App& app, Action& action);
 void add_tokenizer_command(CLI::App& app, Action& action);

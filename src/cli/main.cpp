@@ -42,6 +42,8 @@ int run(int argc, char** argv) {
   linnet::add_plan_command(app, action);
   linnet::add_presets_command(app, action);
   linnet::add_info_command(app, action);
+  linnet::add_convert_command(app, action);
+  linnet::add_embed_command(app, action);
   linnet::add_demo_command(app, action);
   linnet::add_bench_command(app, action);
   linnet::add_tokenizer_command(app, action);

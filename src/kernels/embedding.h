@@ -10,8 +10,9 @@ namespace linnet {
 // caller's duty, here and below.
 void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, float* out, ThreadPool& pool);
 
-// dtable[ids[i], :] += dy[i, :], in the order of i: the same sum for any number of threads.
+// dtable[ids[i], :] += dy[i, :], in the order of i: the same sum for any number of threads. Rows i with the id
+// `skipped` add nothing.
 void scatter_add_rows(int64_t count, int64_t width, const float* dy, const int32_t* ids, float* dtable,
-                      ThreadPool& pool);
+                      ThreadPool& pool, int32_t skipped = -1);
 
 }  // namespace linnet

@@ -18,13 +18,14 @@ namespace {
 
 // Columns [begin, end) of every row.
 void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, const float* dy, const int32_t* ids,
-                    float* dtable) {
+                    float* dtable, int32_t skipped) {
   constexpr int64_t ahead = 8;  // rows of the table come in no order that a prefetcher could guess
   for (int64_t i = 0; i < count; ++i) {
     if (i + ahead < count) {
       const float* next = dtable + ids[i + ahead] * width;
       for (int64_t j = begin; j < end; j += 16) hwy::Prefetch(next + j);
     }
+    if (ids[i] == skipped) continue;
     const float* from = dy + i * width + begin;
     float* to = dtable + ids[i] * width + begin;
     ForRow(end - begin, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(to), at.load(from)), to); });
@@ -49,11 +50,11 @@ void gather_rows(int64_t count, int64_t width, const float* table, const int32_t
 
 // Tasks own columns, so that no two ever write the same element; 64 floats are whole cache lines of an aligned table.
 void scatter_add_rows(int64_t count, int64_t width, const float* dy, const int32_t* ids, float* dtable,
-                      ThreadPool& pool) {
+                      ThreadPool& pool, int32_t skipped) {
   const int64_t strip = width >= 256 ? 64 : 32;
   for_ranges(pool, (width + strip - 1) / strip, count * strip, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ScatterColumns)
-    (begin * strip, std::min(width, end * strip), count, width, dy, ids, dtable);
+    (begin * strip, std::min(width, end * strip), count, width, dy, ids, dtable, skipped);
   });
 }
 

@@ -1,16 +1,18 @@
 #include "models/bert.h"
 
 #include "base/error.h"
+#include "ops/argmax/argmax.h"
+#include "ops/attention/attention.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/movement/movement.h"
+#include "ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {
 
 constexpr double kDeviation = 0.02;  // of initial weights
-constexpr double kEpsilon = 1e-12;   // of the norms
 
 LayerConfig layer_config(const BertConfig& config) {
   return {.width = config.width,
@@ -19,10 +21,11 @@ LayerConfig layer_config(const BertConfig& config) {
           .dropout = config.dropout,
           .hidden_dropout = 0,
           .norm_first = false,
-          .activation = Activation::kGelu,
-          .epsilon = kEpsilon,
+          .activation = config.activation,
+          .epsilon = config.epsilon,
           .weights = normal_init(kDeviation),
-          .residual = normal_init(kDeviation)};
+          .residual = normal_init(kDeviation),
+          .attention_dropout = config.attention_dropout};
 }
 
 }  // namespace
@@ -33,39 +36,99 @@ Bert::Bert(Module* parent, std::string name, const BertConfig& config)
       words{this, "words", config.vocab_size, config.width, normal_init(kDeviation)},
       positions{this, "positions", config.max_seq_len, config.width, normal_init(kDeviation)},
       types{this, "types", config.token_types, config.width, normal_init(kDeviation)},
-      embedding_norm{this, "embedding_norm", config.width, kEpsilon},
+      embedding_norm{this, "embedding_norm", config.width, config.epsilon},
       dropout{this, "dropout", static_cast<float>(config.dropout)},
-      layers{this, "layers", config.layers, layer_config(config)} {}
+      layers{this, "layers", config.layers, layer_config(config)} {
+  words.padding = config.pad_token;
+}
 
-Tensor Bert::operator()(Tensor ids, Tensor lengths) {
+Tensor Bert::operator()(Tensor ids, Tensor lengths, Tensor type_ids) {
   const int64_t length = ids.dim(1);
   if (length > config.max_seq_len)
     fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
               std::to_string(config.max_seq_len));
-  const Tensor type = reshape(slice(types.weight.tensor(), 0, 0, 1), {config.width});
-  const Tensor rows = slice(positions.weight.tensor(), 0, 0, length) + type;
-  Tensor x = dropout(embedding_norm(words(ids) + rows));
+  Tensor rows = slice(positions.weight.tensor(), 0, 0, length);
+  if (!type_ids.defined()) rows = rows + reshape(slice(types.weight.tensor(), 0, 0, 1), {config.width});
+  Tensor x = words(ids) + rows;
+  if (type_ids.defined()) x = x + types(type_ids);
+  x = dropout(embedding_norm(x));
   for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, {.lengths = lengths});
   return x;
 }
 
 MaskedHead::MaskedHead(Module* parent, std::string name, const BertConfig& config)
     : Module(parent, std::move(name)),
+      activation(config.activation),
       dense{this, "dense", config.width, config.width, normal_init(kDeviation)},
-      norm{this, "norm", config.width, kEpsilon},
+      norm{this, "norm", config.width, config.epsilon},
       bias{this, "bias", {config.vocab_size}, constant_init(0)} {}
 
-Tensor MaskedHead::operator()(Tensor x) { return norm(gelu(dense(x))); }
+Tensor MaskedHead::operator()(Tensor x) { return norm(activate(dense(x), activation)); }
 
-Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked) {
-  const Tensor tokens = trace.input("tokens", {DType::kI32, {batch, length}});
-  const Tensor lengths = trace.input("lengths", {DType::kI32, {batch}});
+Tensor MaskedLanguageModel::logits(Tensor tokens, Tensor lengths, Tensor types) {
+  return matmul(head(bert(tokens, lengths, types)), bert.words.weight, false, true) + head.bias.tensor();
+}
+
+namespace {
+
+struct BertInputs {
+  Tensor tokens, lengths, types;
+};
+
+BertInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool types) {
+  const TensorType ids{DType::kI32, {batch, length}};
+  return {trace.input("tokens", ids), trace.input("lengths", {DType::kI32, {batch}}),
+          types ? trace.input("types", ids) : Tensor{}};
+}
+
+}  // namespace
+
+Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
+                          bool types) {
+  const BertInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor places = trace.input("positions", {DType::kI32, {masked}});
   const Tensor targets = trace.input("targets", {DType::kI32, {masked}});
-  const Tensor hidden = model.bert(tokens, lengths);
+  const Tensor hidden = model.bert(inputs.tokens, inputs.lengths, inputs.types);
   const Tensor rows = embedding(reshape(hidden, {batch * length, model.bert.config.width}), places);
   return {linear_cross_entropy_sum(model.head(rows), model.bert.words.weight, model.head.bias, targets),
           count_targets(targets, hidden.type().dtype)};
+}
+
+Pooler::Pooler(Module* parent, std::string name, const BertConfig& config)
+    : Module(parent, std::move(name)), dense{this, "dense", config.width, config.width, normal_init(kDeviation)} {}
+
+Tensor Pooler::operator()(Tensor states) {
+  const Tensor first = reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)});
+  return tanh(dense(first));
+}
+
+SequenceClassifier::SequenceClassifier(const BertConfig& config, int64_t classes, std::optional<double> probability)
+    : bert{this, "bert", config},
+      pooler{this, "pooler", config},
+      dropout{this, "dropout", static_cast<float>(probability.value_or(config.dropout))},
+      classifier{this, "classifier", config.width, classes, normal_init(kDeviation)} {}
+
+Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
+  return classifier(dropout(pooler(bert(tokens, lengths, types))));
+}
+
+Loss classification_loss(SequenceClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+  const BertInputs inputs = declare_inputs(trace, batch, length, types);
+  const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
+  const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
+  if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
+  return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
+}
+
+Tensor SentenceEncoder::operator()(Tensor tokens, Tensor lengths, bool normalized) {
+  constexpr double kTiny = 1e-24;  // of the squared length: a zero vector stays one
+  const Tensor states = bert(tokens, lengths);
+  const int64_t batch = states.dim(0), width = states.dim(2);
+  // A query of zeros attends to all tokens of its sentence alike.
+  const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
+  const Tensor mean =
+      reshape(attention(query, states, states, {.heads = bert.config.heads, .lengths = lengths}), {batch, width});
+  return normalized ? mean * rsqrt(sum_to(square(mean), {batch, 1}) + kTiny) : mean;
 }
 
 }  // namespace linnet

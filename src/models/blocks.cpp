@@ -27,6 +27,8 @@ Tensor residual(Tensor x, bool norm_first, LayerNorm& norm, Dropout& dropout, Su
   return norm(x + dropout(f(x)));
 }
 
+}  // namespace
+
 Tensor activate(Tensor x, Activation activation) {
   switch (activation) {
     case Activation::kRelu:
@@ -40,8 +42,6 @@ Tensor activate(Tensor x, Activation activation) {
   }
   return x;
 }
-
-}  // namespace
 
 // The two projections are named directly under the layer, as PyTorch does: this module adds no name of its own.
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)

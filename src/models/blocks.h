@@ -11,6 +11,8 @@ namespace linnet {
 
 enum class Activation { kRelu, kGelu, kGeluTanh, kSilu };
 
+Tensor activate(Tensor x, Activation activation);
+
 struct LayerConfig {
   int64_t width = 256, heads = 8, hidden = 1024;
   double dropout = 0.1;         // of each sub-layer's result

@@ -14,9 +14,10 @@ LayerConfig layer_config(const TransformerConfig& config) {
           .heads = config.num_heads,
           .hidden = config.d_ff,
           .dropout = config.dropout,
-          .hidden_dropout = config.dropout,
+          .hidden_dropout = config.hidden_dropout.value_or(config.dropout),
           .norm_first = config.norm_first,
-          .activation = config.activation};
+          .activation = config.activation,
+          .attention_dropout = config.attention_dropout};
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ Tensor Head::loss(Tensor x, const Embedding& target_embedding, Tensor targets, d
 
 Transformer::Transformer(const TransformerConfig& config)
     : config(config),
-      positions{this, "positions", {config.max_seq_len, config.d_model}, sinusoidal_positions()},
+      positions{this, "positions", {config.max_seq_len, config.d_model}, sinusoidal_positions(config.halved_positions)},
       embedding_dropout{this, "embedding_dropout", static_cast<float>(config.dropout)},
       encoder{this, "encoder", config},
       decoder{this, "decoder", config},
@@ -72,6 +73,10 @@ Transformer::Transformer(const TransformerConfig& config)
   } else {
     source_embedding.emplace(this, "source_embedding", config.source_vocab, config.d_model);
     target_embedding.emplace(this, "target_embedding", config.target_vocab, config.d_model);
+  }
+  for (Embedding* table : {&source_table(), &target_table()}) {
+    table->padding = config.pad_token;
+    if (!config.scale_embedding) table->scale = 1;
   }
 }
 

@@ -19,6 +19,11 @@ struct TransformerConfig {
   Activation activation = Activation::kRelu;
   bool share_embeddings = false;  // one table for both sides: needs one vocabulary
   bool tie_head = false;          // the output projection is the target embedding
+  // Of attention probabilities and of the feed-forward's hidden units; empty: as `dropout`.
+  std::optional<double> attention_dropout = {}, hidden_dropout = {};
+  bool scale_embedding = true;    // embeddings times sqrt(d_model)
+  bool halved_positions = false;  // the table's sines come before its cosines (Marian) instead of alternating
+  int64_t pad_token = -1;         // its embedding is not trained by lookups; -1: none
 };
 
 struct Encoder : Module {

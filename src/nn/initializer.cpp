@@ -35,14 +35,15 @@ Initializer normal_init(double deviation) {
   };
 }
 
-Initializer sinusoidal_positions() {
-  return [](std::span<float> values, const Shape& shape, const auto&) {
+Initializer sinusoidal_positions(bool halves) {
+  return [halves](std::span<float> values, const Shape& shape, const auto&) {
     const int64_t width = shape[1];
     for (int64_t position = 0; position < shape[0]; ++position)
       for (int64_t i = 0; i < width; ++i) {
         const double angle = static_cast<double>(position) /
                              std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
-        values[static_cast<size_t>(position * width + i)] =
+        const int64_t column = halves ? i / 2 + i % 2 * ((width + 1) / 2) : i;
+        values[static_cast<size_t>(position * width + column)] =
             static_cast<float>(i % 2 ? std::cos(angle) : std::sin(angle));
       }
   };

@@ -19,7 +19,8 @@ Initializer constant_init(double value);
 Initializer glorot_uniform(int64_t parts = 1);
 Initializer normal_init(double deviation);
 // PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos of the same (Vaswani et al. 2017). Shape [length, d].
-Initializer sinusoidal_positions();
+// With `halves` all sines come first, then all cosines.
+Initializer sinusoidal_positions(bool halves = false);
 
 void initialize(const Initializer& initializer, std::string_view name, uint64_t seed, const Shape& shape,
                 std::span<float> values);

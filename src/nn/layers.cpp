@@ -43,7 +43,7 @@ Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64
 
 Tensor Embedding::operator()(At ids) {
   ModuleScope scope(*this);
-  const Tensor rows = embedding(At(weight, ids.where), ids.value);
+  const Tensor rows = embedding(At(weight, ids.where), ids.value, padding);
   return scale == 1 ? rows : At(rows, ids.where) * scale;
 }
 

@@ -44,6 +44,7 @@ struct Embedding : Module {
 
   Parameter weight;  // [vocab_size, width]
   double scale;
+  int64_t padding = -1;  // an id whose lookups do not train the table; -1: none
 };
 
 // Zeroes elements with the given probability while training, and scales the others up. The mask depends on the module's

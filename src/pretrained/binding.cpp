@@ -34,7 +34,7 @@ BoundRow bind_row(const NameRow& row, const ParameterPlace& place) {
 void check_cover(const NameTable& names, const ParameterLayout& layout) {
   std::map<std::string, int64_t> rows;
   for (const NameRow& row : names.rows)
-    if (row.role == TensorRole::kRequired || row.role == TensorRole::kHead) rows[row.parameter] += row.rows;
+    if (row.role != TensorRole::kCopy && row.role != TensorRole::kConstant) rows[row.parameter] += row.rows;
   for (const ParameterPlace& place : layout.trainable()) {
     const auto found = rows.find(place.spec.name);
     if (found == rows.end()) fail_internal("name table: nothing for parameter " + place.spec.name);

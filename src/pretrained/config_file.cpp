@@ -137,6 +137,21 @@ std::vector<int64_t> ConfigFile::integers(const std::string& key) const {
   return result;
 }
 
+std::vector<std::vector<int64_t>> ConfigFile::integer_lists(const std::string& key) const {
+  std::vector<std::vector<int64_t>> result;
+  const ordered_json* value = json_->find(key);
+  if (!value) return result;
+  const auto wrong = [&] { fail(quoted(key) + " is " + shown(*value) + ", expected lists of integers"); };
+  if (!value->is_array()) wrong();
+  for (const ordered_json& list : *value) {
+    if (!list.is_array()) wrong();
+    for (const ordered_json& item : list)
+      if (!item.is_number_integer()) wrong();
+    result.push_back(list.get<std::vector<int64_t>>());
+  }
+  return result;
+}
+
 ConfigFile ConfigFile::object(const std::string& key) const {
   ConfigFile result;
   result.path_ = path_;
@@ -144,6 +159,20 @@ ConfigFile ConfigFile::object(const std::string& key) const {
   if (!value) return result;
   if (!value->is_object()) fail(quoted(key) + " is " + shown(*value) + ", expected an object");
   result.json_->value = *value;
+  return result;
+}
+
+std::vector<ConfigFile> ConfigFile::objects(const std::string& key) const {
+  std::vector<ConfigFile> result;
+  const ordered_json* value = json_->find(key);
+  if (!value) return result;
+  if (!value->is_array()) fail(quoted(key) + " is " + shown(*value) + ", expected a list of objects");
+  for (const ordered_json& item : *value) {
+    if (!item.is_object()) fail(quoted(key) + " holds " + shown(item) + ", expected objects");
+    ConfigFile& file = result.emplace_back();
+    file.path_ = path_;
+    file.json_->value = item;
+  }
   return result;
 }
 

@@ -32,8 +32,10 @@ class ConfigFile {
   std::string text(const std::string& key, const std::string& fallback) const;
   std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty when absent
   std::vector<int64_t> integers(const std::string& key) const;   // a list, or one integer; empty when absent
-  ConfigFile object(const std::string& key) const;               // {} when absent
-  size_t count(const std::string& key) const;                    // members of an object or list; 0 for anything else
+  std::vector<std::vector<int64_t>> integer_lists(const std::string& key) const;  // empty when absent
+  ConfigFile object(const std::string& key) const;                                // {} when absent
+  std::vector<ConfigFile> objects(const std::string& key) const;  // a list of objects; empty when absent
+  size_t count(const std::string& key) const;                     // members of an object or list; 0 for anything else
 
   // The value must be `supported`, or absent when that is the default: else "config.json: "key" is true, Linnet
   // supports only false".

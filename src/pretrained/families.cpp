@@ -3,7 +3,7 @@
 namespace linnet {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&kGpt2Family, &kLlamaFamily, &kT5Family};
+  static const std::vector<const Family*> list{&kGpt2Family, &kBertFamily, &kLlamaFamily, &kT5Family, &kMarianFamily};
   return list;
 }
 

@@ -21,6 +21,7 @@ enum class TensorForm {
 enum class TensorRole {
   kRequired,
   kHead,      // of a task: where a folder has none, it keeps its initial values and is listed as new
+  kOptional,  // of no task: where a folder has none, it keeps its initial values and is not written
   kCopy,      // of a tied weight: may stand in a file, and is then the same as the parameter another row reads
   kConstant,  // no parameter of ours: [rows] times `constant` in files that the model can read (norms without affine)
 };

@@ -68,13 +68,14 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
   const WeightFiles files(folder);
   const ParameterLayout layout(*model.module);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
-  const TensorMatch match(model, rows, files);
+  const std::vector<std::string> own = model.config.texts("architectures");
+  const bool converted = own.empty() || own[0] != model.architecture;
+  const TensorMatch match(model, rows, files, converted);
   model.with_prefix = match.with_prefix;
   model.dtypes = match.dtypes();
   model.fresh = match.fresh;
   model.unused = match.unused;
-  const std::vector<std::string> own = model.config.texts("architectures");
-  if (own.empty() || own[0] != model.architecture) {
+  if (converted) {
     model.with_prefix = true;  // as files of the architecture it now has are written
     model.config.set("architectures", std::vector<std::string>{model.architecture});
   }
@@ -86,10 +87,12 @@ PretrainedModel new_pretrained(const ConfigFile& config) { return construct(conf
 void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters, uint64_t seed) {
   const WeightFiles files(model.folder);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
-  const TensorMatch match(model, rows, files);
+  const TensorMatch match(model, rows, files, !model.fresh.empty());
   for (const ParameterPlace& place : layout.trainable()) {
     const bool fresh = std::ranges::any_of(match.rows, [&](const MatchedRow& matched) {
-      return matched.bound->spec == &place.spec && !matched.weight && matched.bound->row->role == TensorRole::kHead;
+      const TensorRole role = matched.bound->row->role;
+      return matched.bound->spec == &place.spec && !matched.weight &&
+             (role == TensorRole::kHead || role == TensorRole::kOptional);
     });
     if (fresh)
       initialize(place.spec.initializer, place.spec.name, seed, place.spec.shape,

@@ -80,7 +80,9 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
   for (const BoundRow& bound : rows) {
     const NameRow& row = *bound.row;
     const auto had = model.dtypes.find(row.tensor);
-    if (row.role == TensorRole::kCopy && had == model.dtypes.end()) continue;
+    const bool absent = had == model.dtypes.end() &&
+                        (row.role == TensorRole::kCopy || (row.role == TensorRole::kOptional && !model.folder.empty()));
+    if (absent) continue;
     const FileDType dtype = options.dtype ? *options.dtype : had == model.dtypes.end() ? FileDType::kF32 : had->second;
     const bool bare = !model.with_prefix && row.tensor.starts_with(model.names.prefix);
     weights.push_back({bare ? row.tensor.substr(model.names.prefix.size()) : row.tensor, dtype, bound.shape,

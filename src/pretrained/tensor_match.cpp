@@ -36,7 +36,8 @@ std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_strin
 
 }  // namespace
 
-TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& bound, const WeightFiles& files)
+TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& bound, const WeightFiles& files,
+                         bool new_head)
     : model_(model), files_(files) {
   const std::string& prefix = model.names.prefix;
   with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
@@ -50,7 +51,7 @@ TensorMatch::TensorMatch(const PretrainedModel& model, const std::vector<BoundRo
                 " are the same part of the model");
   }
   match(bound);
-  check_missing(bound);
+  check_missing(new_head);
   check_extra();
 }
 
@@ -77,14 +78,12 @@ void TensorMatch::match(const std::vector<BoundRow>& bound) {
   }
 }
 
-void TensorMatch::check_missing(const std::vector<BoundRow>&) {
-  const std::vector<std::string> own = model_.config.texts("architectures");
-  const bool new_head = std::ranges::find(own, model_.architecture) == own.end();
+void TensorMatch::check_missing(bool new_head) {
   std::vector<std::string> missing;
   for (MatchedRow& matched : rows) {
     if (matched.weight) continue;
     const NameRow& row = *matched.bound->row;
-    if (row.role == TensorRole::kCopy || row.role == TensorRole::kConstant) continue;
+    if (row.role != TensorRole::kRequired && row.role != TensorRole::kHead) continue;
     if (row.role == TensorRole::kHead && new_head) {
       fresh.push_back(row.tensor);
       continue;

@@ -19,7 +19,8 @@ struct MatchedRow {
 // shape or type.
 class TensorMatch {
  public:
-  TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& rows, const WeightFiles& files);
+  // new_head: tensors of a head may be missing.
+  TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& rows, const WeightFiles& files, bool new_head);
 
   std::vector<MatchedRow> rows;  // all of the table
   bool with_prefix;
@@ -30,7 +31,7 @@ class TensorMatch {
  private:
   std::string table_name(const std::string& name) const;
   void match(const std::vector<BoundRow>& bound);
-  void check_missing(const std::vector<BoundRow>& bound);
+  void check_missing(bool new_head);
   void check_extra();
 
   const PretrainedModel& model_;

@@ -22,7 +22,8 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
 }
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
-  const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0)};
+  const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0),
+                                 .padding = args.node.attrs.as<EmbeddingAttrs>().padding};
   return {args.graph.add_one(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where),
           Tensor{}};
 }
@@ -45,11 +46,12 @@ const OpDef kEmbeddingGrad{
     .with_accumulator = with_accumulator};
 
 std::string EmbeddingGradAttrs::text() const {
-  return "vocab_size=" + std::to_string(vocab_size) + (accumulate ? " accumulate" : "");
+  return "vocab_size=" + std::to_string(vocab_size) + (padding < 0 ? "" : " padding=" + std::to_string(padding)) +
+         (accumulate ? " accumulate" : "");
 }
 
-Tensor embedding(At table, Tensor ids) {
-  return table.value.graph->add_one(kEmbedding, std::array{table.value, ids}, {}, table.where);
+Tensor embedding(At table, Tensor ids, int64_t padding) {
+  return table.value.graph->add_one(kEmbedding, std::array{table.value, ids}, EmbeddingAttrs{padding}, table.where);
 }
 
 }  // namespace linnet

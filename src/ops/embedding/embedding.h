@@ -5,8 +5,14 @@
 
 namespace linnet {
 
+struct EmbeddingAttrs {
+  int64_t padding = -1;
+  std::string text() const { return padding < 0 ? "" : "padding=" + std::to_string(padding); }
+};
+
 struct EmbeddingGradAttrs {
   int64_t vocab_size;
+  int64_t padding = -1;
   bool accumulate = false;  // set by the fuse pass
   std::string text() const;
 };
@@ -16,6 +22,7 @@ KernelList embedding_kernels();
 KernelList embedding_grad_kernels();
 
 // table [V, D], ids i32 [...] in [0, V) -> [..., D]. An id outside is an error when the kernel runs.
-Tensor embedding(At table, Tensor ids);
+// Lookups of the id `padding` (-1: none) give the table no gradient.
+Tensor embedding(At table, Tensor ids, int64_t padding = -1);
 
 }  // namespace linnet

@@ -33,9 +33,10 @@ void start_table(const KernelArgs& args) {
 
 void run_grad_reference(const KernelArgs& args) {
   start_table(args);
-  const int64_t width = args.in[0].shape()[-1];
+  const int64_t width = args.in[0].shape()[-1], padding = args.node.attrs.as<EmbeddingGradAttrs>().padding;
   for_float(args.out[0].type.dtype, [&]<class T>() {
     for (int64_t i = 0; i < args.in[1].elements(); ++i) {
+      if (args.in[1].as<int32_t>()[i] == padding) continue;
       T* row = args.out[0].as<T>() + args.in[1].as<int32_t>()[i] * width;
       for (int64_t j = 0; j < width; ++j) row[j] += args.in[0].as<T>()[i * width + j];
     }
@@ -51,7 +52,8 @@ void run(const KernelArgs& args) {
 void run_grad(const KernelArgs& args) {
   start_table(args);
   scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<int32_t>(),
-                   args.out[0].as<float>(), args.pool);
+                   args.out[0].as<float>(), args.pool,
+                   static_cast<int32_t>(args.node.attrs.as<EmbeddingGradAttrs>().padding));
 }
 
 constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};

@@ -1,0 +1,102 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "pretrained/sentence_embedder.h"
+#include "text/pretrained_tokenizer.h"
+#include "text/utf8.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string folder;
+  bool json = false;
+  int threads = 0;
+};
+
+// Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
+constexpr size_t kLinesAhead = 1024;
+
+bool next_line(std::string& line, int64_t& number) {
+  char* buffer = nullptr;
+  size_t capacity = 0;
+  errno = 0;
+  const ssize_t size = ::getline(&buffer, &capacity, stdin);
+  const std::unique_ptr<char, decltype(&std::free)> owner(buffer, &std::free);
+  if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
+  if (size < 0) return false;
+  ++number;
+  line.assign(buffer, static_cast<size_t>(size));
+  if (line.ends_with('\n')) line.pop_back();
+  if (line.ends_with('\r')) line.pop_back();
+  if (const size_t at = invalid_utf8_at(line); at != std::string_view::npos)
+    fail_user("standard input: line " + std::to_string(number) + ", byte " + std::to_string(at + 1) +
+              ": not valid UTF-8");
+  return true;
+}
+
+// The shortest digits that are read back as the same number.
+void append(std::string& out, float value) {
+  char digits[32];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+}
+
+void print(const Arguments& arguments, const std::vector<std::string>& lines, std::span<const float> embeddings,
+           size_t width) {
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (arguments.json) out += "{\"text\":" + nlohmann::json(lines[i]).dump() + ",\"embedding\":[";
+    for (size_t j = 0; j < width; ++j) {
+      if (j > 0) out += arguments.json ? ',' : ' ';
+      append(out, embeddings[i * width + j]);
+    }
+    out += arguments.json ? "]}\n" : "\n";
+  }
+  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
+    fail_system("cannot write to standard output");
+}
+
+int embed_input(const Arguments& arguments) {
+  const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
+  SentenceEmbedder embedder(arguments.folder, 16, arguments.threads);
+  const EncodeOptions options{.max_length = embedder.max_tokens(), .offsets = false};
+  const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
+  std::vector<std::string> lines;
+  std::vector<std::vector<int32_t>> sentences;
+  const auto answer = [&] {
+    print(arguments, lines, embedder.embed(sentences), static_cast<size_t>(embedder.width()));
+    lines.clear();
+    sentences.clear();
+  };
+  int64_t number = 0;
+  for (std::string line; next_line(line, number);) {
+    sentences.push_back(tokenizer->encode(line, options).ids);
+    lines.push_back(std::move(line));
+    if (lines.size() == ahead) answer();
+  }
+  answer();
+  return 0;
+}
+
+}  // namespace
+
+void add_embed_command(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("embed", "a line of numbers for each line of standard input");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("MODEL", arguments->folder, "a BERT folder, as sentence-transformers writes them")->required();
+  command->add_flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}");
+  command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
+  command->callback([&action, arguments] { action = [arguments] { return embed_input(*arguments); }; });
+}
+
+}  // namespace linnet

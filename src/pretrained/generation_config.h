@@ -1,0 +1,24 @@
+// generation_config.json: how a model's makers let it write.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace linnet {
+
+struct GenerationConfig {
+  std::vector<int64_t> ends;  // eos_token_id: any of them ends a text
+  std::optional<int64_t> begin, pad, decoder_start, forced_end;
+  std::vector<std::vector<int64_t>> forbidden;  // bad_words_ids: sequences that must not be written
+  std::optional<int64_t> max_length, max_new_tokens;
+  bool sample = false;
+  double temperature = 1, top_p = 1, repetition_penalty = 1, length_penalty = 1;
+  int64_t top_k = 50, beams = 1;
+};
+
+// From generation_config.json or, where the folder has none, from the same keys of config.json. User error naming file
+// and key for a value of another type or out of range.
+GenerationConfig read_generation_config(const std::string& folder);
+
+}  // namespace linnet

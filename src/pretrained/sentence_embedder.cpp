@@ -1,0 +1,132 @@
+#include "pretrained/sentence_embedder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "models/bert.h"
+#include "nn/forward.h"
+#include "pretrained/pretrained.h"
+
+namespace linnet {
+namespace {
+
+std::string inside(const std::string& folder, const std::string& file) {
+  return (std::filesystem::path(folder) / file).string();
+}
+
+// The pooling of one module's configuration: "pooling_mode": "mean", or the older flags, of which one is true.
+void check_mean(const ConfigFile& config) {
+  if (config.has("pooling_mode")) return void(config.choice("pooling_mode", {"mean"}));
+  config.require_flag("pooling_mode_mean_tokens", true);
+  for (const char* other : {"pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                            "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
+    config.require_flag(other, false);
+}
+
+// [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, ...]
+struct SentenceModule {
+  std::string kind, path;  // "Pooling"
+};
+
+std::vector<SentenceModule> read_modules(const std::string& path) {
+  // A list at the top, which ConfigFile does not read.
+  const ConfigFile file = ConfigFile::parse("{\"modules\": " + read_file(path) + "}", path);
+  std::vector<SentenceModule> modules;
+  for (const ConfigFile& module : file.objects("modules")) {
+    const std::string type = module.text("type");
+    modules.push_back({type.substr(type.rfind('.') + 1), module.text("path", "")});
+  }
+  return modules;
+}
+
+}  // namespace
+
+SentencePooling read_sentence_pooling(const std::string& folder) {
+  SentencePooling pooling;
+  if (const std::string path = inside(folder, "sentence_bert_config.json"); file_exists(path))
+    pooling.max_tokens = ConfigFile(path).size("max_seq_length", INT64_C(1) << 31);
+  const std::string path = inside(folder, "modules.json");
+  if (!file_exists(path)) return pooling;
+  pooling.normalized = false;
+  for (const SentenceModule& module : read_modules(path)) {
+    if (module.kind == "Pooling")
+      check_mean(ConfigFile(inside(inside(folder, module.path), "config.json")));
+    else if (module.kind == "Normalize")
+      pooling.normalized = true;
+    else if (module.kind != "Transformer")
+      fail_user("'" + path + "': a module of type " + module.kind + ", Linnet has Transformer, Pooling and Normalize");
+  }
+  return pooling;
+}
+
+struct SentenceEmbedder::State {
+  PretrainedModel model;
+  SentenceEncoder& encoder;
+  int64_t rows, width, max_tokens;
+  std::vector<int64_t> lengths;  // of the planned batches
+  std::unique_ptr<Forward> forward;
+
+  explicit State(const std::string& folder)
+      : model(open_pretrained(folder, {.architecture = "BertModel"})), encoder(model.as<SentenceEncoder>()) {}
+};
+
+SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads)
+    : state_(std::make_unique<State>(folder)) {
+  State& state = *state_;
+  const SentencePooling pooling = read_sentence_pooling(folder);
+  const BertConfig& config = state.encoder.bert.config;
+  state.rows = rows;
+  state.width = config.width;
+  state.max_tokens = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
+  for (int64_t length = 16; length < state.max_tokens; length *= 2) state.lengths.push_back(length);
+  state.lengths.push_back(state.max_tokens);
+  std::vector<Forward::Function> functions;
+  for (const int64_t length : state.lengths)
+    functions.emplace_back([&state, rows, length, pooling](Trace& trace) {
+      const Tensor tokens = trace.input("tokens", {DType::kI32, {rows, length}});
+      const Tensor lengths = trace.input("lengths", {DType::kI32, {rows}});
+      trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
+    });
+  state.forward = std::make_unique<Forward>(*state.model.module, functions, threads);
+  load_parameters(state.model, state.forward->layout(), state.forward->parameters());
+}
+
+SentenceEmbedder::~SentenceEmbedder() = default;
+int64_t SentenceEmbedder::width() const { return state_->width; }
+int64_t SentenceEmbedder::max_tokens() const { return state_->max_tokens; }
+
+std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>> sentences) {
+  State& state = *state_;
+  std::vector<size_t> order(sentences.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
+  const auto width = static_cast<size_t>(state.width), rows = static_cast<size_t>(state.rows);
+  std::vector<float> result(sentences.size() * width);
+  for (size_t first = 0; first < order.size(); first += rows) {
+    const std::span<const size_t> batch(order.data() + first, std::min(rows, order.size() - first));
+    const auto longest = static_cast<int64_t>(sentences[batch.back()].size());
+    if (longest > state.max_tokens)
+      fail_user("a sentence of " + std::to_string(longest) + " tokens is longer than the model's " +
+                std::to_string(state.max_tokens));
+    const auto shape = std::ranges::lower_bound(state.lengths, longest) - state.lengths.begin();
+    const auto length = static_cast<size_t>(state.lengths[static_cast<size_t>(shape)]);
+    std::vector<int32_t> tokens(rows * length, 0), lengths(rows, 1);  // rows beyond the batch: one token each
+    for (size_t row = 0; row < batch.size(); ++row) {
+      const std::vector<int32_t>& sentence = sentences[batch[row]];
+      std::ranges::copy(sentence, tokens.begin() + static_cast<std::ptrdiff_t>(row * length));
+      lengths[row] = static_cast<int32_t>(sentence.size());
+    }
+    state.forward->set("tokens", tokens);
+    state.forward->set("lengths", lengths);
+    const std::span<const float> embeddings = state.forward->run(static_cast<size_t>(shape)).output("embeddings");
+    for (size_t row = 0; row < batch.size(); ++row)
+      std::ranges::copy(embeddings.subspan(row * width, width),
+                        result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
+  }
+  return result;
+}
+
+}  // namespace linnet

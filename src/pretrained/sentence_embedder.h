@@ -1,0 +1,37 @@
+// Sentences to vectors with a BERT encoder, as sentence-transformers does: mean of the tokens' states, of length 1.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace linnet {
+
+// What a sentence-transformers folder says of pooling. A plain BERT folder has the defaults.
+struct SentencePooling {
+  bool normalized = true;
+  int64_t max_tokens = 0;  // longer sentences are cut; 0: the model's positions
+};
+// modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for another pooling
+// than the mean, or for modules after it other than normalization.
+SentencePooling read_sentence_pooling(const std::string& folder);
+
+class SentenceEmbedder {
+ public:
+  // Reads a BERT folder and plans batches of `rows` sentences of doubling lengths. threads 0: all there are.
+  explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0);
+  ~SentenceEmbedder();
+
+  int64_t width() const;       // numbers of an embedding
+  int64_t max_tokens() const;  // of a sentence, with [CLS] and [SEP]
+  // One row of width() numbers for each sentence, in order. Sentences are token ids, [CLS] and [SEP] included; what is
+  // longer than max_tokens() must have been cut (user error). Sorted by length inside, so that little is padding.
+  std::vector<float> embed(std::span<const std::vector<int32_t>> sentences);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,100 @@
+"""Tiny random BERT checkpoints with float64 references: see pretrained_common.py.
+
+    python make_bert.py        needs torch, transformers, safetensors and numpy
+"""
+
+import os
+import shutil
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
+
+from pretrained_common import FOLDER, IGNORED, disturb, gradients, masked, prepare, ragged, write_reference
+
+SMALL = dict(vocab_size=97, max_position_embeddings=24, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+             intermediate_size=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+LENGTHS, COLUMNS = [11, 4, 7], 11
+
+
+def checkpoint(name, kind, seed, **options):
+    model = kind(BertConfig(**{**SMALL, **options}))
+    disturb(model, seed)
+    folder = os.path.join(FOLDER, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    return kind.from_pretrained(folder, attn_implementation="eager").double().eval()
+
+
+def batch(seed):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, SMALL["vocab_size"], (len(LENGTHS), COLUMNS), generator=generator)
+    tokens[0, 3] = 0  # the padding token among the others: PyTorch leaves its row out of the gradient
+    types = torch.randint(0, 2, tokens.shape, generator=generator)
+    real = ragged(LENGTHS, COLUMNS)
+    inputs = dict(input_ids=tokens, token_type_ids=types, attention_mask=real.long())
+    return inputs, real, {"tokens": tokens, "types": types, "lengths": torch.tensor(LENGTHS)}, generator
+
+
+def masked_model():
+    model = checkpoint("bert_masked", BertForMaskedLM, 11, hidden_act="gelu_new")
+    inputs, real, arrays, generator = batch(12)
+    places = [(0, 1), (0, 8), (1, 3), (2, 0), (2, 6)]
+    labels = torch.full_like(inputs["input_ids"], IGNORED)
+    for row, column in places:
+        labels[row, column] = torch.randint(0, SMALL["vocab_size"], (), generator=generator)
+    logits = model(**inputs).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+    assert abs(model(**inputs, labels=labels).loss - loss) < 1e-5
+    loss.backward()
+    # One place more than there are targets: it counts for nothing.
+    positions = torch.tensor([row * COLUMNS + column for row, column in places] + [5])
+    targets = torch.tensor([int(labels[place]) for place in places] + [-1])
+    write_reference("bert_masked", {**arrays, "positions": positions, "targets": targets,
+                                    "logits": masked(logits, real), "loss": loss, **gradients(model)})
+
+
+def old_names():
+    """The same model as bert_masked, as bert-base-uncased was published."""
+    source, folder = os.path.join(FOLDER, "bert_masked"), os.path.join(FOLDER, "bert_old")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, folder)
+    tensors = load_file(os.path.join(source, "model.safetensors"))
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+           for name, value in tensors.items()}
+    width = SMALL["hidden_size"]
+    old["bert.embeddings.position_ids"] = torch.arange(SMALL["max_position_embeddings"])[None]
+    old["bert.pooler.dense.weight"], old["bert.pooler.dense.bias"] = torch.ones(width, width), torch.ones(width)
+    old["cls.seq_relationship.weight"], old["cls.seq_relationship.bias"] = torch.ones(2, width), torch.ones(2)
+    old["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+    save_file(old, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    write_reference("bert_old", {"loss": torch.zeros(1)})
+
+
+def classifier():
+    model = checkpoint("bert_classifier", BertForSequenceClassification, 21, num_labels=3, layer_norm_eps=1e-6)
+    inputs, real, arrays, generator = batch(22)
+    labels = torch.tensor([2, 0, 1])
+    logits = model(**inputs).logits
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    loss.backward()
+    write_reference("bert_classifier", {**arrays, "labels": labels, "logits": logits, "loss": loss,
+                                        **gradients(model)})
+
+
+def embeddings():
+    model = checkpoint("bert_model", BertModel, 31, hidden_act="relu")
+    inputs, real, arrays, _ = batch(32)
+    del inputs["token_type_ids"], arrays["types"]
+    states = model(**inputs).last_hidden_state
+    mean = (states * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+    write_reference("bert_model", {**arrays, "embeddings": torch.nn.functional.normalize(mean, dim=1),
+                                   "loss": torch.zeros(1)})
+
+
+if __name__ == "__main__":
+    prepare()
+    masked_model()
+    old_names()
+    classifier()
+    embeddings()
