@@ -9,8 +9,15 @@ namespace {
 // A key of our own: norms without weight and bias are written as ones and zeros, so that other programs read them.
 constexpr const char* kAffineNorms = "affine_norms";
 
-std::unique_ptr<Module> construct(const ConfigFile& config, const std::string&) {
-  return std::make_unique<Gpt>(gpt2_config(config));
+// A GPT2Model has no head: it is one with a tied head here.
+GptConfig config_of(const ConfigFile& file, const std::string& architecture) {
+  GptConfig config = gpt2_config(file);
+  if (architecture == "GPT2Model") config.tied_head = true;
+  return config;
+}
+
+std::unique_ptr<Module> construct(const ConfigFile& file, const std::string& architecture) {
+  return std::make_unique<Gpt>(config_of(file, architecture));
 }
 
 void add_norm(NameTable& table, const GptConfig& config, const std::string& tensor, const std::string& parameter) {
@@ -22,8 +29,8 @@ void add_norm(NameTable& table, const GptConfig& config, const std::string& tens
                           .constant = constant});
 }
 
-NameTable names(const ConfigFile& file, const std::string&) {
-  const GptConfig config = gpt2_config(file);
+NameTable names(const ConfigFile& file, const std::string& architecture) {
+  const GptConfig config = config_of(file, architecture);
   NameTable table;
   table.prefix = "transformer.";
   const std::string& prefix = table.prefix;
