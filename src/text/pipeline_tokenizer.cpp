@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "text/truncation.h"
+#include "text/unicode_classes.h"
 #include "text/utf8.h"
 
 namespace linnet {
@@ -134,19 +135,29 @@ Encoding PipelineTokenizer::encode_pair(std::string_view first, std::string_view
   return join_by_template(std::move(parts), pipeline_.post, options);
 }
 
+// As tokenizers does it: by the spaces in a token's spelling, of which the first token's first one may be the one that
+// was put before the text.
 void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) const {
   if (!pipeline_.post.trim_offsets) return;
+  const auto is_blank = [](std::string_view text, size_t at) {
+    const char32_t c = utf8_code_point_at(text, at);
+    return c == 0x120 || is_white_space(c);  // Ġ
+  };
   for (size_t i = 0; i < encoding.offsets.size(); ++i) {
     TextRange& range = encoding.offsets[i];
-    if (is_special(encoding.ids[i])) continue;
-    while (range.begin < range.end && is_white_space(utf8_code_point_at(text, range.begin)))
-      range.begin += std::min(utf8_length_at(text, range.begin), range.end - range.begin);
-    while (range.end > range.begin) {
-      size_t last = range.end - 1;
-      while (last > range.begin && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
-      if (!is_white_space(utf8_code_point_at(text, last))) break;
-      range.end = last;
-    }
+    const std::string token = piece(encoding.ids[i]);
+    size_t leading = 0, trailing = 0;
+    for (size_t at = 0; at < token.size() && is_blank(token, at); at += utf8_length_at(token, at)) ++leading;
+    for (size_t end = token.size(); end > 0 && is_blank(token, utf8_start_before(token, end));
+         end = utf8_start_before(token, end))
+      ++trailing;
+    if (leading > 0 && pipeline_.post.prefix_space && (i == 0 || range.begin == 0)) --leading;
+    range.begin = std::min(range.begin + leading, range.end);
+    if (trailing == 0 || range.end < trailing) continue;
+    range.end = std::max(range.end - trailing, range.begin);
+    while (range.end > range.begin && range.end < text.size() &&
+           (static_cast<unsigned char>(text[range.end]) & 0xC0) == 0x80)
+      --range.end;  // whole characters
   }
 }
 

@@ -96,8 +96,7 @@ TEST(Pretrained, TruncationCutsTheEndAsTokenizersDoes) {
   const Encoding pair = bert->encode_pair("the of and to in", "the of and to in a is", options);
   EXPECT_EQ(pair.segments, (std::vector<uint8_t>{0, 0, 0, 0, 1, 1, 1, 1}));
   options.truncation = Truncation::kOnlySecond;
-  EXPECT_EQ(bert->encode_pair("the of", "the of and to in a is", options).segments,
-            (std::vector<uint8_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(bert->encode_pair("a", "a a a a a a a", options).segments, (std::vector<uint8_t>{0, 0, 0, 1, 1, 1, 1, 1}));
   options.max_length = 2;
   EXPECT_NE(error_of([&] { bert->encode_pair("a", "b", options); }), "no error");
 }

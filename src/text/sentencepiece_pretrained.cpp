@@ -11,6 +11,31 @@
 #include "text/vocabulary.h"
 
 namespace linnet {
+namespace {
+
+// Debian's SentencePiece chooses otherwise than newer ones between ways of equal score, so the pieces of unigram models
+// are found here, in the text as the library normalizes it: what its own pieces give when joined.
+std::unique_ptr<UnigramModel> make_unigram(const SentencePieceModelFile& file, const std::string& path) {
+  using File = SentencePieceModelFile;
+  Vocabulary vocabulary;
+  std::vector<double> scores;
+  std::vector<bool> hidden;
+  TokenId unknown = -1;
+  for (const File::Piece& piece : file.pieces) {
+    // Others have rules of their own in the library.
+    if (piece.type == File::kUserDefined || piece.type == File::kUnused) return nullptr;
+    if (piece.type == File::kUnknown) unknown = static_cast<TokenId>(scores.size());
+    vocabulary.add(piece.text, static_cast<TokenId>(scores.size()));
+    scores.push_back(piece.score);
+    hidden.push_back(piece.type != File::kNormal);
+  }
+  auto model =
+      std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), unknown, file.byte_fallback, path);
+  model->follow_sentencepiece(hidden);
+  return model;
+}
+
+}  // namespace
 
 SentencePiecePretrained::SentencePiecePretrained(std::string model, const std::string& path,
                                                  SentencePieceOptions options)
@@ -26,6 +51,7 @@ SentencePiecePretrained::SentencePiecePretrained(std::string model, const std::s
   } catch (const std::exception&) {  // of the library's trie
     fail_user("'" + path + "' is no SentencePiece model");
   }
+  if (file.model_type == 1) unigram_ = make_unigram(file, path);
   for (const auto& piece : file.pieces) {
     pieces_.push_back(piece.text);
     special_.push_back(piece.type == SentencePieceModelFile::kControl);
@@ -98,30 +124,66 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
   if (const TokenId pad = vocabulary.find("<pad>"); pad >= 0) special_[static_cast<size_t>(pad)] = true;
 }
 
+void SentencePiecePretrained::encode_part(std::string_view part, size_t base, Encoding& encoding, bool offsets) const {
+  if (unigram_) return encode_unigram(part, base, encoding, offsets);
+  const auto ours = [&](uint32_t id) { return to_ours_.empty() ? static_cast<TokenId>(id) : to_ours_[id]; };
+  if (!offsets) {
+    std::vector<int> ids;
+    const auto status = processor_->Encode(part, &ids);
+    if (!status.ok()) fail_internal("SentencePiece cannot encode: " + status.ToString());
+    for (const int id : ids) encoding.ids.push_back(ours(static_cast<uint32_t>(id)));
+    return;
+  }
+  const auto pieces = processor_->EncodeAsImmutableProto(part);
+  for (size_t i = 0; i < pieces.pieces_size(); ++i) {
+    const auto piece = pieces.pieces(static_cast<int>(i));
+    encoding.ids.push_back(ours(piece.id()));
+    encoding.offsets.push_back({base + piece.begin(), base + piece.end()});
+  }
+}
+
+void SentencePiecePretrained::encode_unigram(std::string_view part, size_t base, Encoding& encoding,
+                                             bool offsets) const {
+  const auto pieces = processor_->EncodeAsImmutableProto(part);
+  std::string text;
+  std::vector<TextRange> sources;  // of each byte of it; inside of a piece byte by byte where that fits
+  for (size_t i = 0; i < pieces.pieces_size(); ++i) {
+    const auto piece = pieces.pieces(static_cast<int>(i));
+    std::string spelt = piece.piece();
+    const TextRange range = {base + piece.begin(), base + piece.end()};
+    if (unigram_->vocabulary().has(static_cast<TokenId>(piece.id())) && spelt.size() == 6 && spelt.starts_with("<0x") &&
+        processor_->IsByte(static_cast<int>(piece.id())))
+      spelt = std::string(1, static_cast<char>(std::stoi(spelt.substr(3, 2), nullptr, 16)));
+    const size_t mark = spelt.starts_with("\xE2\x96\x81") ? 2 : 0;  // "▁" is a byte of the text
+    const bool fits = spelt.size() - mark == range.end - range.begin;
+    for (size_t k = 0; offsets && k < spelt.size(); ++k) {
+      const size_t place = range.begin + (k < mark ? 0 : k - mark);
+      sources.push_back(fits ? TextRange{place, place + 1} : range);
+    }
+    text += spelt;
+  }
+  if (text.empty()) return;
+  ModelScratch scratch;
+  std::vector<ModelToken> tokens;
+  unigram_->tokenize(text, scratch, tokens);
+  size_t begin = 0;
+  for (const ModelToken& token : tokens) {
+    encoding.ids.push_back(to_ours_.empty() ? token.id : to_ours_[static_cast<size_t>(token.id)]);
+    if (offsets) encoding.offsets.push_back({sources[begin].begin, sources[token.end - 1].end});
+    begin = token.end;
+  }
+}
+
 void SentencePiecePretrained::tokenize(std::string_view text, Encoding& encoding, bool offsets) const {
   std::vector<TextSegment> segments;
   added_.split(text, 0, text.size(), segments);
-  const auto ours = [&](uint32_t id) { return to_ours_.empty() ? static_cast<TokenId>(id) : to_ours_[id]; };
   for (const TextSegment& segment : segments) {
-    if (segment.id != kNoToken) {
-      encoding.ids.push_back(segment.id);
-      if (offsets) encoding.offsets.push_back({segment.begin, segment.end});
+    if (segment.id == kNoToken) {
+      encode_part(text.substr(segment.begin, segment.end - segment.begin), segment.begin, encoding, offsets);
       continue;
     }
-    const std::string_view part = text.substr(segment.begin, segment.end - segment.begin);
-    if (!offsets) {
-      std::vector<int> ids;
-      const auto status = processor_->Encode(part, &ids);
-      if (!status.ok()) fail_internal("SentencePiece cannot encode: " + status.ToString());
-      for (const int id : ids) encoding.ids.push_back(ours(static_cast<uint32_t>(id)));
-      continue;
-    }
-    const auto pieces = processor_->EncodeAsImmutableProto(part);
-    for (size_t i = 0; i < pieces.pieces_size(); ++i) {
-      const auto piece = pieces.pieces(static_cast<int>(i));
-      encoding.ids.push_back(ours(piece.id()));
-      encoding.offsets.push_back({segment.begin + piece.begin(), segment.begin + piece.end()});
-    }
+    encoding.ids.push_back(segment.id);
+    if (offsets) encoding.offsets.push_back({segment.begin, segment.end});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "text/pipeline.h"
+#include "text/unigram_model.h"
 
 namespace sentencepiece {
 class SentencePieceProcessor;
@@ -41,6 +42,8 @@ class SentencePiecePretrained : public PretrainedTokenizer {
  private:
   void tokenize(std::string_view text, Encoding& encoding, bool offsets) const;
   void map_ids(const std::string& path);
+  void encode_part(std::string_view part, size_t base, Encoding& encoding, bool offsets) const;
+  void encode_unigram(std::string_view part, size_t base, Encoding& encoding, bool offsets) const;
 
   std::string model_;
   SentencePieceOptions options_;
@@ -53,6 +56,7 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   std::vector<bool> special_;
   PostProcessing post_;
   AddedTokenMatcher added_;
+  std::unique_ptr<UnigramModel> unigram_;  // of plain unigram models
 };
 
 }  // namespace linnet

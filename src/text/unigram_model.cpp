@@ -100,6 +100,21 @@ void UnigramModel::insert(TokenId id, const std::string&) {
   if (node != 0) piece_at_[node] = vocabulary_.find(vocabulary_.piece(id));
 }
 
+void UnigramModel::follow_sentencepiece(const std::vector<bool>& hidden) {
+  single_precision_ = true;
+  scores_ = written_scores_;
+  double lowest = 0;
+  bool any = false;
+  for (size_t id = 0; id < hidden.size(); ++id) {
+    if (hidden[id]) continue;
+    lowest = any ? std::min(lowest, scores_[id]) : scores_[id];
+    any = true;
+  }
+  unknown_score_ = static_cast<float>(lowest) - static_cast<float>(kUnknownPenalty);
+  for (TokenId& id : piece_at_)
+    if (id >= 0 && hidden[static_cast<size_t>(id)]) id = -1;
+}
+
 // Viterbi over the places of the word. Equal scores: the way that was found first, which has the longer last piece.
 void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const {
   constexpr uint32_t kNowhere = UINT32_MAX;
@@ -107,6 +122,7 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::v
   nodes.assign(word.size() + 1, {0, kNowhere, -1});
   const auto reach = [&](size_t end, double score, size_t begin, TokenId id) {
     ModelScratch::Node& node = nodes[end];
+    if (single_precision_) score = static_cast<float>(score);
     if (node.begin == kNowhere || score > node.score) node = {score, static_cast<uint32_t>(begin), id};
   };
   for (size_t begin = 0; begin < word.size();) {

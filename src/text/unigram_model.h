@@ -11,6 +11,9 @@ class UnigramModel : public SubwordModel {
   UnigramModel(Vocabulary vocabulary, std::vector<double> scores, TokenId unknown, bool byte_fallback,
                const std::string& where);
 
+  // SentencePiece's sums are in fp32 and its control pieces are not looked for: `hidden[id]` pieces are left out.
+  void follow_sentencepiece(const std::vector<bool>& hidden);
+
   const char* kind() const override { return "unigram"; }
   void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const override;
   TokenId unknown() const override { return unknown_; }
@@ -34,7 +37,7 @@ class UnigramModel : public SubwordModel {
 
   std::vector<double> written_scores_, scores_;  // as the file has them, and as they are used
   TokenId unknown_;
-  bool byte_fallback_;
+  bool byte_fallback_, single_precision_ = false;
   double unknown_score_ = 0;
   TokenId byte_ids_[256];
   std::vector<Edge> edges_;        // the trie of pieces: open addressing, at most half full
