@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "pretrained/config_file.h"
+#include "text/pretrained_tokenizer.h"
 
 namespace linnet {
 namespace {
@@ -24,10 +26,8 @@ std::string minilm_folder() {
   return fs::exists(folder / "model.safetensors") ? folder.string() : "";
 }
 
-TEST(Minilm, HasTheEmbeddingsOfItsOwnLibrary) {
-  const std::string folder = minilm_folder();
-  if (folder.empty()) GTEST_SKIP() << "neither LINNET_MINILM nor LINNET_DATA has the model (tests/golden/README.md)";
-  const SafetensorsFile golden("tests/golden/minilm.safetensors");
+// The golden file's sentences as token ids, -1 behind each.
+std::vector<std::vector<int32_t>> golden_ids(const SafetensorsFile& golden) {
   const SafetensorsEntry& ids = golden.at("ids");
   const int64_t count = ids.type.shape[0], longest = ids.type.shape[1];
   std::vector<std::vector<int32_t>> sentences(static_cast<size_t>(count));
@@ -36,6 +36,22 @@ TEST(Minilm, HasTheEmbeddingsOfItsOwnLibrary) {
     std::memcpy(&id, ids.data + static_cast<size_t>(i) * sizeof id, sizeof id);
     if (id >= 0) sentences[static_cast<size_t>(i / longest)].push_back(id);
   }
+  return sentences;
+}
+
+TEST(Minilm, HasTheEmbeddingsOfItsOwnLibrary) {
+  const std::string folder = minilm_folder();
+  if (folder.empty()) GTEST_SKIP() << "neither LINNET_MINILM nor LINNET_DATA has the model (tests/golden/README.md)";
+  const SafetensorsFile golden("tests/golden/minilm.safetensors");
+  // The sentences as text and as what the model's own tokenizer makes of them.
+  const std::vector<std::vector<int32_t>> sentences = golden_ids(golden);
+  const auto count = static_cast<int64_t>(sentences.size());
+  const ConfigFile texts =
+      ConfigFile::parse("{\"sentences\": " + golden.metadata().at("sentences") + "}", golden.path());
+  const auto tokenizer = load_pretrained_tokenizer(folder);
+  for (size_t i = 0; i < sentences.size(); ++i)
+    EXPECT_EQ(tokenizer->encode(texts.texts("sentences")[i], EncodeOptions{}).ids, sentences[i]);
+
   SentenceEmbedder embedder(folder, 4, 2);
   EXPECT_EQ(embedder.max_tokens(), 256);
   const std::vector<float> ours = embedder.embed(sentences);

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "op_harness.h"
 #include "ops/matmul/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "passes/gradient.h"
 
 namespace linnet {
 namespace {
@@ -20,6 +22,18 @@ TEST(Embedding, ATableTiedToAProductGetsBothGradients) {
   check_op(
       {.inputs = {{{13, 8}}, {.shape = {2, 4}, .integer = true, .low = 0, .high = 13}},
        .build = [](Graph&, const auto& x) { return std::vector{matmul(embedding(x[0], x[1]), x[0], false, true)}; }});
+}
+
+TEST(Embedding, LookupsOfThePaddingDoNotTrainTheTable) {
+  Graph graph;
+  const Tensor table = graph.input("t", {DType::kF32, {3, 2}}), ids = graph.input("i", {DType::kI32, {4}});
+  graph.output("dt", gradients(sum_to(embedding(table, ids, 1), {}), std::array{table})[0]);
+  NamedTensors inputs;
+  inputs["t"] = HostTensor({DType::kF32, {3, 2}});
+  inputs["i"] = HostTensor({DType::kI32, {4}}, std::span<const int32_t>(std::array{0, 1, 2, 2}));
+  for (KernelSet kernels : {KernelSet::kFast, KernelSet::kReference})
+    EXPECT_EQ(interpret(graph, inputs, {.kernels = kernels}).outputs.at("dt").values(),
+              (std::vector<double>{1, 1, 0, 0, 2, 2}));
 }
 
 TEST(Embedding, AnIdOutsideTheTableIsAnError) {
