@@ -82,8 +82,19 @@ def classifier():
                                         **gradients(model)})
 
 
+def write_vocabulary(name):
+    """A WordPiece vocabulary of SMALL's size: special tokens, letters, their continuations, digits, a few words."""
+    letters = [chr(ord("a") + i) for i in range(26)]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters), *"0123456789",
+              "the", "dog", "cat", "runs", "sleeps", "tax", "law"]
+    pieces += [f"[unused{i}]" for i in range(SMALL["vocab_size"] - len(pieces))]
+    with open(os.path.join(FOLDER, name, "vocab.txt"), "w") as file:
+        file.write("\n".join(pieces) + "\n")
+
+
 def embeddings():
     model = checkpoint("bert_model", BertModel, 31, hidden_act="relu")
+    write_vocabulary("bert_model")
     inputs, real, arrays, _ = batch(32)
     del inputs["token_type_ids"], arrays["types"]
     states = model(**inputs).last_hidden_state
