@@ -86,7 +86,11 @@ void MetricsLog::write(const MetricsLine& metrics) {
   line.field("loss", metrics.loss);
   line.field("learning_rate", metrics.learning_rate);
   line.field("grad_norm", metrics.grad_norm);
-  line.field(metrics.items == std::string_view("images") ? "images_per_second" : "tokens_per_second", metrics.speed);
+  const std::string_view items = metrics.items;
+  line.field(items == "images"  ? "images_per_second"
+             : items == "texts" ? "texts_per_second"
+                                : "tokens_per_second",
+             metrics.speed);
   line.field("seconds", metrics.seconds);
   line.field("memory_mb", metrics.memory_mb);
   if (!metrics.metric.empty()) line.field(metrics.metric, metrics.metric_value);

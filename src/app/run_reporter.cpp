@@ -28,7 +28,9 @@ double metric_of(const TrainConfig& config, const Evaluation& result) {
 
 RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
     : config_(config.train),
-      items_(config.data.task == "images" ? "images" : "tokens"),
+      items_(config.data.task == "images"           ? "images"
+             : config.data.task == "classification" ? "texts"
+                                                    : "tokens"),
       log_(metrics_path, resumed.step, resumed.evaluated),
       memory_mb_(resident_mb()) {}
 

@@ -1,5 +1,6 @@
 #include "app/training_task.h"
 
+#include "app/classification_task.h"
 #include "app/image_task.h"
 #include "app/language_task.h"
 #include "app/run_folder.h"
@@ -16,6 +17,7 @@ double Evaluation::metric(const std::string& name) const {
 
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
   if (config.data.task == "images") return std::make_unique<ImageTask>(config);
+  if (config.data.task == "classification") return std::make_unique<ClassificationTask>(config, from);
   if (config.data.task == "language") return std::make_unique<LanguageTask>(config, from);
   TokenizerPair tokenizers;
   if (!from.empty()) tokenizers = load_tokenizers(RunFolder(from).load_config(), from);

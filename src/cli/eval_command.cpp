@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "app/classification_task.h"
 #include "app/corpus.h"
 #include "app/image_task.h"
 #include "app/inference.h"
@@ -85,15 +86,20 @@ int evaluate(const Arguments& arguments) {
   if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
   force_isa(config.train.isa);
   const bool images = config.data.task == "images", language = config.data.task == "language";
-  if (!language && !arguments.data.empty()) fail_user("--data is for language models");
+  const bool classification = config.data.task == "classification";
+  if (!language && !classification && !arguments.data.empty())
+    fail_user("--data is for language models and classifiers");
   if (language && !opened) opened = open_language_model(arguments.folder);
   Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
-  const Evaluation result = images     ? evaluate_images(arguments, config, json)
-                            : language ? evaluate_language(arguments, config, *opened, json)
-                                       : evaluate_translation(arguments, config, json);
+  const Evaluation result =
+      images           ? evaluate_images(arguments, config, json)
+      : language       ? evaluate_language(arguments, config, *opened, json)
+      : classification ? evaluate_classification_run(arguments.folder, config, arguments.data, split_name(arguments))
+                       : evaluate_translation(arguments, config, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (arguments.json) {
     json["loss"] = result.loss;
+    if (classification) json["texts"] = result.items;
     for (const auto& [name, value] : result.metrics)
       if (name == "words")
         json[name] = static_cast<int64_t>(value);
@@ -103,6 +109,9 @@ int evaluate(const Arguments& arguments) {
     std::printf("%s\n", json.dump().c_str());
   } else if (language) {
     print_language(result, seconds);
+  } else if (classification) {
+    std::printf("%lld texts  loss %.4f  accuracy %.4f  F1 %.4f  (%.1f s)\n", static_cast<long long>(result.items),
+                result.loss, result.metric("accuracy"), result.metric("f1"), seconds);
   } else if (images) {
     std::printf("%lld images  loss %.4f  accuracy %.4f  (%.1f s)\n", static_cast<long long>(result.items), result.loss,
                 result.metric("accuracy"), seconds);

@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/classification_task.h"
 #include "app/language_model.h"
+#include "app/run_folder.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
@@ -22,7 +24,11 @@ void add_export_command(CLI::App& app, Action& action) {
     action = [arguments] {
       if (file_exists(arguments->out + "/config.toml"))
         fail_user("--out '" + arguments->out + "' is a run folder; name another one");
-      export_language_model(open_language_model(arguments->run), arguments->out);
+      if (RunFolder(arguments->run).has_config() &&
+          RunFolder(arguments->run).load_config().data.task == "classification")
+        export_classifier(arguments->run, arguments->out);
+      else
+        export_language_model(open_language_model(arguments->run), arguments->out);
       return 0;
     };
   });

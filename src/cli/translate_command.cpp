@@ -68,6 +68,8 @@ int translate_input(const Arguments& arguments) {
   const Config config = inference_config(arguments.folder, arguments);
   if (config.data.task == "images")
     fail_user("run '" + arguments.folder + "' learned to tell images apart, not translation");
+  if (config.data.task == "classification")
+    fail_user("run '" + arguments.folder + "' learned to tell texts apart, not translation");
   if (config.data.task == "language")
     fail_user("run '" + arguments.folder + "' learned to write text, not translation; `linnet generate` lets it");
   if (arguments.n_best > config.train.beam)

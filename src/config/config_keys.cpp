@@ -63,8 +63,8 @@ const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
       one_of(MODEL(architecture),
              "An encoder-decoder Transformer for translation, a convolutional network for task = \"images\", a decoder "
-             "of GPT-2's or Llama's kind for task = \"language\".",
-             {"transformer", "cnn", "gpt", "llama"}),
+             "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"classification\".",
+             {"transformer", "cnn", "gpt", "llama", "bert"}),
       any(MODEL(from),
           "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the keys "
           "below, its tokenizer that of the tokenizer keys."),
@@ -86,11 +86,11 @@ const std::vector<ConfigKey>& table() {
       any(MODEL(tie_head), "The output layer uses the target embedding's weights; a gpt's always does."),
       between(MODEL(filters), "Of the convolutional network: channels of its convolution.", 1, kMaxSize),
 
-      one_of(
-          DATA(task),
-          "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
-          "text to predict token by token; \"dates\" generates dates to translate, \"random\" noise to measure with.",
-          {"text", "images", "language", "dates", "random"}),
+      one_of(DATA(task),
+             "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
+             "text to predict token by token, \"classification\" reads texts with labels (the TSV keys); \"dates\" "
+             "generates dates to translate, \"random\" noise to measure with.",
+             {"text", "images", "language", "classification", "dates", "random"}),
       any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images."),
       any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ..."),
       any(DATA(train_target), "... and its translation, line by line."),
@@ -159,7 +159,7 @@ const std::vector<ConfigKey>& table() {
       between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024),
       between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
-      one_of(TRAIN(metric), "What makes a checkpoint the best.", {"bleu", "exact_match", "accuracy", "loss"}),
+      one_of(TRAIN(metric), "What makes a checkpoint the best.", {"bleu", "exact_match", "accuracy", "f1", "loss"}),
       resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024)),
       resumable(
           between(TRAIN(length_penalty), "Beam search ranks by log probability / length ^ length_penalty.", 0, 10)),

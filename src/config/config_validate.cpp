@@ -85,7 +85,8 @@ struct TaskRule {
 };
 // The first of a task is what a message suggests.
 constexpr TaskRule kTaskRules[] = {{"images", "cnn", "accuracy"},           {"language", "gpt", "loss"},
-                                   {"language", "llama", "loss"},           {"text", "transformer", "bleu"},
+                                   {"language", "llama", "loss"},           {"classification", "bert", "accuracy"},
+                                   {"classification", "bert", "f1"},        {"text", "transformer", "bleu"},
                                    {"text", "transformer", "exact_match"},  {"dates", "transformer", "bleu"},
                                    {"dates", "transformer", "exact_match"}, {"random", "transformer", "bleu"},
                                    {"random", "transformer", "exact_match"}};
@@ -115,6 +116,12 @@ void check_language(const Config& config) {
           named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
 }
 
+void check_classification(const Config& config) {
+  require(!config.model.from.empty(),
+          "task = \"classification\" starts from a BERT folder, which is not given (--set model.from=FOLDER)");
+  require(config.data.batch_size > 0, "task = \"classification\" needs a batch_size");
+}
+
 void check_images(const DataConfig& data) {
   require(data.batch_size > 0, "task = \"images\" needs a batch_size");
   require(data.train_source.empty() && data.train_tsv.empty(),
@@ -138,6 +145,7 @@ void validate(const Config& config) {
   check_task(config);
   check_training(config.train);
   if (config.data.task == "images") return check_images(config.data);
+  if (config.data.task == "classification") return check_classification(config);
   if (config.data.task == "language") {
     check_language(config);
   } else {

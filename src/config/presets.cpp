@@ -234,6 +234,35 @@ save_every = 1000
 sample_length = 400
 metric = "loss"
 )"},
+    {"sst2", "Tells good reviews from bad (SST-2), from a BERT folder: model.from=FOLDER data.dir=FOLDER.", R"(
+[model]
+architecture = "bert"
+from = "models/minilm"
+
+[data]
+task = "classification"
+data_dir = "data/sst2"
+train_tsv = "train.tsv"
+valid_tsv = "dev.tsv"
+test_tsv = "test.tsv"
+context = 64
+batch_size = 32
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 1e-4
+schedule = "linear"
+warmup_steps = 65
+max_steps = 651
+beta2 = 0.999
+epsilon = 1e-8
+weight_decay = 0.01
+clip_norm = 1.0
+eval_every = 217
+save_every = 217
+metric = "accuracy"
+)"},
     {"translate", "A start for your own parallel text, given with --source and --target.", R"(
 [model]
 d_model = 256

@@ -1,0 +1,198 @@
+#include "app/classification_task.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "app/run_folder.h"
+#include "app/trainer_options.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "metrics/f1.h"
+#include "pretrained/bert.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char *kConfigFile = "/pretrained/config.json", *kArchitecture = "BertForSequenceClassification";
+constexpr int64_t kLengthStep = 16, kDefaultLength = 128;
+
+int64_t longest(const Config& config, const SequenceClassifier& model) {
+  const int64_t most = model.bert.config.max_seq_len;
+  return std::min(config.data.context > 0 ? config.data.context : kDefaultLength, most);
+}
+
+std::vector<int64_t> padded_lengths(int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t length = kLengthStep; length < longest; length += kLengthStep) lengths.push_back(length);
+  lengths.push_back(longest);
+  return lengths;
+}
+
+LabelledSequences encode(const LabelledText& text, const PretrainedTokenizer& tokenizer,
+                         const std::vector<std::string>& classes, int64_t longest, const std::string& name) {
+  LabelledSequences data;
+  for (size_t i = 0; i < text.texts.size(); ++i) {
+    data.tokens.push_back(tokenizer.encode(text.texts[i], EncodeOptions{.max_length = longest, .offsets = false}).ids);
+    if (data.tokens.back().empty()) fail_user(name + ": a text without tokens");
+    const auto found = std::find(classes.begin(), classes.end(), text.labels[i]);
+    if (found == classes.end())
+      fail_user(name + ": the label '" + text.labels[i] + "' is none of the " + std::to_string(classes.size()) +
+                " the model was trained on");
+    data.labels.push_back(static_cast<int32_t>(found - classes.begin()));
+  }
+  return data;
+}
+
+std::string file_of(const Config& config, const std::string& path, const char* key) {
+  if (path.empty()) fail_user(std::string("task = \"classification\" reads the file ") + key + ", which is not given");
+  return data_path(config.data, path);
+}
+
+void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
+  ConfigFile names, numbers;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    names.set(std::to_string(i), classes[i]);
+    numbers.set(classes[i], static_cast<int64_t>(i));
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+}
+
+}  // namespace
+
+ClassificationSession::ClassificationSession(const Config& config, SequenceClassifier& classifier,
+                                             std::vector<std::string> class_names, bool training)
+    : rows(config.data.batch_size),
+      lengths(padded_lengths(longest(config, classifier))),
+      classes(std::move(class_names)),
+      model(classifier),
+      layout(model) {
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options(config, training));
+  for (const auto& [name, count] : {std::pair{"tokens", rows * lengths.back()}, {"lengths", rows}, {"labels", rows}}) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(int32_t);
+    store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
+  }
+  for (const int64_t length : lengths) {
+    const LossFunction loss = [this, length](Trace& trace) { return classification_loss(model, trace, rows, length); };
+    if (training)
+      trainer->add_shape(loss);
+    else
+      trainer->add_evaluation_shape(loss);
+  }
+}
+
+void ClassificationSession::allocate() {
+  store.allocate();
+  trainer->bind();
+}
+
+LabelledBatch ClassificationSession::batch() const {
+  return {store.as<int32_t>("tokens"), store.as<int32_t>("lengths"), store.as<int32_t>("labels")};
+}
+
+Evaluation ClassificationSession::evaluate(const LabelledSequences& data) {
+  const LabelledBatches batches(data, rows, lengths, 0);
+  std::vector<int32_t> predictions, labels;
+  std::vector<int64_t> order;
+  double sum = 0;
+  for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
+    const int shape = batches.fill_sorted(index, batch(), order);
+    sum += trainer->evaluate(shape).sum;
+    const int32_t* predicted = trainer->evaluation_output(shape, "predictions").as<const int32_t>();
+    predictions.insert(predictions.end(), predicted, predicted + order.size());
+    for (const int64_t i : order) labels.push_back(data.labels[static_cast<size_t>(i)]);
+  }
+  int64_t right = 0;
+  for (size_t i = 0; i < labels.size(); ++i) right += predictions[i] == labels[i];
+  const auto count = static_cast<double>(labels.size());
+  return {sum / count,
+          data.size(),
+          {{"accuracy", static_cast<double>(right) / count},
+           {"f1", f1_score(predictions, labels, static_cast<int64_t>(classes.size()))}},
+          {}};
+}
+
+ClassificationTask::ClassificationTask(const Config& config, const std::string& from) : config_(config) {
+  const std::string train_path = file_of(config, config.data.train_tsv, "train_tsv");
+  const std::string valid_path = file_of(config, config.data.valid_tsv, "valid_tsv");
+  LabelledText train = read_labelled_text(train_path), valid = read_labelled_text(valid_path);
+  std::vector<std::string> classes = label_names(train.labels);
+  if (classes.size() < 2) fail_user("'" + train_path + "' has one label only: there is nothing to tell apart");
+  if (from.empty()) {
+    tokenizer_ = load_pretrained_tokenizer(config.model.from);
+    model_ = open_pretrained(config.model.from,
+                             {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size())});
+    name_classes(model_.config, classes);
+  } else {
+    tokenizer_ = load_pretrained_tokenizer(from + "/tokenizer");
+    model_ = new_pretrained(ConfigFile(from + kConfigFile));
+    classes = label_names(model_.config);
+  }
+  auto& classifier = model_.as<SequenceClassifier>();
+  train_ = encode(train, *tokenizer_, classes, longest(config, classifier), "'" + train_path + "'");
+  valid_ = encode(valid, *tokenizer_, classes, longest(config, classifier), "'" + valid_path + "'");
+  train = valid = {};
+  log_info(std::to_string(train_.size()) + " texts to train on, " + std::to_string(valid_.size()) +
+           " to choose by, of " + std::to_string(classes.size()) + " classes");
+  session_.emplace(config, classifier, classes, true);
+  check_fits(session_->store, "; a smaller batch_size needs less");
+  session_->allocate();
+  batches_.emplace(train_, session_->rows, session_->lengths, static_cast<uint64_t>(config.train.seed));
+  malloc_trim(0);  // what loading and planning freed should not count
+  forecast_ = forecast_memory(resident_bytes(), session_->store);
+}
+
+void ClassificationTask::initialize() {
+  trainer().initialize();
+  if (model_.folder.empty()) return;
+  load_parameters(model_, trainer().layout(), trainer().state("parameters"), static_cast<uint64_t>(config_.train.seed));
+  trainer().reset_ema();
+}
+
+LoadedBatch ClassificationTask::next_batch() {
+  const LabelledBatches::Place place = batches_->next(session_->batch());
+  return {place.shape, place.epoch, place.index, place.last_of_epoch};
+}
+
+void ClassificationTask::save_assets(const std::string& folder) const {
+  tokenizer_->save(folder, "tokenizer");
+  make_directories(folder + "/pretrained");
+  model_.config.save(folder + kConfigFile);
+}
+
+Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
+                                       const std::string& split) {
+  const std::string file = !path.empty()      ? path
+                           : split == "valid" ? file_of(config, config.data.valid_tsv, "valid_tsv")
+                                              : file_of(config, config.data.test_tsv, "test_tsv");
+  const auto tokenizer = load_pretrained_tokenizer(folder + "/tokenizer");
+  PretrainedModel model = new_pretrained(ConfigFile(folder + kConfigFile));
+  auto& classifier = model.as<SequenceClassifier>();
+  const std::vector<std::string> classes = label_names(model.config);
+  const LabelledSequences data =
+      encode(read_labelled_text(file), *tokenizer, classes, longest(config, classifier), "'" + file + "'");
+  ClassificationSession session(config, classifier, classes, false);
+  check_fits(session.store, "");
+  session.allocate();
+  session.store.touch();
+  session.trainer->initialize();
+  load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
+  return session.evaluate(data);
+}
+
+void export_classifier(const std::string& folder, const std::string& out) {
+  PretrainedModel model = new_pretrained(ConfigFile(folder + kConfigFile));
+  const ParameterLayout layout(*model.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load_model(RunFolder(folder).model_path(), layout, parameters.data());
+  make_directories(out);
+  save_pretrained(model, layout, parameters.data(), out);
+  load_pretrained_tokenizer(folder + "/tokenizer")->save_pretrained(out);
+}
+
+}  // namespace linnet

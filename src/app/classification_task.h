@@ -1,0 +1,65 @@
+// Training a classifier of texts that starts from a BERT folder: "text<TAB>label" files, the class read off the first
+// token's state.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "app/training_task.h"
+#include "data/labelled_batches.h"
+#include "models/bert.h"
+#include "pretrained/pretrained.h"
+#include "text/pretrained_tokenizer.h"
+
+namespace linnet {
+
+// The model with its planned memory, one plan for each padded length.
+class ClassificationSession {
+ public:
+  ClassificationSession(const Config& config, SequenceClassifier& model, std::vector<std::string> classes,
+                        bool training);
+
+  void allocate();
+  LabelledBatch batch() const;
+  Evaluation evaluate(const LabelledSequences& data);
+
+  const int64_t rows;
+  const std::vector<int64_t> lengths;
+  const std::vector<std::string> classes;
+  SequenceClassifier& model;
+  ParameterLayout layout;
+  Store store;
+  std::unique_ptr<Trainer> trainer;
+};
+
+class ClassificationTask : public TrainingTask {
+ public:
+  // `from`: a run folder whose model and tokenizer are taken; empty: config.model.from.
+  ClassificationTask(const Config& config, const std::string& from);
+
+  Trainer& trainer() override { return *session_->trainer; }
+  const Store& store() const override { return session_->store; }
+  const MemoryForecast& forecast() const override { return forecast_; }
+  int64_t shape_count() const override { return static_cast<int64_t>(session_->lengths.size()); }
+  void initialize() override;
+  LoadedBatch next_batch() override;
+  void seek(int64_t epoch, int64_t batch) override { batches_->seek(epoch, batch); }
+  Evaluation evaluate() override { return session_->evaluate(valid_); }
+  void save_assets(const std::string& folder) const override;
+
+ private:
+  Config config_;
+  std::unique_ptr<PretrainedTokenizer> tokenizer_;
+  PretrainedModel model_;
+  LabelledSequences train_, valid_;
+  std::optional<ClassificationSession> session_;
+  std::optional<LabelledBatches> batches_;
+  MemoryForecast forecast_;
+};
+
+// `linnet eval` of a run: of a file, or with `path` empty of the split its configuration names.
+Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
+                                       const std::string& split);
+// Writes the run's model as a folder that other programs load.
+void export_classifier(const std::string& folder, const std::string& out);
+
+}  // namespace linnet
