@@ -71,6 +71,51 @@ TEST_F(Language, AResumedRunIsTheSameBitForBit) {
   EXPECT_NE(contents(folder_ / "resumed/model.safetensors"), contents(folder_ / "straight/model.safetensors"));
 }
 
+TEST_F(Language, WritesOnFromAPromptWithAndWithoutTheCache) {
+  ASSERT_EQ(train_language("a").exit_code, 0);
+  const auto generate = [&](const Arguments& more, const std::string& input = "") {
+    Arguments arguments{"generate", folder_ / "a", "--max-tokens", "60"};  // past the model's 32 positions
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments, {.input = input});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return outcome.out;
+  };
+  const std::string greedy = generate({"--prompt", "the cat ", "--temperature", "0"});
+  EXPECT_GT(greedy.size(), 55u);
+  EXPECT_EQ(generate({"--prompt", "the cat ", "--temperature", "0", "--no-cache"}), greedy);
+  EXPECT_EQ(generate({"--temperature", "0"}, "the cat \r\n"), greedy);
+  const std::string sampled = generate({"--prompt", "the cat ", "--seed", "3"});
+  EXPECT_EQ(generate({"--prompt", "the cat ", "--seed", "3"}), sampled);
+  EXPECT_NE(generate({"--prompt", "the cat ", "--seed", "4"}), sampled);
+  EXPECT_EQ(generate({"--prompt", "the cat ", "--seed", "3", "--samples", "2"}).substr(0, sampled.size()), sampled);
+  EXPECT_FALSE(generate({"--prompt", "the cat ", "--beam", "3"}).empty());
+  const Outcome refused = run({"generate", folder_ / "a", "--prompt", "a", "--top-p", "2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(run({"generate", folder_ / "missing", "--prompt", "a"}).exit_code, 2);
+  ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "out"}).exit_code, 0);
+  EXPECT_TRUE(exists(folder_ / "out/model.safetensors"));
+}
+
+TEST_F(Language, PacksDocumentsAndMapsTokenFiles) {
+  std::string json, numbers;
+  for (const std::string& line : lines(some_text()))
+    json += nlohmann::json{{"text", line.substr(0, line.find('\r'))}}.dump() + "\n";
+  folder_.write("input.jsonl", json);
+  const Outcome packed = train_language("packed", {"--set", "data.text=input.jsonl"});
+  ASSERT_EQ(packed.exit_code, 0) << packed.error;
+  const Outcome evaluated = run({"eval", folder_ / "packed", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
+  EXPECT_LT(nlohmann::json::parse(evaluated.out)["loss"], 1.5);
+  for (int i = 0; i < 5000; ++i) numbers += {static_cast<char>(i % 7), '\0'};
+  folder_.write("input.bin", numbers);
+  const Outcome mapped = train_language("mapped", {"--set", "data.text=input.bin", "--set", "vocab_size=7"});
+  ASSERT_EQ(mapped.exit_code, 0) << mapped.error;
+  const Outcome scored = run({"eval", folder_ / "mapped", "--json"});
+  ASSERT_EQ(scored.exit_code, 0) << scored.error;
+  EXPECT_EQ(nlohmann::json::parse(scored.out)["tokens"], 500);
+  EXPECT_LT(nlohmann::json::parse(scored.out)["loss"], 0.2);
+}
+
 TEST_F(Language, BadInputIsOneLine) {
   const auto refused = [&](const Arguments& more, const std::string& part) {
     const Outcome outcome = train_language("refused", more);
