@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -19,12 +20,26 @@ std::string with_header_length(const uint8_t* data, size_t size) {
          std::string(reinterpret_cast<const char*>(data) + skip, size - skip);
 }
 
-void read(std::span<const std::byte> bytes) {
+// Every element through its conversion: the sanitizer watches the reads.
+void convert(const linnet::SafetensorsEntry& entry) {
+  const int64_t count = entry.type.shape.elements();
+  std::vector<float> floats(static_cast<size_t>(count));
+  std::vector<int64_t> integers(static_cast<size_t>(count));
+  if (linnet::is_float(entry.dtype))
+    linnet::read_floats(entry.dtype, entry.data, count, floats.data());
+  else
+    linnet::read_integers(entry.dtype, entry.data, count, integers.data());
+}
+
+void read(std::span<const std::byte> bytes, linnet::SafetensorsTypes types) {
   try {
-    const linnet::SafetensorsFile file(bytes, "fuzz");
+    const linnet::SafetensorsFile file(bytes, "fuzz", types);
     file.check_data();
-    for (const linnet::SafetensorsEntry& entry : file.entries())
-      if (entry.data + entry.type.bytes() > bytes.data() + bytes.size()) std::abort();
+    for (const linnet::SafetensorsEntry& entry : file.entries()) {
+      if (entry.data + entry.bytes() > bytes.data() + bytes.size()) std::abort();
+      if (types == linnet::SafetensorsTypes::kEngine && entry.bytes() != entry.type.bytes()) std::abort();
+      convert(entry);
+    }
   } catch (const linnet::Error& error) {
     if (error.kind() != linnet::ErrorKind::kUser || std::strchr(error.what(), '\n')) std::abort();
   }
@@ -33,8 +48,10 @@ void read(std::span<const std::byte> bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  read(std::as_bytes(std::span(data, size)));
   const std::string framed = with_header_length(data, size);
-  read(std::as_bytes(std::span(framed)));
+  for (const auto types : {linnet::SafetensorsTypes::kEngine, linnet::SafetensorsTypes::kAll}) {
+    read(std::as_bytes(std::span(data, size)), types);
+    read(std::as_bytes(std::span(framed)), types);
+  }
   return 0;
 }
