@@ -1,5 +1,3 @@
-#include "pretrained/golden_testing.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 #include "io/weight_files.h"
 #include "nn/forward.h"
 #include "pretrained/binding.h"
+#include "pretrained/golden_testing.h"
 #include "train/learner.h"
 
 namespace linnet {
