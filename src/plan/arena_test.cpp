@@ -54,9 +54,10 @@ TEST(Arena, PartsAliveTogetherNeverMeet) {
       for (size_t j = 0; j < i; ++j)
         for (const ArenaPart& a : blocks[i].parts)
           for (const ArenaPart& b : blocks[j].parts)
-            if (a.first <= blocks[j].last && b.first <= blocks[i].last)
+            if (a.first <= blocks[j].last && b.first <= blocks[i].last) {
               EXPECT_TRUE(blocks[i].offset + a.end <= blocks[j].offset + b.begin ||
                           blocks[j].offset + b.end <= blocks[i].offset + a.begin);
+            }
   }
 }
 
