@@ -176,6 +176,16 @@ TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {
   }
 }
 
+TEST(Pretrained, RunFoldersKeepThem) {
+  TemporaryFolder folder;
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
+  tokenizer->save(folder.path(), "source");
+  const auto again = load_tokenizer(folder.path(), "source");
+  Ids ids;
+  again->encode("the way", ids);
+  EXPECT_EQ(ids, ids_of(*tokenizer, "the way"));
+}
+
 TEST(Pretrained, Base64) {
   std::string bytes;
   for (const char* text : {"", "f", "fo", "foo", "foob"}) {

@@ -124,21 +124,28 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
   if (const TokenId pad = vocabulary.find("<pad>"); pad >= 0) special_[static_cast<size_t>(pad)] = true;
 }
 
+// What the model does not know may be in a vocabulary that two models share.
+TokenId SentencePiecePretrained::our_id(int id, std::string_view text) const {
+  if (to_ours_.empty()) return id;
+  if (id != processor_->unk_id()) return to_ours_[static_cast<size_t>(id)];
+  const TokenId found = id_of(text);
+  return found == kNoToken ? to_ours_[static_cast<size_t>(id)] : found;
+}
+
 void SentencePiecePretrained::encode_part(std::string_view part, size_t base, Encoding& encoding, bool offsets) const {
   if (unigram_) return encode_unigram(part, base, encoding, offsets);
-  const auto ours = [&](uint32_t id) { return to_ours_.empty() ? static_cast<TokenId>(id) : to_ours_[id]; };
-  if (!offsets) {
+  if (!offsets && to_ours_.empty()) {
     std::vector<int> ids;
     const auto status = processor_->Encode(part, &ids);
     if (!status.ok()) fail_internal("SentencePiece cannot encode: " + status.ToString());
-    for (const int id : ids) encoding.ids.push_back(ours(static_cast<uint32_t>(id)));
+    encoding.ids.insert(encoding.ids.end(), ids.begin(), ids.end());
     return;
   }
   const auto pieces = processor_->EncodeAsImmutableProto(part);
   for (size_t i = 0; i < pieces.pieces_size(); ++i) {
     const auto piece = pieces.pieces(static_cast<int>(i));
-    encoding.ids.push_back(ours(piece.id()));
-    encoding.offsets.push_back({base + piece.begin(), base + piece.end()});
+    encoding.ids.push_back(our_id(static_cast<int>(piece.id()), piece.piece()));
+    if (offsets) encoding.offsets.push_back({base + piece.begin(), base + piece.end()});
   }
 }
 
@@ -168,7 +175,7 @@ void SentencePiecePretrained::encode_unigram(std::string_view part, size_t base,
   unigram_->tokenize(text, scratch, tokens);
   size_t begin = 0;
   for (const ModelToken& token : tokens) {
-    encoding.ids.push_back(to_ours_.empty() ? token.id : to_ours_[static_cast<size_t>(token.id)]);
+    encoding.ids.push_back(our_id(token.id, std::string_view(text).substr(begin, token.end - begin)));
     if (offsets) encoding.offsets.push_back({sources[begin].begin, sources[token.end - 1].end});
     begin = token.end;
   }

@@ -42,6 +42,7 @@ class SentencePiecePretrained : public PretrainedTokenizer {
  private:
   void tokenize(std::string_view text, Encoding& encoding, bool offsets) const;
   void map_ids(const std::string& path);
+  TokenId our_id(int id, std::string_view text) const;
   void encode_part(std::string_view part, size_t base, Encoding& encoding, bool offsets) const;
   void encode_unigram(std::string_view part, size_t base, Encoding& encoding, bool offsets) const;
 

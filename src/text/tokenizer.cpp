@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "text/pretrained_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/vocabulary_tokenizer.h"
 
@@ -13,6 +14,8 @@ constexpr const char* kExtensions[] = {"char", "word", "model"};
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::string& stem) {
+  if (file_exists(folder + "/" + stem + "/tokenizer_config.json"))  // a pretrained one's folder
+    return load_pretrained_tokenizer(folder + "/" + stem);
   std::string extension;
   for (const char* candidate : kExtensions) {
     if (!file_exists(folder + "/" + stem + "." + candidate)) continue;
