@@ -184,7 +184,8 @@ TEST_F(BadRun, DamagedTokenizersAndConfigurationsAreRefused) {
       expect_refused(resume(), {name});
       EXPECT_EQ(contents(run_ + "/" + name), text);
     }
-  spoil("config.toml", half("config.toml"));
+  const std::string config = contents(run_ + "/config.toml");
+  spoil("config.toml", config.substr(0, config.find('"') + 1));  // within a value: half a file may be whole lines
   expect_refused(eval(), {"config.toml:"});
   expect_refused(resume(), {"config.toml:"});
   spoil("config.toml", "");

@@ -77,7 +77,7 @@ TEST_F(Images, WhatIsWrongIsSaidInOneLine) {
     EXPECT_NE(outcome.error.find(part), outcome.error.npos) << outcome.error;
   };
   refused(train_images("a", {"--set", "metric=bleu"}), "no metric");
-  refused(train_images("a", {"--set", "architecture=transformer"}), "go together");
+  refused(train_images("a", {"--set", "architecture=transformer"}), "does not go with");
   refused(train_images("a", {"--set", "held_out_images=400"}), "leaves none");
   refused(train_images("a", {"--set", "data.dir=/nowhere"}), "/nowhere");
   ASSERT_EQ(train_images("run").exit_code, 0);
