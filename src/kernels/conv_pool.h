@@ -27,6 +27,14 @@ struct ConvPoolImages {
   const float *scale = nullptr, *shift = nullptr;  // [C]
 };
 
+// The gradient towards the pooled images: dy as it is, or factor [N, outputs] weight [outputs, H / 2 * W / 2 * O],
+// whose product is computed for a few images at a time. At most DenseHeadShape::kMaxOutputs outputs.
+struct ConvPoolSlopes {
+  const float* dy = nullptr;
+  const float *factor = nullptr, *weight = nullptr;
+  int64_t outputs = 0;
+};
+
 // Bytes of workspace (64-byte aligned) of any of the three.
 size_t conv_pool_workspace(const ConvPoolShape& shape, int threads);
 
@@ -34,7 +42,8 @@ void conv_pool_forward(const ConvPoolShape& shape, const ConvPoolImages& x, cons
                        float* y, uint8_t* which, std::byte* workspace, ThreadPool& pool);
 
 void conv_pool_weight_gradient(const ConvPoolShape& shape, const ConvPoolImages& x, const uint8_t* which,
-                               const float* dy, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
+                               const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace,
+                               ThreadPool& pool);
 
 void conv_pool_input_gradient(const ConvPoolShape& shape, const float* weight, const uint8_t* which, const float* dy,
                               float* dx, std::byte* workspace, ThreadPool& pool);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/conv_pool.h"
+#include "kernels/dense_head.h"
 #include "kernels/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,6 +24,7 @@ struct WeightGradientCall {
   ConvPoolImages x;
   const uint8_t* which;
   const float* dy;
+  int64_t dy_image;  // the image that dy begins with
 };
 
 struct InputGradientCall {
@@ -85,9 +87,9 @@ void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, c
   const FloatTag d;
   const ConvPoolShape& s = call.shape;
   const int64_t stride = row_floats(s), count = s.filters - filter;
-  const int64_t first = image * s.pooled_height() * s.pooled_width() * s.filters + filter;
-  const float* dy = call.dy + first;
-  const uint8_t* which = call.which + first;
+  const int64_t pooled = s.pooled_height() * s.pooled_width() * s.filters;
+  const float* dy = call.dy + (image - call.dy_image) * pooled + filter;
+  const uint8_t* which = call.which + image * pooled + filter;
   const Floats zero = SetAll(0);
   Floats g0 = zero, g1 = zero, g2 = zero, g3 = zero, g4 = zero, g5 = zero, g6 = zero, g7 = zero, g8 = zero, gb = zero;
   for (int64_t row = 0; row < s.pooled_height(); ++row) {
@@ -115,10 +117,9 @@ void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, c
   if (bias) add_to(gb, bias);
 }
 
-// The images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes].
+// Adds up the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes].
 void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t end, float* planes, float* sums) {
   const ConvPoolShape& s = call.shape;
-  std::fill_n(sums, sum_floats(s), 0.0f);
   float* bias = sums + padded_filters(s) * s.channels * kTaps;
   for (int64_t image = begin; image < end; ++image) {
     PadImage(s, call.x, image, planes);
@@ -174,16 +175,27 @@ HWY_EXPORT(AddRows);
 
 }  // namespace
 
-void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, const uint8_t* which, const float* dy,
-                               float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool) {
+void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, const uint8_t* which,
+                               const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace,
+                               ThreadPool& pool) {
   const int64_t tasks = groups(s), size = sum_floats(s);
   float* sums = reinterpret_cast<float*>(workspace);  // [tasks, size]
   float* scratch = sums + tasks * size;
-  const WeightGradientCall call{s, x, which, dy};
+  const DenseHeadShape product{s.images, slopes.outputs, s.pooled_height() * s.pooled_width() * s.filters};
   pool.run(tasks, [&](int64_t task, int worker) {
-    HWY_DYNAMIC_DISPATCH(WeightGradientImages)
-    (call, task * s.images / tasks, (task + 1) * s.images / tasks, scratch + worker * image_floats(s),
-     sums + task * size);
+    const int64_t begin = task * s.images / tasks, end = (task + 1) * s.images / tasks;
+    float *planes = scratch + worker * (image_floats(s) + slope_floats(s)), *dy = planes + image_floats(s);
+    std::fill_n(sums + task * size, size, 0.0f);
+    WeightGradientCall call{s, x, which, slopes.dy, 0};
+    const int64_t parts = slopes.dy ? 1 : (end - begin + kProductImages - 1) / kProductImages;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t from = begin + part * (end - begin) / parts, to = begin + (part + 1) * (end - begin) / parts;
+      if (!slopes.dy) {
+        dense_head_input_gradient_rows(product, slopes.factor, slopes.weight, from, to, dy);
+        call.dy = dy, call.dy_image = from;
+      }
+      HWY_DYNAMIC_DISPATCH(WeightGradientImages)(call, from, to, planes, sums + task * size);
+    }
   });
   for_ranges(pool, size / kLanes, tasks * kLanes, [&](int64_t begin, int64_t end) {
     float* first = sums + begin * kLanes;

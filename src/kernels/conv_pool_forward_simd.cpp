@@ -304,7 +304,7 @@ int64_t scratch_floats(const ConvPoolShape& s) { return image_floats(s) + strip_
 
 size_t conv_pool_workspace(const ConvPoolShape& s, int threads) {
   const int64_t forward = weight_floats(s) + threads * scratch_floats(s);
-  const int64_t weights = groups(s) * sum_floats(s) + threads * image_floats(s);
+  const int64_t weights = groups(s) * sum_floats(s) + threads * (image_floats(s) + slope_floats(s));
   const int64_t input = threads * gradient_floats(s);
   return static_cast<size_t>(std::max({forward, weights, input})) * sizeof(float);
 }

@@ -31,6 +31,12 @@ constexpr int64_t weight_floats(const ConvPoolShape& s) {
 }
 // Weight gradient: for each group its sums, for each thread an image.
 constexpr int64_t sum_floats(const ConvPoolShape& s) { return padded_filters(s) * (s.channels * kTaps + 1); }
+// And where the gradient of the pooled images is a product, that of a few images: enough to share each read of the
+// factor, few enough for the L2 cache.
+constexpr int64_t kProductImages = 5;
+constexpr int64_t slope_floats(const ConvPoolShape& s) {
+  return round_up(kProductImages * s.pooled_height() * s.pooled_width() * s.filters, kLanes);
+}
 // Input gradient: for each thread an image with its channels last, zeros around it.
 constexpr int64_t gradient_floats(const ConvPoolShape& s) {
   return round_up((s.height + 2) * (s.width + 2) * s.channels, kLanes);

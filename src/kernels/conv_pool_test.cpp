@@ -150,13 +150,46 @@ TEST(ConvPool, GradientsFollowTheLargest) {
           std::vector<float> got(want.size());
           Workspace workspace(shape, pool.size());
           float *dw = got.data(), *db = dw + c.weight.size(), *image = db + c.bias.size();
-          conv_pool_weight_gradient(shape, {.floats = c.x.data()}, which.data(), c.dy.data(), dw, db, workspace.data(),
-                                    pool);
+          conv_pool_weight_gradient(shape, {.floats = c.x.data()}, which.data(), {.dy = c.dy.data()}, dw, db,
+                                    workspace.data(), pool);
           conv_pool_input_gradient(shape, c.weight.data(), which.data(), c.dy.data(), image, workspace.data(), pool);
           return got;
         },
         [&](const std::vector<float>& got) { expect_close(got, want, 1e-4); });
   }
+}
+
+TEST(ConvPool, SlopesThatAreAProductAreComputedOnTheWay) {
+  for (const ConvPoolShape& shape : kShapes)
+    for (const int64_t outputs : {1, 10, 16}) {
+      const Case c(shape);
+      const int64_t width = c.pooled() / shape.images;
+      std::vector<float> factor(static_cast<size_t>(shape.images * outputs)),
+          weight(static_cast<size_t>(outputs * width));
+      for (size_t i = 0; i < factor.size(); ++i) factor[i] = static_cast<float>(i * 5 % 7) - 3;
+      for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.01f * static_cast<float>(i * 11 % 13);
+      std::vector<float> dy(static_cast<size_t>(c.pooled()));
+      for (size_t at = 0; at < dy.size(); ++at)
+        for (int64_t k = 0; k < outputs; ++k)
+          dy[at] += factor[at / static_cast<size_t>(width) * static_cast<size_t>(outputs) + static_cast<size_t>(k)] *
+                    weight[static_cast<size_t>(k * width) + at % static_cast<size_t>(width)];
+      std::vector<uint8_t> which(dy.size());
+      for (size_t i = 0; i < which.size(); ++i) which[i] = static_cast<uint8_t>(i * 7 % 5);
+      const auto run = [&](const ConvPoolSlopes& slopes, ThreadPool& pool) {
+        std::vector<float> got(c.weight.size() + c.bias.size());
+        Workspace workspace(shape, pool.size());
+        conv_pool_weight_gradient(shape, {.floats = c.x.data()}, which.data(), slopes, got.data(),
+                                  got.data() + c.weight.size(), workspace.data(), pool);
+        return got;
+      };
+      ThreadPool one(1);
+      const std::vector<float> given = run({.dy = dy.data()}, one);
+      for_every_isa(
+          [&](ThreadPool& pool) {
+            return run({.factor = factor.data(), .weight = weight.data(), .outputs = outputs}, pool);
+          },
+          [&](const std::vector<float>& got) { expect_close(got, given, 1e-4); });
+    }
 }
 
 TEST(ConvPool, BytesAreTheFloatsTheyStandFor) {
@@ -177,7 +210,7 @@ TEST(ConvPool, BytesAreTheFloatsTheyStandFor) {
       Workspace workspace(c.shape, pool.size());
       float *dw = got.data() + c.pooled(), *db = dw + c.weight.size();
       conv_pool_forward(c.shape, x, c.weight.data(), c.bias.data(), got.data(), places.data(), workspace.data(), pool);
-      conv_pool_weight_gradient(c.shape, x, which.data(), c.dy.data(), dw, db, workspace.data(), pool);
+      conv_pool_weight_gradient(c.shape, x, which.data(), {.dy = c.dy.data()}, dw, db, workspace.data(), pool);
       return got;
     };
     ThreadPool one(1);

@@ -27,4 +27,8 @@ void dense_head_weight_gradient(const DenseHeadShape& shape, const float* dy, co
 void dense_head_input_gradient(const DenseHeadShape& shape, const float* dy, const float* w, bool accumulate, float* dx,
                                ThreadPool& pool);
 
+// Rows [begin, end) of dx [m, k], on the calling thread, to out [end - begin, k]: for who uses them at once.
+void dense_head_input_gradient_rows(const DenseHeadShape& shape, const float* dy, const float* w, int64_t begin,
+                                    int64_t end, float* out);
+
 }  // namespace linnet

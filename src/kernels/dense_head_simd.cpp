@@ -277,5 +277,11 @@ void dense_head_input_gradient(const DenseHeadShape& shape, const float* dy, con
   });
 }
 
+void dense_head_input_gradient_rows(const DenseHeadShape& shape, const float* dy, const float* w, int64_t begin,
+                                    int64_t end, float* out) {
+  const GradientCall call{{end - begin, shape.n, shape.k}, dy + begin * shape.n, w, false, out};
+  HWY_DYNAMIC_DISPATCH(InputGradientRows)(call, 0, end - begin);
+}
+
 }  // namespace linnet
 #endif

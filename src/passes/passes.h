@@ -21,6 +21,8 @@ Graph fuse_loss(const Graph& graph);
 Graph recompute(const Graph& graph);
 // [dropout +] add + layer_norm becomes residual_norm, and so does what they are backward.
 Graph fuse_residual_norm(const Graph& graph);
+// The gradient of a linear layer's input is computed by the pooled convolution's gradient that reads it.
+Graph fuse_pool_gradient(const Graph& graph);
 // A bias, an activation function or the multiplication by its derivative becomes the epilogue of a matmul.
 Graph fuse_epilogue(const Graph& graph);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.

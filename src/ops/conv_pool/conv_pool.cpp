@@ -27,12 +27,12 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {y, {DType::kU8, y.shape}};
 }
 
-// x, which, dy -> dweight, dbias
+// x, which, dy (or its two factors) -> dweight, dbias
 std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
-  expect_inputs(args, 3);
-  const TensorType& dy = args.in[2];
-  const int64_t filters = dy.shape[3];
-  return {{dy.dtype, {filters, 3, 3, args.in[0].shape[3]}}, {dy.dtype, {filters}}};
+  if (args.in.size() != 4) expect_inputs(args, 3);
+  const DType dtype = args.in[2].dtype;
+  const int64_t filters = args.in[1].shape[3];
+  return {{dtype, {filters, 3, 3, args.in[0].shape[3]}}, {dtype, {filters}}};
 }
 
 // weight, which, dy -> dx
@@ -71,7 +71,12 @@ double convolution_flops(const Shape& pooled, int64_t channels) {
 }
 
 double forward_flops(const FlopsArgs& args) { return convolution_flops(args.out[0].shape, args.in[0].shape[3]); }
-double weight_grad_flops(const FlopsArgs& args) { return convolution_flops(args.in[2].shape, args.in[0].shape[3]); }
+double weight_grad_flops(const FlopsArgs& args) {
+  const double product = args.in.size() == 4 ? 2.0 * static_cast<double>(args.in[1].shape.elements()) *
+                                                   static_cast<double>(args.in[2].shape[1])
+                                             : 0.0;
+  return product + convolution_flops(args.in[1].shape, args.in[0].shape[3]);
+}
 double input_grad_flops(const FlopsArgs& args) { return convolution_flops(args.in[2].shape, args.out[0].shape[3]); }
 
 }  // namespace

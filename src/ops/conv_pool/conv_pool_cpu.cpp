@@ -58,6 +58,17 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
+// dy at a place of the pooled images, given or as the product of its factors.
+template <class T>
+double slope_at(const KernelArgs& args, int64_t image, int64_t place) {
+  if (args.in.size() == 3) return args.in[2].as<T>()[place];
+  const int64_t outputs = args.in[2].shape()[1], width = args.in[3].shape()[1];
+  double sum = 0;
+  for (int64_t k = 0; k < outputs; ++k)
+    sum += static_cast<double>(args.in[2].as<T>()[image * outputs + k]) * args.in[3].as<T>()[k * width + place % width];
+  return sum;
+}
+
 void run_weight_grad_reference(const KernelArgs& args) {
   const PixelScaling& scaling = args.node.attrs.as<ConvReluPoolAttrs>().scaling;
   const auto* which = args.in[1].as<const uint8_t>();
@@ -67,9 +78,9 @@ void run_weight_grad_reference(const KernelArgs& args) {
     T *dweight = args.out[0].as<T>(), *dbias = args.out[1].as<T>();
     std::fill_n(dweight, args.out[0].elements(), T{0});
     std::fill_n(dbias, args.out[1].elements(), T{0});
-    for_pooled(args.in[2].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
+    for_pooled(args.in[1].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
       if (which[place] == kDeadWindow) return;
-      const T d = args.in[2].as<T>()[place];
+      const auto d = static_cast<T>(slope_at<T>(args, n, place));
       const int64_t row = 2 * i + which[place] / 2 - 1, column = 2 * j + which[place] % 2 - 1;
       dbias[o] += d;
       for (int64_t tap = 0; tap < 9; ++tap)
@@ -118,13 +129,20 @@ void run(const KernelArgs& args) {
 }
 
 size_t weight_grad_workspace(const KernelQuery& query) {
-  return conv_pool_workspace(shape_of(query.in[0].shape, query.in[2].shape), query.threads);
+  return conv_pool_workspace(shape_of(query.in[0].shape, query.in[1].shape), query.threads);
 }
 
 void run_weight_grad(const KernelArgs& args) {
-  conv_pool_weight_gradient(shape_of(args.in[0].shape(), args.in[2].shape()), images_of(args),
-                            args.in[1].as<const uint8_t>(), args.in[2].as<const float>(), args.out[0].as<float>(),
-                            args.out[1].as<float>(), args.workspace, args.pool);
+  ConvPoolSlopes slopes;
+  if (args.in.size() == 4)
+    slopes = {.factor = args.in[2].as<const float>(),
+              .weight = args.in[3].as<const float>(),
+              .outputs = args.in[2].shape()[1]};
+  else
+    slopes.dy = args.in[2].as<const float>();
+  conv_pool_weight_gradient(shape_of(args.in[0].shape(), args.in[1].shape()), images_of(args),
+                            args.in[1].as<const uint8_t>(), slopes, args.out[0].as<float>(), args.out[1].as<float>(),
+                            args.workspace, args.pool);
 }
 
 size_t input_grad_workspace(const KernelQuery& query) {

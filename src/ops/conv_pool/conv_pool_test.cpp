@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/conv_pool.h"
 #include "op_harness.h"
+#include "ops/matmul/matmul.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "passes/gradient.h"
 #include "passes/passes.h"
@@ -108,6 +112,44 @@ TEST(ConvReluPool, TheFirstLayersInputGradientIsDeadCode) {
   graph.output("dw", gradients(loss, std::array{w})[0]);
   const Graph optimized = optimize(graph.clone());
   for (const Node& node : optimized.nodes()) EXPECT_NE(node.op, &kConvReluPoolInputGrad);
+}
+
+// Of two layers the last one's gradient takes in the linear layer's; the first one's does not read a product.
+TEST(ConvReluPool, ALinearLayersInputGradientIsComputedByTheReader) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {7, 8, 12, 1}}), w1 = graph.input("w1", {DType::kF32, {5, 3, 3, 1}}),
+               b1 = graph.input("b1", {DType::kF32, {5}}), w2 = graph.input("w2", {DType::kF32, {6, 3, 3, 5}}),
+               b2 = graph.input("b2", {DType::kF32, {6}}), head = graph.input("head", {DType::kF32, {10, 36}});
+  const Tensor pooled = conv_relu_pool(conv_relu_pool(x, w1, b1), w2, b2);
+  const Tensor single = matmul(reshape(conv_relu_pool(x, w1, b1), {7, 120}),
+                               graph.input("direct", {DType::kF32, {10, 120}}), false, true);
+  const Tensor loss =
+      sum_to(square(matmul(reshape(pooled, {7, 36}), head, false, true)), {}) + sum_to(square(single), {});
+  const auto d = gradients(loss, std::array{w1, b1, w2, b2, head});
+  for (size_t i = 0; i < d.size(); ++i) graph.output("d" + std::to_string(i), d[i]);
+  const Graph fused = optimize(graph.clone()), plain = optimize(graph.clone(), {.off = {"fuse_pool_gradient"}});
+  const auto with_factors = [](const Graph& g) {
+    return std::ranges::count_if(
+        g.nodes(), [](const Node& node) { return node.op == &kConvReluPoolWeightGrad && node.in.size() == 4; });
+  };
+  EXPECT_EQ(with_factors(fused), 1);  // the second layer's input gradient reads its dy as well
+  EXPECT_EQ(with_factors(plain), 0);
+  NamedTensors inputs;
+  for (const GraphInput& input : fused.inputs()) {
+    HostTensor tensor(fused.value(input.value).type);
+    for (size_t i = 0; i < tensor.as<float>().size(); ++i)
+      tensor.as<float>()[i] = std::sin(static_cast<float>(i) * 1.3f + static_cast<float>(input.value));
+    inputs[input.name] = std::move(tensor);
+  }
+  for (const KernelSet kernels : {KernelSet::kFast, KernelSet::kReference}) {
+    const auto got = interpret(fused, inputs, {.kernels = kernels}).outputs;
+    for (const auto& [name, want] : interpret(plain, inputs, {.kernels = KernelSet::kReference}).outputs) {
+      double size = 1;
+      for (const double value : want.values()) size = std::max(size, std::abs(value));
+      for (int64_t i = 0; i < want.type().shape.elements(); ++i)
+        EXPECT_NEAR(got.at(name)[i], want[i], 1e-5 * size) << name << " " << i;
+    }
+  }
 }
 
 TEST(ConvReluPool, ShapesThatDoNotFitAreNamed) {
