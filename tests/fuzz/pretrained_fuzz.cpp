@@ -1,5 +1,5 @@
-// Any bytes are either a tokenizer.json, a vocabulary and its merges, or a SentencePiece model, each of which then takes
-// any text and gives ids of its vocabulary, or a user error of one line. The first byte says which.
+// Any bytes are either a tokenizer.json, a vocabulary and its merges, or a SentencePiece model, each of which then
+// takes any text and gives ids of its vocabulary, or a user error of one line. The first byte says which.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -19,8 +19,8 @@ struct ConvReluPoolAttrs {
   std::string text() const { return scaling.text() + (input.rank() ? "input=" + input.text() : ""); }
 };
 
-// The gradient of weight and bias reads x, which, dy; or, where the pass fuse_pool_gradient made it so, x, which, d [N, K]
-// and w [K, H / 2 * W / 2 * O], whose product dy is.
+// The gradient of weight and bias reads x, which, dy; or, where the pass fuse_pool_gradient made it so, x, which, d [N,
+// K] and w [K, H / 2 * W / 2 * O], whose product dy is.
 //
 // The two gradients are nodes of their own: that of the first layer's x is dead code.
 extern const OpDef kConvReluPool, kConvReluPoolWeightGrad, kConvReluPoolInputGrad;
