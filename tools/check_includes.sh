@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# src/linnet.h, which includes for users, stands outside. A folder of src/ includes only itself and the folders above it in LINNET_FOLDERS (the root CMakeLists.txt); tests are
-# free to look down. Headers that others include keep fmt, spdlog, TOML, JSON and Highway out of their sight.
+# src/linnet.h, which includes for users, stands outside. A folder of src/ includes only itself and the folders above it
+# in LINNET_FOLDERS (the root CMakeLists.txt); tests are free to look down. Headers that others include keep fmt, spdlog, TOML, JSON and Highway out of their sight.
 # Prints every violation as file:line and ends with 1 when there is one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

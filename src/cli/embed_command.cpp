@@ -1,19 +1,16 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/input_lines.h"
 #include "pretrained/sentence_embedder.h"
 #include "text/pretrained_tokenizer.h"
-#include "text/utf8.h"
 
 namespace linnet {
 namespace {
@@ -26,24 +23,6 @@ struct Arguments {
 
 // Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
 constexpr size_t kLinesAhead = 1024;
-
-bool next_line(std::string& line, int64_t& number) {
-  char* buffer = nullptr;
-  size_t capacity = 0;
-  errno = 0;
-  const ssize_t size = ::getline(&buffer, &capacity, stdin);
-  const std::unique_ptr<char, decltype(&std::free)> owner(buffer, &std::free);
-  if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
-  if (size < 0) return false;
-  ++number;
-  line.assign(buffer, static_cast<size_t>(size));
-  if (line.ends_with('\n')) line.pop_back();
-  if (line.ends_with('\r')) line.pop_back();
-  if (const size_t at = invalid_utf8_at(line); at != std::string_view::npos)
-    fail_user("standard input: line " + std::to_string(number) + ", byte " + std::to_string(at + 1) +
-              ": not valid UTF-8");
-  return true;
-}
 
 // The shortest digits that are read back as the same number.
 void append(std::string& out, float value) {
@@ -78,8 +57,8 @@ int embed_input(const Arguments& arguments) {
     lines.clear();
     sentences.clear();
   };
-  int64_t number = 0;
-  for (std::string line; next_line(line, number);) {
+  InputLines input;
+  for (std::string line; input.next_text(line);) {
     sentences.push_back(tokenizer->encode(line, options).ids);
     lines.push_back(std::move(line));
     if (lines.size() == ahead) answer();

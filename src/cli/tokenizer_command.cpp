@@ -1,15 +1,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "cli/input_lines.h"
 #include "text/bpe_trainer.h"
 #include "text/pretrained_tokenizer.h"
 
@@ -23,30 +22,6 @@ struct Arguments {
   bool special = false, pieces = false, skip_special = false;
 };
 
-// The bytes of one line of standard input after another, without their "\n". A carriage return before it stays: it is
-// text to a tokenizer, and decoding must give it back.
-class InputLines {
- public:
-  ~InputLines() { std::free(buffer_); }
-
-  bool next(std::string_view& line) {
-    errno = 0;
-    const ssize_t size = ::getline(&buffer_, &capacity_, stdin);
-    if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
-    if (size < 0) return false;
-    ++number_;
-    line = {buffer_, static_cast<size_t>(size)};
-    if (line.ends_with('\n')) line.remove_suffix(1);
-    return true;
-  }
-  int64_t number() const { return number_; }  // of the line next() returned last, from 1
-
- private:
-  char* buffer_ = nullptr;
-  size_t capacity_ = 0;
-  int64_t number_ = 0;
-};
-
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_system("cannot write to standard output");
 }
@@ -55,7 +30,7 @@ int encode_input(const Arguments& arguments) {
   const auto tokenizer = load_pretrained_tokenizer(arguments.model);
   EncodeOptions options;
   options.offsets = false;
-  InputLines input;
+  InputLines input;  // a carriage return is text to a tokenizer, and decoding must give it back
   std::vector<TokenId> ids;
   std::string out;
   for (std::string_view line; input.next(line);) {

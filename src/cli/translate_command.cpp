@@ -1,18 +1,15 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <string_view>
 
 #include "app/inference.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/input_lines.h"
 #include "kernels/isa.h"
-#include "text/utf8.h"
 
 namespace linnet {
 namespace {
@@ -23,35 +20,6 @@ constexpr size_t kLinesAhead = 1024;
 struct Arguments : InferenceOptions {
   std::string folder;
   int n_best = 1;
-};
-
-// The lines of standard input, checked. Every problem is an error with the place where it is.
-class InputLines {
- public:
-  ~InputLines() { std::free(buffer_); }
-
-  bool next(std::string& line) {
-    errno = 0;
-    const ssize_t size = ::getline(&buffer_, &capacity_, stdin);
-    if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
-    if (size < 0) return false;
-    ++number_;
-    std::string_view text(buffer_, static_cast<size_t>(size));
-    if (text.ends_with('\n')) text.remove_suffix(1);
-    if (text.ends_with('\r')) text.remove_suffix(1);
-    if (const size_t at = invalid_utf8_at(text); at != std::string_view::npos)
-      fail_user("standard input: line " + std::to_string(number_) + ", byte " + std::to_string(at + 1) +
-                ": not valid UTF-8");
-    if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
-    line = text;
-    return true;
-  }
-  int64_t number() const { return number_; }  // of the line next() returned last, from 1
-
- private:
-  char* buffer_ = nullptr;
-  size_t capacity_ = 0;
-  int64_t number_ = 0;
 };
 
 void print(const std::vector<std::vector<Translation>>& translations, int64_t first_line, int n_best) {
@@ -88,7 +56,7 @@ int translate_input(const Arguments& arguments) {
   };
   InputLines input;
   try {
-    for (std::string line; input.next(line);) {
+    for (std::string line; input.next_text(line);) {
       lines.push_back(std::move(line));
       if (lines.size() == ahead) answer();
     }

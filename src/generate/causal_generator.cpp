@@ -1,9 +1,9 @@
 #include "generate/causal_generator.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
+#include "generate/generation_inputs.h"
 #include "kernels/top_k.h"
 #include "nn/trace.h"
 #include "ops/embedding/embedding.h"
@@ -103,7 +103,7 @@ CausalGenerator::CausalGenerator(CausalModel& model, const ParameterLayout& layo
   if (options_.cache) graphs.push_back(optimize(decode_graph(model, layout, options_)));
   std::vector<const Graph*> pointers;
   for (const Graph& graph : graphs) pointers.push_back(&graph);
-  bind_inputs(pointers);
+  bind_generation_inputs(store, pointers);
   for (size_t i = 0; i < options_.prompt_lengths.size(); ++i) {
     buckets_.push_back(std::make_unique<Bucket>(
         Bucket{options_.prompt_lengths[i], make_plan(std::move(graphs[i]), store, shared, plan_options), {}}));
@@ -115,32 +115,6 @@ CausalGenerator::CausalGenerator(CausalModel& model, const ParameterLayout& layo
 }
 
 CausalGenerator::~CausalGenerator() = default;
-
-// Inputs of generation that have no place yet: integers in a batch region, the cache in one of its own, each as large
-// as its largest use. Parameters and constants are the caller's.
-void CausalGenerator::bind_inputs(const std::vector<const Graph*>& graphs) {
-  std::map<std::string, TensorType> largest;
-  for (const Graph* graph : graphs)
-    for (const GraphInput& input : graph->inputs()) {
-      if (!input.name.starts_with("generate.") && !input.name.starts_with("cache.")) continue;
-      const TensorType& type = graph->value(input.value).type;
-      TensorType& have = largest.try_emplace(input.name, type).first->second;
-      if (type.bytes() > have.bytes()) have = type;
-    }
-  for (const bool floats : {false, true}) {
-    std::vector<std::tuple<std::string, size_t, size_t>> places;  // name, offset, bytes
-    size_t offset = 0;
-    for (const auto& [name, type] : largest) {
-      if (store_.has(name) || is_float(type.dtype) != floats) continue;
-      places.emplace_back(name, offset, type.bytes());
-      offset += (type.bytes() + 63) / 64 * 64;
-    }
-    if (places.empty()) continue;
-    const RegionId region = floats ? store_.add_region("decoding cache", MemoryKind::kCache, offset)
-                                   : store_.add_region("decoding batch", MemoryKind::kBatch, offset);
-    for (const auto& [name, start, bytes] : places) store_.bind(name, {region, start}, bytes);
-  }
-}
 
 void CausalGenerator::bind() {
   const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };

@@ -76,7 +76,6 @@ class CausalGenerator {
   struct Bucket;  // the prefill plan of one padded length
   struct Inputs;  // where the graphs' inputs lie
 
-  void bind_inputs(const std::vector<const Graph*>& graphs);
   void check(std::span<const std::vector<int32_t>> prompts) const;
   void prefill(std::span<const std::vector<int32_t>> sequences, ThreadPool& pool);
   void feed(std::span<const std::vector<int32_t>> windows, const std::vector<bool>& done, ThreadPool& pool);

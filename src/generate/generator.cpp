@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "generate/generation_inputs.h"
 #include "kernels/top_k.h"
 #include "nn/trace.h"
 #include "ops/reduce/reduce.h"
@@ -92,7 +93,9 @@ Generator::Generator(EncoderDecoder& model, const ParameterLayout& layout, Store
     graphs.push_back(optimize(prefill_graph(model, layout, options_, length)));
     graphs.push_back(optimize(decode_graph(model, layout, options_, length)));
   }
-  bind_inputs(graphs);
+  std::vector<const Graph*> pointers;
+  for (const Graph& graph : graphs) pointers.push_back(&graph);
+  bind_generation_inputs(store, pointers);
   for (size_t i = 0; i < options_.source_lengths.size(); ++i) {
     auto bucket = std::make_unique<Bucket>();
     bucket->length = options_.source_lengths[i];
@@ -110,34 +113,6 @@ Generator::Generator(EncoderDecoder& model, const ParameterLayout& layout, Store
 }
 
 Generator::~Generator() = default;
-
-// Inputs of generation that have no place yet: integers in a batch region, states in the cache, each as large as its
-// largest use. Parameters and constants are the caller's.
-void Generator::bind_inputs(const std::vector<Graph>& graphs) {
-  std::map<std::string, TensorType> largest;
-  for (const Graph& graph : graphs)
-    for (const GraphInput& input : graph.inputs()) {
-      if (!input.name.starts_with("generate.") && !input.name.starts_with("memory.") &&
-          !input.name.starts_with("cache."))
-        continue;
-      const TensorType& type = graph.value(input.value).type;
-      TensorType& have = largest.try_emplace(input.name, type).first->second;
-      if (type.bytes() > have.bytes()) have = type;
-    }
-  for (const bool floats : {false, true}) {
-    std::vector<std::tuple<std::string, size_t, size_t>> places;  // name, offset, bytes
-    size_t offset = 0;
-    for (const auto& [name, type] : largest) {
-      if (store_.has(name) || is_float(type.dtype) != floats) continue;
-      places.emplace_back(name, offset, type.bytes());
-      offset += (type.bytes() + 63) / 64 * 64;
-    }
-    if (places.empty()) continue;
-    const RegionId region = floats ? store_.add_region("decoding cache", MemoryKind::kCache, offset)
-                                   : store_.add_region("decoding batch", MemoryKind::kBatch, offset);
-    for (const auto& [name, start, bytes] : places) store_.bind(name, {region, start}, bytes);
-  }
-}
 
 void Generator::bind() {
   inputs_ = std::make_unique<Inputs>(Inputs{store_.as<int32_t>(kSource), store_.as<int32_t>(kSourceLengths),

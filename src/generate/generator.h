@@ -64,7 +64,6 @@ class Generator {
   struct Bucket;  // the plans of one source length
   struct Inputs;  // where the graphs' inputs lie
 
-  void bind_inputs(const std::vector<Graph>& graphs);
   void decode_batch(std::span<const std::vector<int32_t>* const> sources, ThreadPool& pool);
   void fill_sources(std::span<const std::vector<int32_t>* const> sources, int64_t padded_length);
   int64_t generated_limit(size_t source_length) const;

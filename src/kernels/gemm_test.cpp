@@ -10,14 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_pool.h"
-#include "kernels/isa.h"
+#include "kernels/kernel_testing.h"
 
 namespace linnet {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kCanary = 12345.5f;
 
 double function(GemmActivation f, double x) {
@@ -130,11 +127,6 @@ struct Case {
           ASSERT_NEAR(out[at], sum, size * tolerance) << text() << " at " << i << "," << row << "," << j;
         }
   }
-};
-
-struct ForcedIsa {
-  explicit ForcedIsa(const std::string& name) { force_isa(name); }
-  ~ForcedIsa() { force_isa("auto"); }
 };
 
 constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kBf16};

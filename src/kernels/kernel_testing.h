@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -16,6 +17,12 @@ namespace linnet {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// An instruction set for as long as this lives.
+struct ForcedIsa {
+  explicit ForcedIsa(const std::string& name) { force_isa(name); }
+  ~ForcedIsa() { force_isa("auto"); }
+};
 
 inline std::vector<float> random_floats(int64_t n, uint32_t seed, float low = -2, float high = 2) {
   std::mt19937 random(seed);

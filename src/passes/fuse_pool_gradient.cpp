@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ir/op.h"
+#include "kernels/dense_head.h"
 #include "ops/conv_pool/conv_pool.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
@@ -33,7 +34,8 @@ class PoolGradient {
     const std::vector<Tensor> factors = rewriter_.operands(*product);
     // Of each image one row, so few outputs that a row's cost is small.
     if (factors[0].shape().rank() != 2 || factors[1].shape().rank() != 2 ||
-        factors[0].dim(0) != rewriter_.old().value(node.in[2]).type.shape[0] || factors[0].dim(1) > kMostOutputs)
+        factors[0].dim(0) != rewriter_.old().value(node.in[2]).type.shape[0] ||
+        factors[0].dim(1) > DenseHeadShape::kMaxOutputs)
       return false;
     const std::vector<Tensor> out = rewriter_.add(
         node, *node.op, std::array{rewriter_[node.in[0]], rewriter_[node.in[1]], factors[0], factors[1]}, node.attrs);
@@ -46,7 +48,6 @@ class PoolGradient {
            attrs.precision == Precision::kF32;
   }
 
-  static constexpr int64_t kMostOutputs = 16;
   Rewriter rewriter_;
 };
 

@@ -1,0 +1,37 @@
+#include "cli/input_lines.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace linnet {
+
+InputLines::~InputLines() { std::free(buffer_); }
+
+bool InputLines::next(std::string_view& line) {
+  errno = 0;
+  const ssize_t size = ::getline(&buffer_, &capacity_, stdin);
+  if (size < 0 && std::ferror(stdin)) fail_system("cannot read standard input");
+  if (size < 0) return false;
+  ++number_;
+  line = {buffer_, static_cast<size_t>(size)};
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  return true;
+}
+
+bool InputLines::next_text(std::string& line) {
+  std::string_view text;
+  if (!next(text)) return false;
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  if (const size_t at = invalid_utf8_at(text); at != std::string_view::npos)
+    fail_user("standard input: line " + std::to_string(number_) + ", byte " + std::to_string(at + 1) +
+              ": not valid UTF-8");
+  if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+  line = text;
+  return true;
+}
+
+}  // namespace linnet

@@ -1,0 +1,30 @@
+// Standard input, line by line, of any length.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace linnet {
+
+class InputLines {
+ public:
+  InputLines() = default;
+  ~InputLines();
+  InputLines(const InputLines&) = delete;
+  InputLines& operator=(const InputLines&) = delete;
+
+  // The bytes of the next line without its "\n"; false at the end. Good until the next call.
+  bool next(std::string_view& line);
+  // The same as text: without "\r" before the end and without a byte order mark. User error, with the place, where it
+  // is not valid UTF-8.
+  bool next_text(std::string& line);
+  int64_t number() const { return number_; }  // of the last line, from 1
+
+ private:
+  char* buffer_ = nullptr;
+  size_t capacity_ = 0;
+  int64_t number_ = 0;
+};
+
+}  // namespace linnet
