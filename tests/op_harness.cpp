@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include "exec/executor.h"
@@ -111,30 +112,41 @@ void expect_close(const NamedTensors& got, const NamedTensors& expected, double 
     EXPECT_LE(distance(got.at(name), tensor), tolerance) << what << " " << name;
 }
 
-NamedTensors run_planned(const Graph& graph, const NamedTensors& inputs, int threads) {
-  Store store;
-  for (const GraphInput& input : graph.inputs()) {
-    const size_t bytes = graph.value(input.value).type.bytes();
-    store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
+// A graph's plan in memory of its own, on the CPU or on a backend.
+class Planned {
+ public:
+  Planned(const Graph& graph, int threads, const Backend* backend = nullptr) : store_(backend), pool_(threads) {
+    for (const GraphInput& input : graph.inputs()) {
+      const size_t bytes = graph.value(input.value).type.bytes();
+      store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
+    }
+    const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
+                               store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+    plan_ = make_plan(optimize(graph.clone()), store_, shared, {.threads = threads});
+    store_.allocate();
+    executor_.emplace(plan_, store_, shared);
   }
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  const Plan plan = make_plan(optimize(graph.clone()), store, shared, {.threads = threads});
-  store.allocate();
-  for (const GraphInput& input : graph.inputs())
-    std::memcpy(store.data(input.name), inputs.at(input.name).data(), inputs.at(input.name).type().bytes());
-  ThreadPool pool(threads);
-  const Executor executor(plan, store, shared);
-  executor.run(pool);
-  NamedTensors outputs;
-  for (const GraphOutput& output : plan.graph.outputs()) {
-    const TensorView& view = executor.output(output.name);
-    HostTensor tensor(view.type);
-    std::memcpy(tensor.data(), view.data, view.type.bytes());
-    outputs[output.name] = std::move(tensor);
+
+  NamedTensors run(const NamedTensors& inputs) {
+    for (const GraphInput& input : plan_.graph.inputs())
+      std::memcpy(store_.data(input.name), inputs.at(input.name).data(), inputs.at(input.name).type().bytes());
+    executor_->run(pool_);
+    NamedTensors outputs;
+    for (const GraphOutput& output : plan_.graph.outputs()) {
+      const TensorView& view = executor_->output(output.name);
+      HostTensor tensor(view.type);
+      std::memcpy(tensor.data(), view.data, view.type.bytes());
+      outputs[output.name] = std::move(tensor);
+    }
+    return outputs;
   }
-  return outputs;
-}
+
+ private:
+  Store store_;
+  Plan plan_;
+  ThreadPool pool_;
+  std::optional<Executor> executor_;
+};
 
 void expect_same_bits(const NamedTensors& a, const NamedTensors& b, const std::string& what) {
   for (const auto& [name, tensor] : b)
@@ -157,10 +169,27 @@ double distance(const HostTensor& a, const HostTensor& b) {
   return std::sqrt(difference) / (std::sqrt(norm) + 1e-30);
 }
 
+namespace {
+
+void check_on_backend(const OpCase& op, const Graph& graph, const NamedTensors& inputs, const NamedTensors& expected,
+                      const Backend& backend) {
+  Planned planned(graph, 1, &backend);
+  const NamedTensors first = planned.run(inputs);
+  expect_close(first, expected, op.tolerance, "on the device");
+  expect_same_bits(planned.run(inputs), first, "recorded:");
+  disturb_backend(true);
+  expect_same_bits(planned.run(inputs), first, "replayed, threads in another order:");
+  disturb_backend(false);
+}
+
+}  // namespace
+
 void check_op(const OpCase& op) {
   const Graph exact = build(op, DType::kF64, op.differentiate);
   const NamedTensors inputs = random_inputs(exact, op);
   const NamedTensors expected = interpret(exact, inputs).outputs;
+  if (const Backend* backend = tested_backend())
+    return check_on_backend(op, build(op, DType::kF32, op.differentiate), to_float32(inputs), expected, *backend);
   if (op.differentiate) check_finite_differences(op, inputs);
 
   // Decomposed before differentiation: the basic ops' gradients check the fused one's.
@@ -183,7 +212,7 @@ void check_op(const OpCase& op) {
   const NamedTensors one = interpret(optimized, inputs32, {.kernels = KernelSet::kFast}).outputs;
   expect_close(one, expected, op.tolerance, "optimized");
   for (int threads : {1, 2, 3})
-    expect_same_bits(run_planned(graph32, inputs32, threads), one, std::to_string(threads) + " threads:");
+    expect_same_bits(Planned(graph32, threads).run(inputs32), one, std::to_string(threads) + " threads:");
 }
 
 }  // namespace linnet::testing

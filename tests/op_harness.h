@@ -4,7 +4,9 @@
 //   - a fused op's decomposition against it, values and gradients, in float64;
 //   - the fast float32 kernels against the float64 reference, values and gradients;
 //   - the planned executor, after all passes, against the interpreter on the same kernels: bit for bit;
-//   - 1, 2 and 3 threads: bit for bit.
+//   - 1, 2 and 3 threads: bit for bit;
+//   - and on a backend (a GPU, or its emulation): the plan, run twice (as it comes and recorded), against the float64
+//     reference, and both runs bit for bit.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,6 +14,7 @@
 
 #include "exec/interpreter.h"
 #include "ir/graph.h"
+#include "plan/store.h"
 
 namespace linnet::testing {
 
@@ -31,6 +34,11 @@ struct OpCase {
 };
 
 void check_op(const OpCase& op);
+
+// What plans are also run on: null for none. Defined by tests/real_backend.cpp or tests/cuda_emulation.
+const Backend* tested_backend();
+// From now on it runs threads and blocks in another order, if it can: results must not change.
+void disturb_backend(bool disturbed);
 
 // The relative distance of two tensors: ||a - b|| / (||b|| + tiny).
 double distance(const HostTensor& a, const HostTensor& b);

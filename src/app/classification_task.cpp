@@ -182,6 +182,7 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
   session.store.touch();
   session.trainer->initialize();
   load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
+  session.trainer->push_states();
   return session.evaluate(data);
 }
 

@@ -66,6 +66,7 @@ Evaluation evaluate_image_run(const std::string& folder, const Config& config, c
   session.store.touch();
   session.trainer->initialize();
   load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
+  session.trainer->push_states();
   return session.evaluate(images);
 }
 

@@ -24,6 +24,7 @@ std::unique_ptr<Session> load_session(const std::string& folder, const Config& c
   session->store.touch();
   session->trainer->initialize();  // the constants; the parameters are read next
   load_model(RunFolder(folder).model_path(), session->layout, session->trainer->state("parameters"));
+  session->trainer->push_states();
   return session;
 }
 

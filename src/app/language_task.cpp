@@ -77,6 +77,7 @@ Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Conf
   session.store.touch();
   session.trainer->initialize();
   opened.load_weights(session.layout, session.trainer->state("parameters"));
+  session.trainer->push_states();
   return session.evaluate(text);
 }
 

@@ -66,6 +66,8 @@ TextGeneration::TextGeneration(const std::string& folder, const std::string& pro
   generator_->bind();
   layout_.initialize_constants(store_.as<float>("constants"), pool_);
   opened_.load_weights(layout_, store_.as<float>("parameters"));
+  store_.push("constants");
+  store_.push("parameters");
 }
 
 std::vector<std::string> TextGeneration::run(const std::function<bool(const std::string& piece)>& hear) {

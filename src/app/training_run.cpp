@@ -163,6 +163,7 @@ class TrainingRun {
   }
 
   void save_best() {
+    trainer_.pull_states();
     save_model(folder_.model_path(), trainer_.layout(), trainer_.state(trainer_.evaluated_state()), metadata());
   }
 
@@ -240,6 +241,7 @@ TrainOutcome run_training(const TrainRequest& request, const std::function<void(
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
     load_model(folder.model_path(), trainer.layout(), trainer.state(trainer.evaluated_state()));
+    trainer.push_states();
     afterwards(*task);
   }
   return outcome;

@@ -9,11 +9,11 @@
 namespace linnet {
 
 Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& shared)
-    : plan_(&plan), workspace_(store.data(shared.workspace)) {
+    : plan_(&plan), workspace_(store.place(shared.workspace)), device_(store.device()) {
   const Graph& graph = plan.graph;
   const auto view = [&](ValueId id) -> TensorView {
     const Location& location = plan.location[static_cast<size_t>(id)];
-    return {store.data(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
+    return {store.place(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
   };
   size_t operands = 0;
   for (const Node& node : graph.nodes()) operands += node.in.size() + node.out.size();
@@ -29,6 +29,7 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
   }
   for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
   for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
+  if (device_) device_run_ = std::make_unique<DeviceRun>(plan, store, outputs_);
 }
 
 void Executor::run_step(const Step& step, ThreadPool& pool) const {
@@ -36,7 +37,23 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
                     {operands_.data() + step.in, step.in_count},
                     {operands_.data() + step.out, step.out_count},
                     workspace_,
-                    pool});
+                    pool,
+                    device_});
+  if (device_) device_->launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });
+}
+
+void Executor::run_all(ThreadPool& pool) const {
+  for (const Step& step : steps_) run_step(step, pool);
+  copy_updates();
+}
+
+void Executor::copy_updates() const {
+  for (const Copy& copy : copies_) {
+    if (device_)
+      device_->copy(copy.to.as<std::byte>(), copy.from.as<std::byte>(), copy.to.type.bytes());
+    else
+      std::memcpy(copy.to.data, copy.from.data, copy.to.type.bytes());
+  }
 }
 
 void Executor::check(const ThreadPool& pool) const {
@@ -46,22 +63,30 @@ void Executor::check(const ThreadPool& pool) const {
 
 void Executor::run(ThreadPool& pool) const {
   check(pool);
-  for (const Step& step : steps_) run_step(step, pool);
-  for (const Copy& copy : copies_) std::memcpy(copy.to.data, copy.from.data, copy.to.type.bytes());
+  if (device_run_)
+    device_run_->run([&] { run_all(pool); });
+  else
+    run_all(pool);
 }
 
 void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
   check(pool);
   seconds.resize(steps_.size());
+  if (device_run_) device_run_->push_batch();
   for (size_t i = 0; i < steps_.size(); ++i) {
+    if (device_) {
+      seconds[i] += device_->timed([&] { run_step(steps_[i], pool); });
+      continue;
+    }
     const auto start = std::chrono::steady_clock::now();
     run_step(steps_[i], pool);
     seconds[i] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  for (const Copy& copy : copies_) std::memcpy(copy.to.data, copy.from.data, copy.to.type.bytes());
+  copy_updates();
 }
 
 const TensorView& Executor::output(const std::string& name) const {
+  if (device_run_) return device_run_->output(name);
   const auto found = outputs_.find(name);
   if (found == outputs_.end()) fail_internal("the plan has no output " + name);
   return found->second;

@@ -1,9 +1,12 @@
-// Runs a plan: one loop over kernels whose operands were bound to memory beforehand. Nothing is allocated.
+// Runs a plan: one loop over kernels whose operands were bound to memory beforehand. Nothing is allocated. On a device
+// the same loop is recorded once and then replayed (exec/device_run.h).
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "exec/device_run.h"
 #include "plan/plan.h"
 
 namespace linnet {
@@ -13,12 +16,13 @@ class Executor {
   // The store must have been allocated; plan and store outlive the executor.
   Executor(const Plan& plan, const Store& store, const SharedRegions& shared);
 
-  // The pool may not have more threads than the plan was made for.
+  // The pool may not have more threads than the plan was made for. On a device run() only queues: batches may be
+  // written and other plans run after it, and output() waits.
   void run(ThreadPool& pool) const;
   // The same, adding each node's seconds to seconds[node].
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
 
-  // Where a named output lies after run().
+  // A named output after run(), where the host can read it.
   const TensorView& output(const std::string& name) const;
   const Plan& plan() const { return *plan_; }
 
@@ -33,6 +37,8 @@ class Executor {
   };
   void check(const ThreadPool& pool) const;
   void run_step(const Step& step, ThreadPool& pool) const;
+  void run_all(ThreadPool& pool) const;
+  void copy_updates() const;
 
   const Plan* plan_;
   std::vector<TensorView> operands_;
@@ -40,6 +46,8 @@ class Executor {
   std::vector<Copy> copies_;
   std::map<std::string, TensorView> outputs_;
   std::byte* workspace_;
+  Device* device_;  // null: the CPU
+  std::unique_ptr<DeviceRun> device_run_;
 };
 
 }  // namespace linnet

@@ -1,5 +1,7 @@
 #include "exec/host_tensor.h"
 
+#include <bit>
+
 namespace linnet {
 
 double HostTensor::operator[](int64_t i) const {
@@ -12,6 +14,8 @@ double HostTensor::operator[](int64_t i) const {
       return as<int32_t>()[static_cast<size_t>(i)];
     case DType::kU8:
       return as<uint8_t>()[static_cast<size_t>(i)];
+    case DType::kBF16:
+      return std::bit_cast<float>(static_cast<uint32_t>(as<uint16_t>()[static_cast<size_t>(i)]) << 16);
   }
   return 0;
 }

@@ -16,6 +16,8 @@ const char* dtype_name(DType dtype) {
       return "i32";
     case DType::kU8:
       return "u8";
+    case DType::kBF16:
+      return "bf16";
   }
   return "?";
 }
@@ -27,6 +29,8 @@ size_t dtype_size(DType dtype) {
       return 4;
     case DType::kF64:
       return 8;
+    case DType::kBF16:
+      return 2;
     case DType::kU8:
       return 1;
   }

@@ -9,11 +9,12 @@
 
 namespace linnet {
 
-enum class DType : uint8_t { kF32, kF64, kI32, kU8 };
+// kBF16 is how a device stores activations (passes/narrow.cpp); model code and the CPU kernels do not meet it.
+enum class DType : uint8_t { kF32, kF64, kI32, kU8, kBF16 };
 
-const char* dtype_name(DType dtype);  // "f32", "f64", "i32", "u8"
+const char* dtype_name(DType dtype);  // "f32", "f64", "i32", "u8", "bf16"
 size_t dtype_size(DType dtype);       // bytes of one element
-inline bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
+inline bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16; }
 
 constexpr int kMaxRank = 6;
 

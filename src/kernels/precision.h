@@ -7,6 +7,7 @@ namespace linnet {
 
 enum class Precision : uint8_t {
   kF32,
+  kTf32,  // operands are rounded to 10 bits of mantissa by a GPU's matrix units; fp32 on the CPU
   kBf16,  // operands are rounded to bfloat16 (nearest even) on their way into the product; fp32 where the CPU cannot
 };
 
@@ -22,6 +23,8 @@ inline float round_to_bf16(float x) {
   return std::bit_cast<float>(bits & 0xffff0000u);
 }
 
-inline const char* precision_name(Precision precision) { return precision == Precision::kBf16 ? "bf16" : "fp32"; }
+inline const char* precision_name(Precision precision) {
+  return precision == Precision::kBf16 ? "bf16" : precision == Precision::kTf32 ? "tf32" : "fp32";
+}
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 // The one list of all ops: a new op is a folder and a row here.
 #include <array>
+#include <cstring>
 
 #include "ops/argmax/argmax.h"
 #include "ops/attention/attention.h"
@@ -82,7 +83,24 @@ std::span<const OpEntry> all_ops() {
   return ops;
 }
 
-const Kernel& find_kernel(const KernelQuery& query, KernelSet set) {
+namespace {
+
+const Kernel& find_backend_kernel(const KernelQuery& query, const Backend& backend) {
+  for (const BackendOp& entry : backend.ops) {
+    if (std::strcmp(entry.op, query.node.op->name) != 0) continue;
+    for (const Kernel& kernel : entry.kernels)
+      if (!kernel.supports || kernel.supports(query)) return kernel;
+  }
+  std::string types;
+  for (const TensorType& type : query.in) types += (types.empty() ? "" : ", ") + type.text();
+  fail_user(backend.device->info().name + " has no kernel for " + query.node.op->name + "(" + types + ") {" +
+            query.node.attrs.text() + "}");
+}
+
+}  // namespace
+
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend* backend) {
+  if (backend) return find_backend_kernel(query, *backend);
   for (const OpEntry& entry : all_ops()) {
     if (entry.op != query.node.op) continue;
     if (set == KernelSet::kReference) return entry.kernels.back();

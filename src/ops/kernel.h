@@ -1,11 +1,13 @@
-// How an op runs on the CPU: an explicit list of kernels, best first, that ends in a plain reference kernel which also
-// runs in float64. There is no registration at start-up; ops/all_ops.cpp names every list.
+// How an op runs: an explicit list of kernels, best first. On the CPU it ends in a plain reference kernel which also
+// runs in float64. There is no registration at start-up; ops/all_ops.cpp names every list. Other devices bring lists of
+// their own (Backend).
 #pragma once
 #include <cstddef>
 #include <span>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "ir/op.h"
 
 namespace linnet {
@@ -29,6 +31,7 @@ struct KernelArgs {
   std::span<const TensorView> in, out;
   std::byte* workspace;  // 64-byte aligned, as many bytes as Kernel::workspace asked for
   ThreadPool& pool;
+  Device* device = nullptr;  // null: the CPU. Else the memory above is the device's, and the kernel queues its work
 };
 
 // What is known of a node before it runs.
@@ -36,6 +39,7 @@ struct KernelQuery {
   const Node& node;
   std::span<const TensorType> in, out;
   int threads;
+  Device* device = nullptr;
 };
 
 struct Kernel {
@@ -55,15 +59,26 @@ struct OpEntry {
 // Every op with its kernels.
 std::span<const OpEntry> all_ops();
 
-enum class KernelSet { kFast, kReference };
-// The first kernel of the op's list that supports the node, or the last one for kReference.
-const Kernel& find_kernel(const KernelQuery& query, KernelSet set);
+// A device and its kernels. Ops are matched by name: a loaded module has addresses of its own for what OpDefs are.
+struct BackendOp {
+  const char* op;
+  KernelList kernels;
+};
+struct Backend {
+  Device* device;
+  std::span<const BackendOp> ops;
+};
 
+enum class KernelSet { kFast, kReference };
+// The first kernel of the op's list that supports the node, or the last one for kReference. With a backend: of its
+// list; Error(kUser) naming the op when none supports the node.
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend* backend = nullptr);
+
+// No floats but float32.
 inline bool all_f32(const KernelQuery& query) {
-  for (const TensorType& type : query.in)
-    if (type.dtype == DType::kF64) return false;
-  for (const TensorType& type : query.out)
-    if (type.dtype == DType::kF64) return false;
+  for (const auto& types : {query.in, query.out})
+    for (const TensorType& type : types)
+      if (is_float(type.dtype) && type.dtype != DType::kF32) return false;
   return true;
 }
 
@@ -77,6 +92,7 @@ void for_float(DType dtype, Body&& body) {
       return body.template operator()<double>();
     case DType::kI32:
     case DType::kU8:
+    case DType::kBF16:
       break;
   }
   fail_internal(std::string("a floating-point kernel was given ") + dtype_name(dtype));

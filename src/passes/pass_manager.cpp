@@ -10,23 +10,28 @@ namespace {
 
 struct Pass {
   const char* name;
-  Graph (*run)(const Graph&);
+  Graph (*run)(const Graph&, const PassOptions&);
+  bool (*wanted)(const PassOptions&) = [](const PassOptions&) { return true; };
 };
 
-constexpr Pass kLowerPrecision{"lower_precision", lower_precision};
-constexpr Pass kRecompute{"recompute", recompute};
+template <Graph (*rewrite)(const Graph&)>
+Graph plain(const Graph& graph, const PassOptions&) {
+  return rewrite(graph);
+}
 
 // A loss before anything could come between it and its gradient. Norms take their sums before products add to them.
 // Epilogues before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
-constexpr std::array kPasses{kLowerPrecision,
-                             Pass{"fuse_loss", fuse_loss},
-                             kRecompute,
-                             Pass{"fuse_residual_norm", fuse_residual_norm},
-                             Pass{"fuse_pool_gradient", fuse_pool_gradient},
-                             Pass{"fuse_epilogue", fuse_epilogue},
-                             Pass{"fuse_accumulate", fuse_accumulate},
-                             Pass{"fuse_pointwise", fuse_pointwise},
-                             Pass{"make_views", make_views}};
+constexpr std::array kPasses{
+    Pass{"lower_precision", [](const Graph& g, const PassOptions& o) { return lower_precision(g, o.precision); },
+         [](const PassOptions& o) { return o.precision != Precision::kF32; }},
+    Pass{"fuse_loss", plain<fuse_loss>},
+    Pass{"recompute", plain<recompute>, [](const PassOptions& o) { return o.recompute; }},
+    Pass{"fuse_residual_norm", plain<fuse_residual_norm>},
+    Pass{"fuse_pool_gradient", plain<fuse_pool_gradient>},
+    Pass{"fuse_epilogue", plain<fuse_epilogue>},
+    Pass{"fuse_accumulate", plain<fuse_accumulate>},
+    Pass{"fuse_pointwise", plain<fuse_pointwise>},
+    Pass{"make_views", plain<make_views>}};
 
 }  // namespace
 
@@ -44,13 +49,10 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
   for (const Pass& pass : kPasses) {
     const auto start = std::chrono::steady_clock::now();
     const int before = graph.node_count();
-    bool wanted = true;
-    if (pass.run == kLowerPrecision.run) wanted = options.precision == Precision::kBf16;
-    if (pass.run == kRecompute.run) wanted = options.recompute;
-    const bool run = wanted && !options.off.contains(pass.name);
+    const bool run = pass.wanted(options) && !options.off.contains(pass.name);
     std::vector<std::string> fused;
     if (run) {
-      Graph next = pass.run(graph);
+      Graph next = pass.run(graph, options);
       if (report) fused = new_nodes(graph, next);
       graph = std::move(next);
       if (options.verify) verify(graph);

@@ -11,8 +11,8 @@ namespace linnet {
 
 // Every fused op becomes its basic ones: the test oracle.
 Graph decompose(const Graph& graph);
-// Every matmul computes in bf16 (kernels/precision.h).
-Graph lower_precision(const Graph& graph);
+// Every matmul computes in this precision (kernels/precision.h).
+Graph lower_precision(const Graph& graph, Precision precision);
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
 // A linear cross-entropy and its gradient become one node that computes the logits once.
@@ -42,7 +42,7 @@ struct PassReport {
 
 struct PassOptions {
   std::set<std::string> off;              // names of passes to leave out (pass_names())
-  Precision precision = Precision::kF32;  // kBf16 runs lower_precision first
+  Precision precision = Precision::kF32;  // not kF32: lower_precision runs first
   bool recompute = false;                 // for graphs with a backward pass: see recompute()
   bool verify = true;
 };

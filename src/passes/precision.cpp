@@ -1,5 +1,5 @@
-// Matrix products in bf16: operands are rounded on their way in, sums and everything else stay fp32. Parameters,
-// gradients and the optimizer's states are never stored in less than fp32.
+// Matrix products in bf16 or TF32: operands are rounded on their way in, sums and everything else stay fp32.
+// Parameters, gradients and the optimizer's states are never stored in less than fp32.
 #include "ir/op.h"
 #include "ops/attention/attention.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -12,26 +12,26 @@ namespace linnet {
 namespace {
 
 template <class T>
-Attrs lowered(const Attrs& old) {
+Attrs lowered(const Attrs& old, Precision precision) {
   T attrs = old.as<T>();
-  attrs.precision = Precision::kBf16;
+  attrs.precision = precision;
   return attrs;
 }
 
-Attrs lower(const Node& node) {
-  if (node.op == &kAttention || node.op == &kAttentionGrad) return lowered<AttentionAttrs>(node.attrs);
-  if (node.op == &kMatmul) return lowered<MatmulAttrs>(node.attrs);
+Attrs lower(const Node& node, Precision precision) {
+  if (node.op == &kAttention || node.op == &kAttentionGrad) return lowered<AttentionAttrs>(node.attrs, precision);
+  if (node.op == &kMatmul) return lowered<MatmulAttrs>(node.attrs, precision);
   if (node.op == &kLinearCrossEntropy || node.op == &kLinearCrossEntropyGrad)
-    return lowered<LinearCrossEntropyAttrs>(node.attrs);
+    return lowered<LinearCrossEntropyAttrs>(node.attrs, precision);
   return node.attrs;
 }
 
 }  // namespace
 
-Graph lower_precision(const Graph& graph) {
+Graph lower_precision(const Graph& graph, Precision precision) {
   Rewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
-    const std::vector<Tensor> out = rewriter.add(node, *node.op, rewriter.inputs_of(node), lower(node));
+    const std::vector<Tensor> out = rewriter.add(node, *node.op, rewriter.inputs_of(node), lower(node, precision));
     for (size_t i = 0; i < out.size(); ++i) rewriter.map(node.out[i], out[i]);
   }
   return rewriter.finish();

@@ -11,13 +11,13 @@
 namespace linnet {
 namespace {
 
-void choose_kernels(Plan& plan, const PlanOptions& options) {
+void choose_kernels(Plan& plan, const Backend* backend, const PlanOptions& options) {
   for (const Node& node : plan.graph.nodes()) {
     std::vector<TensorType> in, out;
     for (ValueId id : node.in) in.push_back(plan.graph.value(id).type);
     for (ValueId id : node.out) out.push_back(plan.graph.value(id).type);
-    const KernelQuery query{node, in, out, options.threads};
-    const Kernel& kernel = find_kernel(query, options.kernels);
+    const KernelQuery query{node, in, out, options.threads, backend ? backend->device : nullptr};
+    const Kernel& kernel = find_kernel(query, options.kernels, backend);
     plan.kernels.push_back(&kernel);
     if (kernel.workspace) plan.workspace_bytes = std::max(plan.workspace_bytes, kernel.workspace(query));
   }
@@ -49,7 +49,7 @@ Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const Pla
   Plan plan;
   plan.graph = std::move(graph);
   plan.threads = options.threads;
-  choose_kernels(plan, options);
+  choose_kernels(plan, store.backend(), options);
   const StorageMap storages(plan.graph, options.reuse_memory);
   const auto offset = place_storages(plan, storages, options.reuse_memory);
   plan.copies = storages.copies();

@@ -29,7 +29,7 @@ const char* memory_kind_name(MemoryKind kind) {
 }
 
 RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
-  regions_.push_back({std::move(name), kind, bytes, Buffer{}});
+  regions_.push_back({std::move(name), kind, bytes, Buffer{}, nullptr});
   return static_cast<RegionId>(regions_.size()) - 1;
 }
 
@@ -54,16 +54,52 @@ const Location& Store::find(const std::string& name, size_t bytes) const {
   return found->second.location;
 }
 
+bool Store::on_host(const Region& region) const {
+  return !backend_ || (region.kind != MemoryKind::kActivations && region.kind != MemoryKind::kWorkspace &&
+                       region.kind != MemoryKind::kCache);
+}
+
 void Store::allocate() {
-  for (Region& region : regions_) region.buffer = Buffer(region.bytes);
+  for (Region& region : regions_) {
+    if (on_host(region)) region.buffer = Buffer(region.bytes);
+    if (backend_ && region.bytes > 0) region.device_memory = device()->allocate(region.bytes, region.name);
+  }
   allocated_ = true;
 }
 
+Store::~Store() {
+  for (const Region& region : regions_)
+    if (region.device_memory) device()->release(region.device_memory);
+}
+
 void Store::touch() const {
+  if (backend_) return;  // the host's copies are taken as they are used
   for (const Region& region : regions_) region.buffer.touch();
 }
 
-std::byte* Store::data(RegionId region) const { return regions_[static_cast<size_t>(region)].buffer.data(); }
+std::byte* Store::place(RegionId region) const {
+  return backend_ ? regions_[static_cast<size_t>(region)].device_memory : data(region);
+}
+
+std::byte* Store::data(RegionId id) const {
+  const Region& region = regions_[static_cast<size_t>(id)];
+  if (!on_host(region)) fail_internal("region " + region.name + " has no copy on the host");
+  return region.buffer.data();
+}
+
+void Store::push(const std::string& name) const {
+  if (!backend_) return;
+  const Binding& binding = bindings_.at(name);
+  device()->upload(place(binding.location.region) + binding.location.offset, data(name), binding.capacity);
+  device()->wait();
+}
+
+void Store::pull(const std::string& name) const {
+  if (!backend_) return;
+  const Binding& binding = bindings_.at(name);
+  device()->download(data(name), place(binding.location.region) + binding.location.offset, binding.capacity);
+  device()->wait();
+}
 
 std::byte* Store::data(const std::string& name) const {
   const Location& location = find(name, 0);
@@ -72,7 +108,7 @@ std::byte* Store::data(const std::string& name) const {
 
 size_t Store::total_bytes() const {
   size_t total = 0;
-  for (const Region& region : regions_) total += Buffer::mapped_bytes(region.bytes);
+  for (const Region& region : regions_) total += backend_ ? region.bytes : Buffer::mapped_bytes(region.bytes);
   return total;
 }
 

@@ -1,13 +1,16 @@
 // Where the named inputs of graphs live. A store is a set of regions (parameters, optimizer state, one batch, the arena
 // all plans share, ...) and a table from names to places in them. Sizes are declared first, so that the peak is known
 // and can be printed or refused; memory is taken in one call.
+//
+// With a backend the regions lie on its device, and data() is the host's copy: of batches, which every run of a plan
+// takes along, and of states, which push() and pull() carry over. Activations, workspace and caches have no host copy.
 #pragma once
 #include <map>
 #include <string>
 #include <vector>
 
 #include "device/buffer.h"
-#include "ir/tensor_type.h"
+#include "ops/kernel.h"
 
 namespace linnet {
 
@@ -23,6 +26,13 @@ struct Location {
 
 class Store {
  public:
+  explicit Store(const Backend* backend = nullptr) : backend_(backend) {}
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  const Backend* backend() const { return backend_; }
+  Device* device() const { return backend_ ? backend_->device : nullptr; }
+
   RegionId add_region(std::string name, MemoryKind kind, size_t bytes);
   void grow_region(RegionId region, size_t bytes);  // to at least this size
   // `name` is at `location` and may take up to `capacity` bytes: a batch input has another shape in each bucket.
@@ -32,6 +42,11 @@ class Store {
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
   void allocate();                                                    // every region, once: addresses, not yet memory
   void touch() const;                                                 // takes the memory, which is zero
+  // Where plans find a region: on the device, if there is one.
+  std::byte* place(RegionId region) const;
+  // The host's copy to the device, and back; waits. Nothing to do without a device.
+  void push(const std::string& name) const;
+  void pull(const std::string& name) const;
   std::byte* data(RegionId region) const;
   std::byte* data(const std::string& name) const;
   template <class T>
@@ -43,16 +58,20 @@ class Store {
     std::string name;
     MemoryKind kind;
     size_t bytes;
-    Buffer buffer;
+    Buffer buffer;  // the host's
+    std::byte* device_memory = nullptr;
   };
+  // Has data(): see above.
+  bool on_host(const Region& region) const;
   const std::vector<Region>& regions() const { return regions_; }
-  size_t total_bytes() const;  // as the system counts them: whole pages
+  size_t total_bytes() const;  // of the device, or of the host as the system counts them: whole pages
 
  private:
   struct Binding {
     Location location;
     size_t capacity;
   };
+  const Backend* backend_;
   std::vector<Region> regions_;
   std::map<std::string, Binding> bindings_;
   bool allocated_ = false;

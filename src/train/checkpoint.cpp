@@ -85,6 +85,7 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, floa
 
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
                          const Metadata& metadata) {
+  trainer.pull_states();
   save_safetensors(path, state_tensors(trainer), with_progress(metadata, progress));
 }
 
@@ -96,6 +97,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
               std::to_string(kStateFormatVersion));
   for (const std::string& state : trainer.states())
     copy_tensors(file, trainer.layout(), state + ".", trainer.state(state));
+  trainer.push_states();
   if (metadata) *metadata = file.metadata();
   Progress p;
   p.step = integer(file, "step"), p.epoch = integer(file, "epoch"), p.batch = integer(file, "batch");

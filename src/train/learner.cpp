@@ -38,6 +38,7 @@ double Learner::evaluate() {
 }
 
 std::span<float> Learner::parameter(const std::string& name) {
+  trainer_->pull_states();
   for (const auto& [spec, offset] : layout_.trainable())
     if (spec.name == name) return {trainer_->state("parameters") + offset, static_cast<size_t>(spec.shape.elements())};
   fail_user("the model has no parameter \"" + name + "\"");

@@ -47,10 +47,13 @@ void Trainer::declare_states() {
   evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
   const size_t constants = float_bytes(layout_.constant_count());
   store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
-  const RegionId small = store_.add_region("step inputs", MemoryKind::kBatch, 4 * kLine);
-  size_t offset = 0;
-  for (const char* name : {"control", "random", "loss_sum", "token_count"})
-    store_.bind(name, {small, std::exchange(offset, offset + kLine)}, kLine);
+  const auto small = [&](const char* region, MemoryKind kind, std::initializer_list<const char*> names) {
+    const RegionId id = store_.add_region(region, kind, names.size() * kLine);
+    size_t offset = 0;
+    for (const char* name : names) store_.bind(name, {id, std::exchange(offset, offset + kLine)}, kLine);
+  };
+  small("step inputs", MemoryKind::kBatch, {"control", "random"});
+  small("loss sums", MemoryKind::kGradients, {"loss_sum", "token_count"});
 }
 
 int Trainer::add_shape(LossFunction loss) {
@@ -86,11 +89,21 @@ void Trainer::bind() {
 void Trainer::initialize() {
   layout_.initialize_parameters(options_.seed, state("parameters"), pool_);
   layout_.initialize_constants(store_.as<float>("constants"), pool_);
+  store_.push("constants");
   reset_ema();
 }
 
 void Trainer::reset_ema() {
   if (evaluated_ == "ema") std::copy_n(state("parameters"), layout_.parameter_count(), state("ema"));
+  push_states();
+}
+
+void Trainer::pull_states() const {
+  for (const std::string& name : states_) store_.pull(name);
+}
+
+void Trainer::push_states() const {
+  for (const std::string& name : states_) store_.push(name);
 }
 
 void Trainer::set_control(double learning_rate, int64_t step) {
@@ -142,6 +155,7 @@ LossTotal Trainer::evaluate(int shape) {
 std::string Trainer::find_non_finite(int shape) const {
   const Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
   NamedTensors inputs;
+  pull_states();
   for (const GraphInput& input : graph.inputs()) {
     HostTensor tensor(graph.value(input.value).type);
     std::memcpy(tensor.data(), store_.data(input.name), tensor.type().bytes());

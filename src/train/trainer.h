@@ -72,10 +72,14 @@ class Trainer {
   bool accumulates() const { return options_.accumulate_steps > 1; }
   // Flat states by name: "parameters", "moment1", "moment2", "ema"; [parameter_count] floats each.
   const std::vector<std::string>& states() const { return states_; }
+  // With a device: the host's copy, see pull_states().
   float* state(const std::string& name) const { return store_.as<float>(name); }
+  // All states from the device to the host's copies, and back after they were written. Nothing to do on the CPU.
+  void pull_states() const;
+  void push_states() const;
   // The state that evaluation and saved models take: "ema" when there is one, or "parameters".
   const std::string& evaluated_state() const { return evaluated_; }
-  void reset_ema();  // to the parameters
+  void reset_ema();  // to the parameters that the host has written; pushes
   // What runs a shape's training step, for profiles.
   const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
   // What the passes made of the training graph planned last.

@@ -96,7 +96,7 @@ std::string MatmulAttrs::text() const {
                                  {has_aux(), slope},
                                  {scaled, "times_" + std::to_string(derivative_scale)},
                                  {accumulate, "accumulate"},
-                                 {precision == Precision::kBf16, "bf16"}})
+                                 {precision != Precision::kF32, precision_name(precision)}})
     if (on) text += (text.empty() ? "" : " ") + name;
   return text;
 }

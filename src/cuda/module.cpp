@@ -1,0 +1,41 @@
+// The one function that the program looks up in the module (exec/backend.h).
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "device/cuda/cuda_device.h"
+#include "exec/backend.h"
+#include "ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+struct OpenDevice {
+  explicit OpenDevice(int index) : device(index), backend{&device, cuda_ops()} {}
+  CudaDevice device;
+  Backend backend;
+};
+
+}  // namespace
+}  // namespace linnet
+
+extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_cuda_open(const char* program_version,
+                                                                                          int index, char* message,
+                                                                                          size_t message_size) {
+  using namespace linnet;
+  // Never destroyed: at the program's end the driver may be gone before it.
+  static auto& opened = *new std::map<int, std::unique_ptr<OpenDevice>>;
+  try {
+    if (std::string(program_version) != backend_version())
+      fail_user("the CUDA module is of another build (" + std::string(backend_version()) + ") than the program (" +
+                program_version + ")");
+    auto& place = opened[index];
+    if (!place) place = std::make_unique<OpenDevice>(index);
+    return &place->backend;
+  } catch (const std::exception& error) {
+    std::snprintf(message, message_size, "%s", error.what());
+    return nullptr;
+  }
+}

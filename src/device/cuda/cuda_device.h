@@ -1,0 +1,73 @@
+// A GPU: one stream, on which everything happens in order, and what the kernels of this device share - the handles of
+// NVIDIA's libraries and a table of prepared operations (matmul plans, attention graphs, compiled expressions).
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <any>
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "device/cuda/check.h"
+#include "device/device.h"
+
+namespace linnet {
+
+class CudaDevice : public Device {
+ public:
+  // Error(kSystem) in one line when there is no driver or no GPU of this index.
+  explicit CudaDevice(int index);
+  ~CudaDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  std::byte* allocate(size_t bytes, const std::string& what) override;
+  void release(std::byte* memory) noexcept override;
+  std::byte* allocate_host(size_t bytes) override;
+  void release_host(std::byte* memory) noexcept override;
+  int64_t allocations() const override { return allocations_; }
+  void upload(std::byte* to, const std::byte* from, size_t bytes) override;
+  void download(std::byte* to, const std::byte* from, size_t bytes) override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void wait() override;
+  void mark(int event) override;
+  void reached(int event) override;
+  std::unique_ptr<Recording> record(FunctionRef<void()> work) override;
+  void replay(const Recording& recording) override;
+  void launched(FunctionRef<std::string()> where_text) override;
+  double timed(FunctionRef<void()> work) override;
+  double joules() override;
+
+  cudaStream_t stream() const { return stream_; }
+  int index() const { return index_; }
+  bool recording() const { return recording_; }
+  int compute_capability() const { return compute_capability_; }  // 90 for sm_90
+  int multiprocessors() const { return multiprocessors_; }
+  // The GPU's name and what its libraries' choices depend on, for keys of caches on disk.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  // What is prepared once for a kind of operation, by a key that names the operation and all it depends on. Made on the
+  // first call, which must not be inside a recording: the first run of a plan is not.
+  template <class T>
+  T& prepared(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
+    std::shared_ptr<void>& place = prepared_[key];
+    if (!place) place = make();
+    return *static_cast<T*>(place.get());
+  }
+
+ private:
+  int index_;
+  DeviceInfo info_;
+  std::string fingerprint_;
+  int compute_capability_ = 0, multiprocessors_ = 0;
+  cudaStream_t stream_ = nullptr;
+  std::array<cudaEvent_t, kEvents> events_{};
+  cudaEvent_t began_ = nullptr, ended_ = nullptr;
+  std::string last_op_;
+  bool recording_ = false, check_each_op_ = false;
+  int64_t allocations_ = 0;
+  std::map<std::string, std::shared_ptr<void>> prepared_;
+};
+
+}  // namespace linnet

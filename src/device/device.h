@@ -1,0 +1,67 @@
+// A device with memory of its own, such as a GPU. What it is asked to do it does later, in the order it was asked;
+// wait() waits for all of it. The CPU needs none: a Device* that is null means that plans run where the host's code
+// runs.
+//
+// Devices come from a module that is loaded when one is asked for (exec/backend.h); tests have one that keeps its
+// "device memory" out of the host's reach (exec/fake_device.h).
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/function_ref.h"
+
+namespace linnet {
+
+struct DeviceInfo {
+  std::string name;       // "NVIDIA H200"
+  std::string detail;     // "cuda:0, compute capability 9.0, driver 13.0"
+  size_t memory_bytes{};  // of the device
+  size_t free_bytes{};    // when it was opened
+};
+
+// What a device was asked to do, kept so that it can be asked again in one call. The addresses are part of it.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  // Zeroed, aligned to 256 bytes. Error(kSystem) naming the size when that is not to be had. `what` for messages.
+  virtual std::byte* allocate(size_t bytes, const std::string& what) = 0;
+  virtual void release(std::byte* memory) noexcept = 0;
+  // Host memory that copies run from and to without the processor's help.
+  virtual std::byte* allocate_host(size_t bytes) = 0;
+  virtual void release_host(std::byte* memory) noexcept = 0;
+  // Blocks of either kind taken since the device was opened: what a guard compares (tests/integration).
+  virtual int64_t allocations() const = 0;
+
+  // Queued. The host's side must stay as it is until the copy is done.
+  virtual void upload(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  virtual void download(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  // Until everything queued is done. Error(kSystem) when something failed, with the op that was queued last.
+  virtual void wait() = 0;
+
+  // A place in the queue: reached() waits until everything queued before mark() is done.
+  virtual void mark(int event) = 0;
+  virtual void reached(int event) = 0;
+  static constexpr int kEvents = 16;
+
+  // What is queued inside `work` is recorded instead of done.
+  virtual std::unique_ptr<Recording> record(FunctionRef<void()> work) = 0;
+  virtual void replay(const Recording& recording) = 0;
+
+  // After each kernel: an error of launching it is reported with where_text().
+  virtual void launched(FunctionRef<std::string()> where_text) = 0;
+  // Seconds from the first to the last thing that `work` queues; waits.
+  virtual double timed(FunctionRef<void()> work) = 0;
+  // Joules the device has used since some time in the past; below 0 when it does not say.
+  virtual double joules() = 0;
+};
+
+}  // namespace linnet

@@ -1,0 +1,79 @@
+#include "cuda_emulation/emulated_backend.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+
+#include "cuda_emulation/emulation.cuh"
+#include "kernels/precision.h"
+#include "op_harness.h"
+#include "ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+// The CPU's kernels know no bf16: operands are widened for them, results rounded.
+struct Widened {
+  explicit Widened(const TensorView& original) : view(original), original(original) {
+    if (original.type.dtype != DType::kBF16) return;
+    int64_t last = 1;
+    for (int axis = 0; axis < original.shape().rank(); ++axis)
+      last += (original.shape()[axis] - 1) * original.strides[axis];
+    values.resize(static_cast<size_t>(original.elements() ? last : 0));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::bit_cast<float>(static_cast<uint32_t>(original.as<uint16_t>()[i]) << 16);
+    view.type.dtype = DType::kF32;
+    view.data = values.data();
+  }
+  void store() const {
+    for (size_t i = 0; i < values.size(); ++i)
+      original.as<uint16_t>()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(values[i])) >> 16);
+  }
+  TensorView view, original;
+  std::vector<float> values;
+};
+
+void run_on_cpu(const Node& node, const std::vector<TensorView>& in, const std::vector<TensorView>& out) {
+  static ThreadPool pool(1);
+  std::vector<Widened> operands(in.begin(), in.end()), results(out.begin(), out.end());
+  std::vector<TensorView> in_views, out_views;
+  std::vector<TensorType> in_types, out_types;
+  for (const Widened& w : operands) in_views.push_back(w.view), in_types.push_back(w.view.type);
+  for (const Widened& w : results) out_views.push_back(w.view), out_types.push_back(w.view.type);
+  const KernelQuery query{node, in_types, out_types, 1};
+  const Kernel& kernel = find_kernel(query, KernelSet::kFast);
+  const size_t bytes = kernel.workspace ? kernel.workspace(query) : 0;
+  const std::unique_ptr<std::byte, decltype(&std::free)> workspace(
+      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free);
+  kernel.run({node, in_views, out_views, workspace.get(), pool});
+  for (const Widened& w : results) w.store();
+}
+
+void queue_on_cpu(const KernelArgs& args) {
+  static_cast<EmulatedDevice*>(args.device)
+      ->queue([&node = args.node, in = std::vector(args.in.begin(), args.in.end()),
+               out = std::vector(args.out.begin(), args.out.end())] { run_on_cpu(node, in, out); });
+}
+
+constexpr Kernel kCpuKernel[] = {{"cpu", nullptr, nullptr, queue_on_cpu}};
+
+std::vector<BackendOp> ops_with_fallback() {
+  std::vector<BackendOp> ops(cuda_ops().begin(), cuda_ops().end());
+  for (const OpEntry& entry : all_ops()) ops.push_back({entry.op->name, kCpuKernel});
+  return ops;
+}
+
+}  // namespace
+
+const EmulatedBackend& emulated_backend() {
+  static EmulatedDevice device;
+  static const std::vector<BackendOp> ops = ops_with_fallback();
+  static const EmulatedBackend backend{&device, {&device, ops}};
+  return backend;
+}
+
+const Backend* testing::tested_backend() { return &emulated_backend().backend; }
+void testing::disturb_backend(bool disturbed) { emulation::set_reversed(disturbed); }
+
+}  // namespace linnet

@@ -1,0 +1,16 @@
+// The CUDA kernels on an EmulatedDevice. What NVIDIA's libraries do on a GPU (matrix products, convolutions, attention
+// in bf16) is done by the CPU's kernels here.
+#pragma once
+#include "cuda_emulation/emulated_device.h"
+#include "ops/kernel.h"
+
+namespace linnet {
+
+struct EmulatedBackend {
+  EmulatedDevice* device;
+  Backend backend;
+};
+// One for the whole program.
+const EmulatedBackend& emulated_backend();
+
+}  // namespace linnet

@@ -1,0 +1,108 @@
+#include "cuda_emulation/emulated_device.h"
+
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+struct TaskList : Recording {
+  std::vector<std::function<void()>> tasks;
+};
+
+constexpr size_t kPage = 4096;
+constexpr size_t kLimit = size_t{4} << 30;
+
+}  // namespace
+
+EmulatedDevice::EmulatedDevice() : info_{"emulated GPU", "threads of this processor", kLimit, kLimit} {}
+
+EmulatedDevice::~EmulatedDevice() {
+  for (const auto& [memory, block] : blocks_) munmap(memory, block.bytes);
+}
+
+std::byte* EmulatedDevice::allocate(size_t bytes, const std::string& what) {
+  const size_t mapped = (bytes + kPage - 1) / kPage * kPage;
+  void* memory = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail_system("cannot allocate " + what);
+  blocks_[static_cast<std::byte*>(memory)] = {mapped};
+  ++allocations_;
+  return static_cast<std::byte*>(memory);
+}
+
+void EmulatedDevice::release(std::byte* memory) noexcept {
+  wait();
+  munmap(memory, blocks_.at(memory).bytes);
+  blocks_.erase(memory);
+}
+
+std::byte* EmulatedDevice::allocate_host(size_t bytes) {
+  ++allocations_;
+  return static_cast<std::byte*>(std::calloc(bytes, 1));
+}
+
+void EmulatedDevice::release_host(std::byte* memory) noexcept {
+  wait();
+  std::free(memory);
+}
+
+void EmulatedDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  queue([=] { std::memmove(to, from, bytes); });
+}
+
+void EmulatedDevice::queue(std::function<void()> task) {
+  ++queued_;
+  if (recording_) return recording_->push_back(std::move(task));
+  waiting_.push_back(std::move(task));
+  ++asked_;
+}
+
+void EmulatedDevice::protect(int protection) {
+  for (const auto& [memory, block] : blocks_) mprotect(memory, block.bytes, protection);
+}
+
+void EmulatedDevice::wait() {
+  if (recording_) fail_internal("waiting inside a recording");
+  if (waiting_.empty()) return;
+  protect(PROT_READ | PROT_WRITE);
+  const auto tasks = std::exchange(waiting_, {});
+  for (const auto& task : tasks) task();
+  done_ += tasks.size();
+  protect(PROT_NONE);
+}
+
+void EmulatedDevice::mark(int event) { events_[static_cast<size_t>(event)] = asked_; }
+void EmulatedDevice::reached(int event) {
+  if (done_ < events_[static_cast<size_t>(event)]) wait();
+}
+
+std::unique_ptr<Recording> EmulatedDevice::record(FunctionRef<void()> work) {
+  auto list = std::make_unique<TaskList>();
+  recording_ = &list->tasks;
+  work();
+  recording_ = nullptr;
+  return list;
+}
+
+void EmulatedDevice::replay(const Recording& recording) {
+  for (const auto& task : static_cast<const TaskList&>(recording).tasks) {
+    waiting_.push_back(task);
+    ++asked_;
+  }
+}
+
+void EmulatedDevice::launched(FunctionRef<std::string()>) {}
+
+double EmulatedDevice::timed(FunctionRef<void()> work) {
+  wait();
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  wait();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace linnet

@@ -1,0 +1,55 @@
+// A device made of host memory, for tests. It does what it was asked only when somebody waits, and its memory is closed
+// to the host the rest of the time: code that reads a result too early, or touches device memory, shows.
+#pragma once
+#include <array>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "device/device.h"
+
+namespace linnet {
+
+class EmulatedDevice : public Device {
+ public:
+  EmulatedDevice();
+  ~EmulatedDevice() override;
+  const DeviceInfo& info() const override { return info_; }
+  std::byte* allocate(size_t bytes, const std::string& what) override;
+  void release(std::byte* memory) noexcept override;
+  std::byte* allocate_host(size_t bytes) override;
+  void release_host(std::byte* memory) noexcept override;
+  int64_t allocations() const override { return allocations_; }
+  void upload(std::byte* to, const std::byte* from, size_t bytes) override { copy(to, from, bytes); }
+  void download(std::byte* to, const std::byte* from, size_t bytes) override { copy(to, from, bytes); }
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void wait() override;
+  void mark(int event) override;
+  void reached(int event) override;
+  std::unique_ptr<Recording> record(FunctionRef<void()> work) override;
+  void replay(const Recording& recording) override;
+  void launched(FunctionRef<std::string()> where_text) override;
+  double timed(FunctionRef<void()> work) override;
+  double joules() override { return -1; }
+
+  void queue(std::function<void()> task);
+  // Kernels called by the host, outside replay().
+  int64_t kernels_queued() const { return queued_; }
+
+ private:
+  struct Block {
+    size_t bytes;
+  };
+  void protect(int protection);
+
+  DeviceInfo info_;
+  std::map<std::byte*, Block> blocks_;
+  std::vector<std::function<void()>> waiting_;
+  std::vector<std::function<void()>>* recording_ = nullptr;
+  size_t done_ = 0;  // tasks ever done, and
+  size_t asked_ = 0;
+  std::array<size_t, kEvents> events_{};
+  int64_t allocations_ = 0, queued_ = 0;
+};
+
+}  // namespace linnet

@@ -1,0 +1,215 @@
+#include "cuda_emulation/emulation.cuh"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <array>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#define LINNET_FIBER_ASAN 1
+#endif
+
+namespace linnet::emulation {
+namespace {
+
+constexpr size_t kStack = 64 * 1024, kShared = 227 * 1024;
+constexpr int kWarpSize = 32;
+
+enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+
+// A fiber is entered once through its context and from then on by longjmp, which unlike swapcontext makes no system
+// call. It never ends: each block gives it a thread to be.
+struct Fiber {
+  ucontext_t context;
+  jmp_buf place;
+  bool entered = false;
+  std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(kStack);
+  dim3 index;
+  State state = State::kDone;
+  std::array<unsigned char, 16> slot{};
+};
+
+struct Machine {
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  jmp_buf scheduler;
+  Indices indices;
+  FunctionRef<void()>* kernel = nullptr;
+  int count = 0, current = 0;
+  bool reversed = false;
+  std::exception_ptr problem;
+  alignas(16) std::array<unsigned char, kShared> shared;
+  const void* scheduler_stack = nullptr;
+  size_t scheduler_stack_size = 0;
+};
+
+Machine& machine() {
+  static Machine machine;
+  return machine;
+}
+
+Fiber& fiber(int i) { return *machine().fibers[static_cast<size_t>(i)]; }
+
+void to_scheduler() {
+  Machine& m = machine();
+  Fiber& own = fiber(m.current);
+#ifdef LINNET_FIBER_ASAN
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, m.scheduler_stack, m.scheduler_stack_size);
+#endif
+  if (!_setjmp(own.place)) _longjmp(m.scheduler, 1);
+#ifdef LINNET_FIBER_ASAN
+  __sanitizer_finish_switch_fiber(fake, &m.scheduler_stack, &m.scheduler_stack_size);
+#endif
+}
+
+void fiber_main() {
+  Machine& m = machine();
+#ifdef LINNET_FIBER_ASAN
+  __sanitizer_finish_switch_fiber(nullptr, &m.scheduler_stack, &m.scheduler_stack_size);
+#endif
+  for (;;) {
+    try {
+      (*m.kernel)();
+    } catch (...) {
+      m.problem = std::current_exception();
+    }
+    fiber(m.current).state = State::kDone;
+    to_scheduler();
+  }
+}
+
+void enter(Fiber& fiber) {
+  fiber.entered = true;
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStack;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, fiber_main, 0);
+  setcontext(&fiber.context);
+}
+
+void to_fiber(int i) {
+  Machine& m = machine();
+  m.current = i;
+  m.indices.thread = fiber(i).index;
+#ifdef LINNET_FIBER_ASAN
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, fiber(i).stack.get(), kStack);
+#endif
+  if (!_setjmp(m.scheduler)) {
+    if (fiber(i).entered)
+      _longjmp(fiber(i).place, 1);
+    else
+      enter(fiber(i));
+  }
+#ifdef LINNET_FIBER_ASAN
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+// A barrier opens when every thread that has not ended waits at it.
+bool open_barrier(int begin, int end, State barrier) {
+  bool waiting = false;
+  for (int i = begin; i < end; ++i) {
+    if (fiber(i).state == barrier) waiting = true;
+    if (fiber(i).state != barrier && fiber(i).state != State::kDone) return false;
+  }
+  if (!waiting) return false;
+  for (int i = begin; i < end; ++i)
+    if (fiber(i).state == barrier) fiber(i).state = State::kReady;
+  return true;
+}
+
+bool open_barriers(int count) {
+  bool opened = open_barrier(0, count, State::kAtBlockBarrier);
+  for (int warp = 0; warp < count; warp += kWarpSize)
+    opened |= open_barrier(warp, std::min(warp + kWarpSize, count), State::kAtWarpBarrier);
+  return opened;
+}
+
+bool run_ready(int count) {
+  Machine& m = machine();
+  bool ran = false;
+  for (int at = 0; at < count; ++at) {
+    const int i = m.reversed ? count - 1 - at : at;
+    if (fiber(i).state != State::kReady) continue;
+    to_fiber(i);
+    ran = true;
+    if (m.problem) std::rethrow_exception(std::exchange(m.problem, nullptr));
+  }
+  return ran;
+}
+
+void start_fibers(dim3 block) {
+  Machine& m = machine();
+  while (m.fibers.size() < static_cast<size_t>(m.count)) m.fibers.push_back(std::make_unique<Fiber>());
+  for (int i = 0; i < m.count; ++i) {
+    Fiber& f = fiber(i);
+    const auto at = static_cast<unsigned>(i);
+    f.index = {at % block.x, at / block.x % block.y, at / block.x / block.y};
+    f.state = State::kReady;
+  }
+}
+
+void run_block(dim3 block) {
+  Machine& m = machine();
+  m.shared.fill(0xff);  // NaN: what nothing wrote must not be read
+  start_fibers(block);
+  const auto all_done = [&] {
+    for (int i = 0; i < m.count; ++i)
+      if (fiber(i).state != State::kDone) return false;
+    return true;
+  };
+  while (!all_done())
+    if (!run_ready(m.count) && !open_barriers(m.count))
+      fail_internal("the threads of a block wait at different barriers");
+}
+
+void wait_at(State barrier) {
+  fiber(machine().current).state = barrier;
+  to_scheduler();
+}
+
+}  // namespace
+
+const Indices& here() { return machine().indices; }
+void sync_block() { wait_at(State::kAtBlockBarrier); }
+void sync_warp() { wait_at(State::kAtWarpBarrier); }
+int lane() { return machine().current % kWarpSize; }
+unsigned char* lane_slot(int lane) {
+  const int own = machine().current;
+  const int other = own / kWarpSize * kWarpSize + lane;
+  return fiber(other < machine().count ? other : own).slot.data();
+}
+unsigned char* shared_memory() { return machine().shared.data(); }
+void set_reversed(bool reversed) { machine().reversed = reversed; }
+
+void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel) {
+  Machine& m = machine();
+  const unsigned threads = block.x * block.y * block.z;
+  if (threads > 1024) fail_internal("a block of " + std::to_string(threads) + " threads");
+  if (shared > kShared) fail_internal("a block with " + std::to_string(shared) + " bytes of shared memory");
+  if (grid.y > 65535 || grid.z > 65535) fail_internal("a grid of more than 65535 blocks along y or z");
+  m.count = static_cast<int>(threads);
+  m.kernel = &kernel;
+  const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
+  for (uint64_t at = 0; at < blocks; ++at) {
+    const auto i = m.reversed ? blocks - 1 - at : at;
+    m.indices = {{},
+                 {static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
+                  static_cast<unsigned>(i / grid.x / grid.y)},
+                 block,
+                 grid};
+    run_block(block);
+  }
+}
+
+}  // namespace linnet::emulation

@@ -1,0 +1,146 @@
+// CUDA kernels on the CPU, for tests: every thread of a block is a fiber, blocks run one after another. Barriers and
+// shuffles switch between fibers, so a missing barrier, an index out of bounds (under AddressSanitizer) or a value that
+// depends on the order of threads (set_reversed) shows. Nothing here is fast.
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/function_ref.h"
+#include "cuda_emulation/emulated_device.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define __forceinline__ inline
+#define __align__(n) alignas(n)
+#define LINNET_DEVICE inline
+
+namespace linnet {
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}  // NOLINT: as CUDA's
+};
+struct float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+
+namespace emulation {
+
+struct Indices {
+  dim3 thread, block, block_size, grid;
+};
+const Indices& here();  // of the thread that runs
+void sync_block();
+void sync_warp();
+// A value of every lane of this warp, kept until the warp's next barrier: own slot to write, another's to read.
+unsigned char* lane_slot(int lane);
+int lane();
+unsigned char* shared_memory();
+
+// Runs every thread of every block. Internal error when the threads of a block wait for each other in vain.
+void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel);
+// Threads and blocks in the opposite order from now on: the results must not change.
+void set_reversed(bool reversed);
+
+template <class T>
+T exchange(T value, int from) {
+  static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
+  std::memcpy(lane_slot(lane()), &value, sizeof value);
+  sync_warp();
+  T result = value;
+  if (from >= 0 && from < 32) std::memcpy(&result, lane_slot(from), sizeof result);
+  sync_warp();
+  return result;
+}
+
+}  // namespace emulation
+
+template <class... Params, class... Args>
+void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
+  static_cast<EmulatedDevice*>(device)->queue(
+      [=] { emulation::run(grid, block, shared, [&] { kernel(static_cast<Params>(args)...); }); });
+}
+template <class T>
+T* dynamic_shared() {
+  return reinterpret_cast<T*>(emulation::shared_memory());
+}
+
+inline void __syncthreads() { emulation::sync_block(); }
+inline void __syncwarp(unsigned = ~0u) { emulation::sync_warp(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int from, int width = 32) {
+  return emulation::exchange(value, emulation::lane() / width * width + from % width);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return emulation::exchange(value, emulation::lane() ^ mask);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, int by) {
+  return emulation::exchange(value, emulation::lane() + by < 32 ? emulation::lane() + by : emulation::lane());
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, int by) {
+  return emulation::exchange(value, emulation::lane() - by >= 0 ? emulation::lane() - by : emulation::lane());
+}
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  unsigned votes = 0;
+  for (int lane = 0; lane < 32; ++lane) votes |= static_cast<unsigned>(emulation::exchange<int>(vote, lane)) << lane;
+  return votes;
+}
+// Only integers: sums of floats would depend on the order.
+inline int atomicAdd(int* place, int value) { return std::exchange(*place, *place + value); }
+inline unsigned atomicAdd(unsigned* place, unsigned value) { return std::exchange(*place, *place + value); }
+inline int atomicMax(int* place, int value) { return std::exchange(*place, *place > value ? *place : value); }
+inline int atomicMin(int* place, int value) { return std::exchange(*place, *place < value ? *place : value); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
+}
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(int x) { return x ? std::countr_zero(static_cast<unsigned>(x)) + 1 : 0; }
+inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __logf(float x) { return std::log(x); }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+template <class T>
+T __ldg(const T* place) {
+  return *place;
+}
+template <class T>
+T __ldcs(const T* place) {
+  return *place;
+}
+template <class T>
+void __stcs(T* place, T value) {
+  *place = value;
+}
+using std::max;
+using std::min;
+
+}  // namespace linnet
+
+#define threadIdx (::linnet::emulation::here().thread)
+#define blockIdx (::linnet::emulation::here().block)
+#define blockDim (::linnet::emulation::here().block_size)
+#define gridDim (::linnet::emulation::here().grid)
