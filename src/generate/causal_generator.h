@@ -83,12 +83,13 @@ class CausalGenerator {
                                    ThreadPool& pool, const Listener& listener);
   std::vector<Continuation> search(std::span<const std::vector<int32_t>> prompts, const GenerateSettings& settings,
                                    ThreadPool& pool, const Listener& listener);
+  void set_row(int64_t row, int32_t token, int64_t length);
   void decode(ThreadPool& pool);
 
   CausalOptions options_;
   Store& store_;
   SharedRegions shared_;
-  int64_t vocab_;
+  int64_t vocab_, window_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Plan decode_;
   std::optional<Executor> run_decode_;

@@ -30,7 +30,7 @@ LayerConfig layer_config(const T5Config& config) {
           .weights = by_fan_in(),
           .residual = by_fan_in(),
           .norms = NormKind::kRms,
-          .biases = false,
+          .biases = kNoBiases,
           .gated = config.gated,
           .head_size = config.head_size,
           .attention_scale = 1,

@@ -67,6 +67,7 @@ ConfigFile ConfigFile::parse(const std::string& text, const std::string& name) {
 void ConfigFile::fail(const std::string& problem) const { fail_user("'" + path_ + "': " + problem); }
 
 bool ConfigFile::has(const std::string& key) const { return json_->find(key) != nullptr; }
+bool ConfigFile::mentions(const std::string& key) const { return json_->value.contains(key); }
 
 int64_t ConfigFile::integer(const std::string& key) const {
   const ordered_json* value = json_->find(key);

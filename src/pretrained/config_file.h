@@ -21,6 +21,7 @@ class ConfigFile {
   ~ConfigFile();
 
   bool has(const std::string& key) const;
+  bool mentions(const std::string& key) const;  // also as null
   // Without a fallback an absent key is an error, as is a value of another type.
   int64_t integer(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t fallback) const;
