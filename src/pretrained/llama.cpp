@@ -124,7 +124,7 @@ LlamaConfig llama_config(const ConfigFile& config) {
                   .max_seq_len = config.size("max_position_embeddings", 2048),
                   .width = width,
                   .heads = heads,
-                  .layers = config.size("num_hidden_layers"),
+                  .layers = config.layers("num_hidden_layers"),
                   .hidden = config.size("intermediate_size"),
                   .kv_heads = config.size("num_key_value_heads", heads),
                   .head_size = config.size("head_dim", width / heads),
