@@ -181,8 +181,8 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
 }  // namespace
 
 PlanAnswer plan_memory(const Config& config, uint64_t memory) {
-  if (config.data.task == "classification")
-    fail_user("`linnet plan` does not know task = \"classification\" yet; `linnet train` prints its memory");
+  if (config.data.task == "classification" || config.data.task == "masked_language")
+    fail_user("`linnet plan` does not know task = \"" + config.data.task + "\" yet; `linnet train` prints its memory");
   if (config.data.task == "language") return plan_language(config, memory);
   return config.data.task == "images" ? plan_images(config, memory) : plan_translation(config, memory);
 }

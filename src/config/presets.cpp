@@ -6,6 +6,40 @@ namespace linnet {
 namespace {
 
 constexpr PresetText kPresets[] = {
+    {"bert-base",
+     "BERT's masked language model: data.text=FILE, with data.tokenizer_dir=VOCAB.TXT or model.from=FOLDER.",
+     R"(
+[model]
+architecture = "bert"
+d_model = 768
+num_heads = 12
+num_layers = 12
+d_ff = 3072
+max_seq_len = 512
+dropout = 0.1
+activation = "gelu"
+
+[data]
+task = "masked_language"
+vocab_size = 30522
+batch_size = 8
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 1e-4
+schedule = "linear"
+warmup_steps = 1000
+max_steps = 100000
+beta2 = 0.999
+epsilon = 1e-6
+weight_decay = 0.01
+clip_norm = 1.0
+precision = "bf16"
+eval_every = 1000
+save_every = 1000
+metric = "loss"
+)"},
     {"dates", "Learns in about a minute to rewrite dates of four languages as 2019-03-07; makes its own data.", R"(
 [model]
 d_model = 64
