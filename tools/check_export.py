@@ -142,6 +142,37 @@ def logits_of(model, generator):
     return model(**inputs).logits
 
 
+@torch.no_grad()
+def check_generation(check):
+    """`linnet generate` does what generation_config.json says, and says what it does not do."""
+    settings = {
+        "greedy": dict(do_sample=False, max_new_tokens=30, repetition_penalty=1.3),
+        "ends": dict(do_sample=False, max_length=40, eos_token_id=[7, 120, 300, 431]),
+        "beams": dict(num_beams=4, max_new_tokens=12, length_penalty=0.7, eos_token_id=list(range(20, 60))),
+        "refused": dict(do_sample=False, max_new_tokens=5, no_repeat_ngram_size=2),
+    }
+    for name in "gpt2", "llama", "mistral", "qwen2":
+        folder = check / name
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"))
+        for case, values in settings.items():
+            transformers.GenerationConfig(**values).save_pretrained(folder)
+            prompt = "The quick brown fox" + ", and then a second one" * (case != "ends")
+            done = subprocess.run([check.linnet, "generate", folder, "--prompt", prompt], capture_output=True)
+            assert done.returncode == 0, done.stderr
+            if case == "refused":
+                assert '"no_repeat_ngram_size" is not supported' in done.stderr.decode(), done.stderr
+                continue
+            ids = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")["input_ids"]
+            out = load(folder).generate(ids, attention_mask=torch.ones_like(ids), pad_token_id=0)[0, ids.shape[1]:].tolist()
+            ends = values.get("eos_token_id", [])
+            while out and (out[-1] in ends or out[-1] == 0):
+                out.pop()
+            want = tokenizer.decode(out, skip_special_tokens=True)
+            ours = done.stdout.decode(errors="replace")[:-1]
+            assert ours.strip() == want.strip(), (name, case, ours, want)
+    print("generation_config.json: greedy, ends, beams as transformers")
+
+
 def check_others(check):
     for name, (architecture, settings) in OTHERS.items():
         folder = check.make(name, architecture, settings)
@@ -209,6 +240,7 @@ if __name__ == "__main__":
         check = Check(os.path.abspath(sys.argv[1]), text, folder)
         check_decoders(check)
         check_runs(check)
+        check_generation(check)
         check_others(check)
         check_embeddings(check)
         check_classifier(check)

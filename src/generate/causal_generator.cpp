@@ -246,14 +246,16 @@ std::vector<Continuation> CausalGenerator::search(std::span<const std::vector<in
                                                   const GenerateSettings& settings, ThreadPool& pool,
                                                   const Listener& listener) {
   const int64_t beams = options_.beams, rows = options_.rows * beams;
-  const int64_t count = std::min(vocab_, 2 * beams + 1);
-  SpecialTokens special{-1, -1, -1, settings.ends.empty() ? -1 : settings.ends[0]};
+  const SpecialTokens special{-1, -1, -1, settings.ends.empty() ? -1 : settings.ends[0]};
+  std::vector<int32_t> other_ends = settings.ends;
+  if (!other_ends.empty()) other_ends.erase(other_ends.begin());
   std::vector<int64_t> limits;
   for (const std::vector<int32_t>& prompt : prompts)
     limits.push_back(std::min(settings.max_tokens, options_.max_length - static_cast<int64_t>(prompt.size())));
   BeamSearch search(options_.rows, beams, *std::max_element(limits.begin(), limits.end()), settings.length_penalty,
-                    special);
+                    special, std::move(other_ends));
   search.start(limits);
+  const int64_t count = std::min(vocab_, search.candidates());
   std::vector<float> values(static_cast<size_t>(rows * count)), sums(static_cast<size_t>(rows));
   std::vector<int32_t> ids(values.size());
   // The prompts' logits are those of each sentence's first row, which alone takes part in the first step.
