@@ -4,7 +4,6 @@
 #include "app/image_task.h"
 #include "app/language_task.h"
 #include "app/masked_task.h"
-#include "app/run_folder.h"
 #include "app/translation_task.h"
 #include "base/error.h"
 
@@ -21,9 +20,7 @@ std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std
   if (config.data.task == "classification") return std::make_unique<ClassificationTask>(config, from);
   if (config.data.task == "language") return std::make_unique<LanguageTask>(config, from);
   if (config.data.task == "masked_language") return std::make_unique<MaskedTask>(config, from);
-  TokenizerPair tokenizers;
-  if (!from.empty()) tokenizers = load_tokenizers(RunFolder(from).load_config(), from);
-  return std::make_unique<TranslationTask>(config, std::move(tokenizers));
+  return std::make_unique<TranslationTask>(config, from);
 }
 
 }  // namespace linnet

@@ -29,6 +29,8 @@ ParallelText text_of(const Arguments& arguments, const Config& config) {
   if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
   if (!arguments.source.empty() && !arguments.split.empty()) fail_user("give either --split or --source and --target");
   if (!arguments.source.empty()) return read_pair(arguments.source, arguments.target);
+  if (is_translation_folder(arguments.folder))
+    fail_user("'" + arguments.folder + "' is a model; --source and --target name a text");
   return arguments.split == "valid" ? load_valid_split(config) : load_test_corpus(config).test;
 }
 
@@ -126,6 +128,7 @@ void print_line(const std::string& task, const Json& json, const Evaluation& res
 // Of a run, or made up for a model folder by what it holds.
 Config config_of(const std::string& folder) {
   if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return RunFolder(folder).load_config();
+  if (is_translation_folder(folder)) return translation_folder_config(folder);
   Config config;
   config.data.batch_size = 1, config.data.batch_tokens = 0;
   const std::string family = find_family(ConfigFile(folder + "/config.json")).model_type;

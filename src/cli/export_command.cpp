@@ -5,6 +5,7 @@
 #include "app/language_model.h"
 #include "app/pretrained_run.h"
 #include "app/run_folder.h"
+#include "app/translation_model.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
@@ -28,6 +29,8 @@ void add_export_command(CLI::App& app, Action& action) {
       const std::string task = run.has_config() ? run.load_config().data.task : "";
       if (task == "classification" || task == "masked_language")
         export_pretrained_run(arguments->run, arguments->out);
+      else if (task == "text" || task == "dates" || task == "random")
+        export_translation_run(arguments->run, arguments->out);
       else
         export_language_model(open_language_model(arguments->run), arguments->out);
       return 0;

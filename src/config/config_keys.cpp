@@ -62,10 +62,11 @@ constexpr double kMaxReal = 1e30;                // far from overflow in float
 const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
       one_of(MODEL(architecture),
-             "An encoder-decoder Transformer for translation, a convolutional network for task = \"images\", a decoder "
+             "An encoder-decoder Transformer for translation (in the layout of T5 or Marian, too), a convolutional "
+             "network for task = \"images\", a decoder "
              "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" or "
              "\"classification\".",
-             {"transformer", "cnn", "gpt", "llama", "bert"}),
+             {"transformer", "cnn", "gpt", "llama", "bert", "t5", "marian"}),
       any(MODEL(from),
           "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the keys "
           "below, its tokenizer that of the tokenizer keys."),
