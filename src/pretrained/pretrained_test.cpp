@@ -141,6 +141,9 @@ TEST_F(PretrainedFolder, ShardsThatDoNotFitAreNamed) {
   replace("model.safetensors.index.json", "\"lm_head.weight\": \"", "\"lm_head.weight\": \"../");
   expect_problem("tensor lm_head.weight does not name a file of this folder");
   take("gpt2_options");
+  replace("model.safetensors.index.json", "\"lm_head.weight\"", "\"lm_head\\n\\u001b[2Jweight\"");
+  expect_problem("tensor lm_head  [2Jweight is in");  // one line, that does nothing to the terminal
+  take("gpt2_options");
   replace("model.safetensors.index.json", "\"weight_map\"", "\"weights\"");
   expect_problem("has no object \"weight_map\"");
   take("gpt2_options");

@@ -1,5 +1,5 @@
 // Any bytes are either a SentencePiece model that takes any text, alone or under a vocabulary of Marian's, or a user
-// error of one line. Behind the model: nothing, a text is made of its own bytes.
+// error of one line.
 #include "fuzz/fuzzing.h"
 #include "text/sentencepiece_pretrained.h"
 
