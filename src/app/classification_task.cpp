@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/pretrained_run.h"
 #include "app/run_folder.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
@@ -16,7 +17,7 @@
 namespace linnet {
 namespace {
 
-constexpr const char *kConfigFile = "/pretrained/config.json", *kArchitecture = "BertForSequenceClassification";
+constexpr const char* kArchitecture = "BertForSequenceClassification";
 constexpr int64_t kLengthStep = 16, kDefaultLength = 128;
 
 int64_t longest(const Config& config, const SequenceClassifier& model) {
@@ -129,8 +130,8 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
                              {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size())});
     name_classes(model_.config, classes);
   } else {
-    tokenizer_ = load_pretrained_tokenizer(from + "/tokenizer");
-    model_ = new_pretrained(ConfigFile(from + kConfigFile));
+    tokenizer_ = open_run_tokenizer(from);
+    model_ = open_run_model(from);
     classes = label_names(model_.config);
   }
   auto& classifier = model_.as<SequenceClassifier>();
@@ -160,9 +161,7 @@ LoadedBatch ClassificationTask::next_batch() {
 }
 
 void ClassificationTask::save_assets(const std::string& folder) const {
-  tokenizer_->save(folder, "tokenizer");
-  make_directories(folder + "/pretrained");
-  model_.config.save(folder + kConfigFile);
+  save_pretrained_assets(folder, model_, *tokenizer_);
 }
 
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
@@ -170,8 +169,8 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
   const std::string file = !path.empty()      ? path
                            : split == "valid" ? file_of(config, config.data.valid_tsv, "valid_tsv")
                                               : file_of(config, config.data.test_tsv, "test_tsv");
-  const auto tokenizer = load_pretrained_tokenizer(folder + "/tokenizer");
-  PretrainedModel model = new_pretrained(ConfigFile(folder + kConfigFile));
+  const auto tokenizer = open_run_tokenizer(folder);
+  PretrainedModel model = open_run_model(folder);
   auto& classifier = model.as<SequenceClassifier>();
   const std::vector<std::string> classes = label_names(model.config);
   const LabelledSequences data =
@@ -184,16 +183,6 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
   load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
   session.trainer->push_states();
   return session.evaluate(data);
-}
-
-void export_classifier(const std::string& folder, const std::string& out) {
-  PretrainedModel model = new_pretrained(ConfigFile(folder + kConfigFile));
-  const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_model(RunFolder(folder).model_path(), layout, parameters.data());
-  make_directories(out);
-  save_pretrained(model, layout, parameters.data(), out);
-  load_pretrained_tokenizer(folder + "/tokenizer")->save_pretrained(out);
 }
 
 }  // namespace linnet

@@ -59,7 +59,5 @@ class ClassificationTask : public TrainingTask {
 // `linnet eval` of a run: of a file, or with `path` empty of the split its configuration names.
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
                                        const std::string& split);
-// Writes the run's model as a folder that other programs load.
-void export_classifier(const std::string& folder, const std::string& out);
 
 }  // namespace linnet

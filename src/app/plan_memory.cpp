@@ -16,7 +16,7 @@ namespace {
 
 // The lengths of all pairs and a vocabulary of the right size: all that sizes depend on.
 struct Basis {
-  TokenizerPair tokenizers;
+  TranslationModel model;
   std::vector<std::pair<int, int>> lengths;
   uint64_t resident = 0;
   bool assumed = false;
@@ -32,8 +32,8 @@ bool text_is_there(const Config& config) {
 Basis measure(const Config& config) {
   Basis basis;
   if (text_is_there(config)) {
-    TranslationTask task(config, {});
-    basis.tokenizers = task.tokenizers;
+    TranslationTask task(config, "");
+    basis.model = task.model;
     basis.lengths = task.train->lengths();
     for (const auto& pair : task.valid->dataset.lengths()) basis.lengths.push_back(pair);
     basis.resident = task.forecast().items[0].bytes;
@@ -44,7 +44,9 @@ Basis measure(const Config& config) {
   random.data.task = "random";
   random.data.tokenizer = "char";
   random.data.train_samples = random.data.valid_samples = std::max<int64_t>(config.data.vocab_size / 16, 64);
-  basis.tokenizers = train_tokenizers(random, load_training_corpus(random).train);
+  basis.model = config.model.from.empty()
+                    ? make_translation_model(config, train_tokenizers(random, load_training_corpus(random).train))
+                    : open_translation_folder(config, config.model.from);
   basis.lengths.assign(100'000,
                        {static_cast<int>(config.model.max_seq_len), static_cast<int>(config.model.max_seq_len)});
   basis.resident = resident_bytes();
@@ -60,7 +62,7 @@ Planned plan_once(const Config& config, const Basis& basis) {
   SessionOptions options = training_session_options(config, choose_buckets(config, basis.lengths));
   options.verify_plans = false;
   Planned planned;
-  planned.session = std::make_unique<Session>(config, basis.tokenizers, std::move(options));
+  planned.session = std::make_unique<Session>(config, basis.model, std::move(options));
   planned.forecast = forecast_memory(basis.resident, planned.session->store);
   return planned;
 }
@@ -181,8 +183,8 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
 }  // namespace
 
 PlanAnswer plan_memory(const Config& config, uint64_t memory) {
-  if (config.data.task == "classification")
-    fail_user("`linnet plan` does not know task = \"classification\" yet; `linnet train` prints its memory");
+  if (config.data.task == "classification" || config.data.task == "masked_language")
+    fail_user("`linnet plan` does not know task = \"" + config.data.task + "\" yet; `linnet train` prints its memory");
   if (config.data.task == "language") return plan_language(config, memory);
   return config.data.task == "images" ? plan_images(config, memory) : plan_translation(config, memory);
 }

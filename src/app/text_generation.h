@@ -5,20 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "app/language_model.h"
+#include "app/generation_choice.h"
 #include "generate/causal_generator.h"
 
 namespace linnet {
-
-struct TextGenerationOptions {
-  int64_t max_tokens = 200;
-  int64_t samples = 1;  // texts that go on from the same prompt, each by other draws
-  int64_t beams = 1;
-  SamplingOptions sampling;
-  double length_penalty = 1;
-  bool no_cache = false, ignore_end = false;
-  int threads = 0;  // 0: all there are
-};
 
 class TextGeneration {
  public:
@@ -36,6 +26,7 @@ class TextGeneration {
   OpenedLanguageModel opened_;
   const TextGenerationOptions options_;
   std::vector<int32_t> prompt_;
+  const GenerationChoice choice_;
   ParameterLayout layout_;
   Store store_;
   std::unique_ptr<CausalGenerator> generator_;

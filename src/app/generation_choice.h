@@ -1,0 +1,37 @@
+// How a text is written: as the user says, else as the model's makers do (generation_config.json), else in a standard
+// way.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "app/language_model.h"
+#include "generate/sampling.h"
+
+namespace linnet {
+
+struct TextGenerationOptions {
+  // Empty: by the model's makers, or as the comment says.
+  std::optional<int64_t> max_tokens;         // 200
+  std::optional<int64_t> beams;              // 1: sampling
+  std::optional<double> temperature, top_p;  // 1
+  std::optional<int64_t> top_k;              // 0: all
+  std::optional<double> repetition_penalty;  // 1
+  std::optional<double> length_penalty;      // 1
+  uint64_t seed = 1;
+  int64_t samples = 1;  // texts that go on from the same prompt, each by other draws
+  bool no_cache = false, ignore_end = false;
+  int threads = 0;  // 0: all there are
+};
+
+struct GenerationChoice {
+  int64_t max_tokens = 200, beams = 1;
+  SamplingOptions sampling;
+  double length_penalty = 1;
+  std::vector<int32_t> ends;
+};
+
+// User error for options that exclude each other. A warning for what the model's makers ask for and Linnet does not do.
+GenerationChoice choose_generation(const TextGenerationOptions& options, const OpenedLanguageModel& opened,
+                                   int64_t prompt_tokens);
+
+}  // namespace linnet
