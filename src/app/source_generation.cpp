@@ -36,6 +36,7 @@ GenerationChoice choose(const TextGenerationOptions& options, const OpenedTransl
   // Padding is never written, which is all that Marian's folders forbid.
   std::erase_if(makers.forbidden, [&](const auto& words) { return words == std::vector<int64_t>{special.pad}; });
   GenerationChoice choice = choose_generation(options, {opened.folder, makers, {special.end}, 1});
+  if (makers.forced_end && choice.max_tokens > 1) --choice.max_tokens;  // the last one is the end, whatever was likely
   choice.max_tokens = std::min(choice.max_tokens, opened.model->max_length());
   return choice;
 }
