@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Linnet's tokenizers beside tokenizers, tiktoken and sentencepiece on one thread, line by line, alternately.
 
-    tools/bench_tokenizers.py LINNET MODEL TEXT [--rounds 5]
+    tools/bench_tokenizers.py LINNET MODEL TEXT [--rounds 7] [--fast tokenizer.json]
 
-MODEL is a tokenizer.json or a SentencePiece model, TEXT a file. Both sides take all lines and give ids; Linnet's time is
+MODEL is a tokenizer.json or a SentencePiece model, of which --fast is what transformers made of it for tokenizers; TEXT
+is a file. The sides take turns and medians are given. All take all lines and give ids; Linnet's time is
 that of its program less what it takes on no lines, so it includes reading and printing.
 """
 import argparse
 import os
+import statistics
 import subprocess
 import time
 
@@ -18,17 +20,18 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("linnet")
 parser.add_argument("model")
 parser.add_argument("text")
-parser.add_argument("--rounds", type=int, default=5)
+parser.add_argument("--rounds", type=int, default=7)
+parser.add_argument("--fast", help="tokenizers reads this file")
 parser.add_argument("--gpt2", help="the folder with vocab.bpe and encoder.json: tiktoken, too")
 a = parser.parse_args()
 data = open(a.text, "rb").read()
 lines = data.decode().split("\n")
 sides = {}
-if a.model.endswith(".json"):
+if a.fast or a.model.endswith(".json"):
     import tokenizers
-    hf = tokenizers.Tokenizer.from_file(a.model)
+    hf = tokenizers.Tokenizer.from_file(a.fast or a.model)
     sides["tokenizers encode_batch_fast"] = lambda: hf.encode_batch_fast(lines, add_special_tokens=False)
-else:
+if not a.model.endswith(".json"):
     import sentencepiece
     sp = sentencepiece.SentencePieceProcessor(model_file=a.model)
     sides["sentencepiece"] = lambda: sp.encode(lines, num_threads=1)
@@ -57,10 +60,11 @@ def empty():
 
 sides["linnet, whole program"] = linnet
 sides["linnet, loading alone"] = empty
-best = {name: 1e9 for name in sides}
+times = {name: [] for name in sides}
 for _ in range(a.rounds):
     for name, action in sides.items():
-        best[name] = min(best[name], timed(action))
-best["linnet"] = best["linnet, whole program"] - best["linnet, loading alone"]
-for name, seconds in best.items():
+        times[name].append(timed(action))
+median = {name: statistics.median(seconds) for name, seconds in times.items()}
+median["linnet"] = median["linnet, whole program"] - median["linnet, loading alone"]
+for name, seconds in median.items():
     print(f"{name:32s} {seconds:8.3f} s  {len(data) / seconds / 1e6:8.2f} MB/s")

@@ -181,7 +181,90 @@ def pieces(a, texts, report, scratch):
         fast(a, texts, report, scratch, f"{name} tokenizer.json", f"{scratch}/{name}-fast/tokenizer.json")
 
 
-FAMILIES = {"gpt2": gpt2, "bert": bert, "pipelines": pipelines, "pieces": pieces}
+def with_unused(processor):
+    """The model with every third of its usual pieces marked as unused."""
+    def varint(value):
+        out = b""
+        while value > 127:
+            out, value = out + bytes([value & 127 | 128]), value >> 7
+        return out + bytes([value])
+    data, at, out, index = processor.serialized_model_proto(), 0, b"", 0
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            at += 1
+            value |= (data[at - 1] & 127) << shift
+            shift += 7
+            if data[at - 1] < 128:
+                return value
+    while at < len(data):  # the file has fields of bytes only
+        tag = number()
+        size = number()
+        body = data[at:at + size]
+        at += size
+        if tag == 10:  # a piece; the last type that it names counts
+            usual = not (processor.is_control(index) or processor.is_unknown(index) or processor.is_byte(index))
+            if usual and index % 3 == 0 and processor.id_to_piece(index) not in OWN:
+                body += b"\x18\x05"
+            index += 1
+        out += varint(tag) + varint(len(body)) + body
+    return out
+
+
+OWN = ["<sep>", "foo bar", "\u00e9", "the", "\u2581of", "ab", "abc"]
+
+
+def variants(a, texts, report, scratch):
+    """SentencePiece models with every option that changes how they cut, on whole, very long and broken lines."""
+    import random
+    import sentencepiece
+    data = f"{a.data}/sentencepiece"
+    cases = {
+        "unigram fallback": dict(model_type="unigram", byte_fallback=True, user_defined_symbols=OWN, control_symbols=["<ctl>"]),
+        "unigram identity": dict(model_type="unigram", normalization_rule_name="identity", remove_extra_whitespaces=False),
+        "unigram suffix": dict(model_type="unigram", treat_whitespace_as_suffix=True),
+        "unigram phrases": dict(model_type="unigram", split_by_whitespace=False, normalization_rule_name="nfkc_cf"),
+        "unigram bare": dict(model_type="unigram", add_dummy_prefix=False, user_defined_symbols=OWN),
+        "bpe fallback": dict(model_type="bpe", byte_fallback=True, user_defined_symbols=OWN, control_symbols=["<ctl>", "\u3042"]),
+        "bpe suffix": dict(model_type="bpe", treat_whitespace_as_suffix=True, normalization_rule_name="nmt_nfkc_cf"),
+        "bpe phrases": dict(model_type="bpe", split_by_whitespace=False, add_dummy_prefix=False),
+        "bpe blanks": dict(model_type="bpe", normalization_rule_name="identity", remove_extra_whitespaces=False, allow_whitespace_only_pieces=True),
+    }
+    choose = random.Random(a.seed)
+    long = [" ".join(choose.sample(texts, 300)), "a" * 5000 + " b" * 5000, "\u3042\u3044\u3046 " * 9000, "the of and " * 20000]
+    broken = []
+    for text in texts[:2000]:
+        raw = bytearray(text.encode())
+        for _ in range(choose.randint(1, 4)):
+            raw[choose.randrange(len(raw) + 1):0] = bytes([choose.randrange(128, 256)])
+        broken.append(bytes(raw))
+    raw_lines = [t.encode() for t in texts] + [l.encode() for l in long] + broken
+    raw_lines = [line for line in raw_lines if b"\n" not in line]
+    shown = [line.decode(errors="replace") for line in raw_lines]
+    for name, options in cases.items():
+        path = f"{scratch}/{name.replace(' ', '_')}.model"
+        sentencepiece.SentencePieceTrainer.train(input=f"{data}/botchan.txt,{data}/wagahaiwa_nekodearu.txt", model_prefix=path[:-6],
+                                                 minloglevel=2, vocab_size=5000, hard_vocab_limit=False, input_sentence_size=4000, **options)
+        for unused in (False, True):
+            original = sentencepiece.SentencePieceProcessor(model_file=path)
+            if unused:  # a third of the vocabulary is not to be used
+                path = path[:-6] + "_unused.model"
+                with open(path, "wb") as file:
+                    file.write(with_unused(original))
+                original = sentencepiece.SentencePieceProcessor(model_file=path)
+            label = name + (" unused" if unused else "")
+            ours = linnet(a.linnet, "encode", path, b"".join(line + b"\n" for line in raw_lines)).decode()
+            ours = [[int(i) for i in line.split()] for line in ours.split("\n")[:-1]]
+            theirs = [original.encode(line) for line in raw_lines]
+            report.compare(f"{label}, sentencepiece", shown, ours, theirs)
+            back = linnet(a.linnet, "decode", path, "".join(" ".join(map(str, i)) + "\n" for i in theirs).encode())
+            want = "".join(original.decode(i) + "\n" for i in theirs).encode()
+            print(f"{label} decode:", "agrees" if back == want else "DIFFERS")
+            report.bad += back != want
+
+
+FAMILIES = {"gpt2": gpt2, "bert": bert, "pipelines": pipelines, "pieces": pieces, "variants": variants}
 
 
 def main():

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/pretrained_run.h"
 #include "app/run_folder.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
@@ -16,12 +17,12 @@
 namespace linnet {
 namespace {
 
-constexpr const char *kConfigFile = "/pretrained/config.json", *kArchitecture = "BertForSequenceClassification";
-constexpr int64_t kLengthStep = 16, kDefaultLength = 128;
+constexpr const char* kArchitecture = "BertForSequenceClassification";
+constexpr int64_t kLengthStep = 16;
 
 int64_t longest(const Config& config, const SequenceClassifier& model) {
   const int64_t most = model.bert.config.max_seq_len;
-  return std::min(config.data.context > 0 ? config.data.context : kDefaultLength, most);
+  return std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, most);
 }
 
 std::vector<int64_t> padded_lengths(int64_t longest) {
@@ -64,7 +65,7 @@ void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
 }  // namespace
 
 ClassificationSession::ClassificationSession(const Config& config, SequenceClassifier& classifier,
-                                             std::vector<std::string> class_names, bool training)
+                                             std::vector<std::string> class_names, bool training, bool verify_plans)
     : rows(config.data.batch_size),
       lengths(padded_lengths(longest(config, classifier))),
       classes(std::move(class_names)),
@@ -72,7 +73,9 @@ ClassificationSession::ClassificationSession(const Config& config, SequenceClass
       layout(model) {
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options(config, training));
+  TrainerOptions options = trainer_options(config, training);
+  options.verify_plans = verify_plans;
+  trainer = std::make_unique<Trainer>(layout, store, shared, options);
   for (const auto& [name, count] : {std::pair{"tokens", rows * lengths.back()}, {"lengths", rows}, {"labels", rows}}) {
     const size_t bytes = static_cast<size_t>(count) * sizeof(int32_t);
     store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
@@ -129,8 +132,8 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
                              {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size())});
     name_classes(model_.config, classes);
   } else {
-    tokenizer_ = load_pretrained_tokenizer(from + "/tokenizer");
-    model_ = new_pretrained(ConfigFile(from + kConfigFile));
+    tokenizer_ = open_run_tokenizer(from);
+    model_ = open_run_model(from);
     classes = label_names(model_.config);
   }
   auto& classifier = model_.as<SequenceClassifier>();
@@ -160,9 +163,7 @@ LoadedBatch ClassificationTask::next_batch() {
 }
 
 void ClassificationTask::save_assets(const std::string& folder) const {
-  tokenizer_->save(folder, "tokenizer");
-  make_directories(folder + "/pretrained");
-  model_.config.save(folder + kConfigFile);
+  save_pretrained_assets(folder, model_, *tokenizer_);
 }
 
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
@@ -170,8 +171,8 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
   const std::string file = !path.empty()      ? path
                            : split == "valid" ? file_of(config, config.data.valid_tsv, "valid_tsv")
                                               : file_of(config, config.data.test_tsv, "test_tsv");
-  const auto tokenizer = load_pretrained_tokenizer(folder + "/tokenizer");
-  PretrainedModel model = new_pretrained(ConfigFile(folder + kConfigFile));
+  const auto tokenizer = open_run_tokenizer(folder);
+  PretrainedModel model = open_run_model(folder);
   auto& classifier = model.as<SequenceClassifier>();
   const std::vector<std::string> classes = label_names(model.config);
   const LabelledSequences data =
@@ -184,16 +185,6 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
   load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
   session.trainer->push_states();
   return session.evaluate(data);
-}
-
-void export_classifier(const std::string& folder, const std::string& out) {
-  PretrainedModel model = new_pretrained(ConfigFile(folder + kConfigFile));
-  const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_model(RunFolder(folder).model_path(), layout, parameters.data());
-  make_directories(out);
-  save_pretrained(model, layout, parameters.data(), out);
-  load_pretrained_tokenizer(folder + "/tokenizer")->save_pretrained(out);
 }
 
 }  // namespace linnet

@@ -12,11 +12,13 @@
 
 namespace linnet {
 
+constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
+
 // The model with its planned memory, one plan for each padded length.
 class ClassificationSession {
  public:
   ClassificationSession(const Config& config, SequenceClassifier& model, std::vector<std::string> classes,
-                        bool training);
+                        bool training, bool verify_plans = true);
 
   void allocate();
   LabelledBatch batch() const;
@@ -46,6 +48,9 @@ class ClassificationTask : public TrainingTask {
   Evaluation evaluate() override { return session_->evaluate(valid_); }
   void save_assets(const std::string& folder) const override;
 
+  ClassificationSession& session() { return *session_; }
+  int64_t train_count() const { return train_.size(); }
+
  private:
   Config config_;
   std::unique_ptr<PretrainedTokenizer> tokenizer_;
@@ -59,7 +64,5 @@ class ClassificationTask : public TrainingTask {
 // `linnet eval` of a run: of a file, or with `path` empty of the split its configuration names.
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
                                        const std::string& split);
-// Writes the run's model as a folder that other programs load.
-void export_classifier(const std::string& folder, const std::string& out);
 
 }  // namespace linnet

@@ -7,7 +7,8 @@ namespace linnet {
 
 EvaluationSet::EvaluationSet(ParallelText pairs, const TokenizerPair& tokenizers, int64_t max_seq_len)
     : text(std::move(pairs)),
-      dataset(text, *tokenizers.source, *tokenizers.target, {.max_seq_len = max_seq_len, .drop_long = false}) {}
+      dataset(text, *tokenizers.source, *tokenizers.target,
+              {.max_seq_len = max_seq_len, .drop_long = false, .special = tokenizers.special}) {}
 
 double mean_loss(Session& session, const EvaluationSet& set, const Buckets& buckets) {
   EvaluationBatches batches(set.dataset, buckets);

@@ -5,25 +5,24 @@
 #include "app/memory_report.h"
 #include "app/run_folder.h"
 #include "base/error.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
 
 constexpr int64_t kSentences = 32;  // decoded at once
 
-std::unique_ptr<Session> load_session(const std::string& folder, const Config& config, TokenizerPair tokenizers,
+std::unique_ptr<Session> load_session(const OpenedTranslationModel& opened, const Config& config,
                                       std::vector<BatchShape> shapes) {
   SessionOptions options;
   options.training = false;
   options.shapes = std::move(shapes);
   options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
-  auto session = std::make_unique<Session>(config, std::move(tokenizers), std::move(options));
+  auto session = std::make_unique<Session>(config, opened, std::move(options));
   check_fits(session->store, "; a smaller beam needs less");
   session->allocate();
   session->store.touch();
   session->trainer->initialize();  // the constants; the parameters are read next
-  load_model(RunFolder(folder).model_path(), session->layout, session->trainer->state("parameters"));
+  opened.load_weights(session->layout, session->trainer->state("parameters"));
   session->trainer->push_states();
   return session;
 }
@@ -36,17 +35,17 @@ void apply(const InferenceOptions& options, Config& config) {
 }
 
 Config inference_config(const std::string& folder, const InferenceOptions& options) {
-  Config config = RunFolder(folder).load_config();
+  Config config = is_translation_folder(folder) ? translation_folder_config(folder) : RunFolder(folder).load_config();
   apply(options, config);
   return config;
 }
 
 LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text) {
-  TokenizerPair tokenizers = load_tokenizers(config, folder);
-  set = std::make_unique<EvaluationSet>(std::move(text), tokenizers, config.model.max_seq_len);
+  const OpenedTranslationModel opened = open_translation_model(folder);
+  set = std::make_unique<EvaluationSet>(std::move(text), opened.tokenizers, config.model.max_seq_len);
   const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
   buckets = std::make_unique<Buckets>(Buckets::choose(set->dataset.lengths(), options));
-  session = load_session(folder, config, std::move(tokenizers), buckets->shapes());
+  session = load_session(opened, config, buckets->shapes());
 }
 
 Evaluation LoadedEvaluation::run() {
@@ -62,7 +61,7 @@ Translator::Translator(const std::string& folder, const Config& config) {
     shapes.push_back({1, length, 1});
     if (length == config.model.max_seq_len) break;
   }
-  session_ = load_session(folder, config, load_tokenizers(config, folder), shapes);
+  session_ = load_session(open_translation_model(folder), config, shapes);
 }
 
 std::vector<std::vector<Translation>> Translator::translate(const std::vector<std::string>& lines, int n_best) {
@@ -75,7 +74,7 @@ std::vector<std::vector<Translation>> Translator::translate(const std::vector<st
     tokenizers.source->encode(lines[i], ids);
     if (ids.empty()) continue;
     if (ids.size() + 1 > longest) ids.resize(longest - 1), ++cut_lines_;
-    ids.push_back(tokenizers.source->special().end);
+    ids.push_back(tokenizers.special.end);
     sources.push_back(std::move(ids));
     line_of.push_back(i);
   }

@@ -39,7 +39,7 @@ class Translator {
 };
 
 void apply(const InferenceOptions& options, Config& config);
-// A run's configuration with the options of the command line.
+// A run's configuration, or one made up for a model folder, with the options of the command line.
 Config inference_config(const std::string& folder, const InferenceOptions& options);
 
 }  // namespace linnet

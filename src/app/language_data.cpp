@@ -1,8 +1,8 @@
 #include "app/language_data.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "app/text_files.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "data/text_documents.h"
@@ -10,39 +10,6 @@
 
 namespace linnet {
 namespace {
-
-constexpr const char* kTextKey = "text";
-
-bool is_token_file(const std::string& path) { return path.ends_with(".bin"); }
-
-std::string text_path(const Config& config, const std::string& path, const char* key) {
-  if (path.empty())
-    fail_user(std::string("task = \"language\" reads the text in `") + key + "`, which is not given (--set data." +
-              key + "=FILE)");
-  return data_path(config.data, path);
-}
-
-std::vector<std::string> read_texts(const std::string& path) {
-  std::vector<std::string> texts;
-  read_documents(path, kTextKey, [&](std::string text) { texts.push_back(std::move(text)); });
-  return texts;
-}
-
-// Takes the last `share` away from the texts: of one document its end, of several the last ones.
-std::vector<std::string> split_end(std::vector<std::string>& texts, double share) {
-  if (texts.size() > 1) {
-    const auto first = texts.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(texts.size()) * (1 - share));
-    std::vector<std::string> end(std::make_move_iterator(first), std::make_move_iterator(texts.end()));
-    texts.erase(first, texts.end());
-    return end;
-  }
-  std::string& text = texts[0];
-  auto cut = static_cast<size_t>(static_cast<double>(text.size()) * (1 - share));
-  while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;  // within a character
-  std::vector<std::string> end{text.substr(cut)};
-  text.resize(cut);
-  return end;
-}
 
 // `before`: a token in front of the text, as context for its first one; -1: none.
 LanguageText encode(const TextCoder& coder, const std::vector<std::string>& texts, bool packed, int32_t before,

@@ -140,9 +140,13 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
     save_pretrained(*opened.pretrained, layout, parameters.data(), out);
   } else {
     const auto* llama = dynamic_cast<const Llama*>(opened.model.get());
-    const PretrainedModel model = new_pretrained(
-        llama ? llama_config_file(llama->config) : gpt2_config_file(dynamic_cast<const Gpt&>(*opened.model).config));
-    save_pretrained(model, layout, parameters.data(), out);
+    ConfigFile config =
+        llama ? llama_config_file(llama->config) : gpt2_config_file(dynamic_cast<const Gpt&>(*opened.model).config);
+    // Other programs take the ids of well-known models where a file names none.
+    for (const auto& [key, token] :
+         {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
+      token < 0 ? config.set_null(key) : config.set(key, token);
+    save_pretrained(new_pretrained(config), layout, parameters.data(), out);
   }
   if (!opened.coder->save_pretrained(out))
     log_warning("a tokenizer of single characters has no form that other programs read: '" + out +

@@ -4,49 +4,15 @@
 #include <cstring>
 #include <set>
 
-#include "app/memory_report.h"
 #include "app/trainer_options.h"
-#include "base/error.h"
 #include "models/translation_loss.h"
 
 namespace linnet {
-namespace {
-
-// A forgotten unit or an extra zero should be told before an hour of planning.
-void check_size(const Config& config, const TokenizerPair& tokenizers) {
-  const auto d = static_cast<double>(config.model.d_model), ff = static_cast<double>(config.model.d_ff);
-  const double layers = static_cast<double>(config.model.num_encoder_layers + 2 * config.model.num_decoder_layers);
-  const double vocab = static_cast<double>(tokenizers.source->vocab_size() + 2 * tokenizers.target->vocab_size());
-  const double bytes =
-      4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
-  const double available = static_cast<double>(available_memory());
-  if (bytes > available)
-    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
-}
-
-}  // namespace
-
-TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {
-  check_size(config, tokenizers);
-  const ModelConfig& m = config.model;
-  TransformerConfig t;
-  t.source_vocab = tokenizers.source->vocab_size(), t.target_vocab = tokenizers.target->vocab_size();
-  t.d_model = m.d_model, t.num_heads = m.num_heads, t.d_ff = m.d_ff;
-  t.num_encoder_layers = m.num_encoder_layers, t.num_decoder_layers = m.num_decoder_layers;
-  t.max_seq_len = m.max_seq_len;
-  t.dropout = m.dropout;
-  t.norm_first = m.norm == "pre", t.final_norm = m.final_norm;
-  t.activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu;
-  t.share_embeddings = m.share_embeddings, t.tie_head = m.tie_head;
-  return t;
-}
-
-Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOptions options)
+Session::Session(const Config& config, const TranslationModel& translation, SessionOptions options)
     : config(config),
-      tokenizers(std::move(tokenizer_pair)),
-      model(transformer_config(config, tokenizers)),
-      layout(model),
+      tokenizers(translation.tokenizers),
+      model(translation.model),
+      layout(*model),
       shapes(std::move(options.shapes)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
@@ -57,7 +23,7 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
   const double smoothing = config.train.label_smoothing;
   for (const BatchShape& shape : shapes) {
     const LossFunction loss = [this, shape, smoothing](Trace& trace) {
-      return translation_loss(model, trace, shape, smoothing);
+      return translation_loss(*model, trace, shape, smoothing);
     };
     if (options.training)
       trainer->add_shape(loss);
@@ -72,10 +38,11 @@ Session::Session(const Config& config, TokenizerPair tokenizer_pair, SessionOpti
     generate.max_length = config.model.max_seq_len;
     generate.source_lengths.assign(lengths.begin(), lengths.end());
     generate.length_penalty = config.train.length_penalty;
+    generate.special = tokenizers.special;
     generate.flat_name = trainer->evaluated_state();
     generate.threads = train.threads;
     generate.verify_plans = options.verify_plans;
-    generators.push_back(std::make_unique<Generator>(model, layout, store, shared, generate));
+    generators.push_back(std::make_unique<Generator>(*model, layout, store, shared, generate));
   }
 }
 

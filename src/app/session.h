@@ -2,16 +2,13 @@
 #pragma once
 #include <memory>
 
-#include "app/tokenizer_pair.h"
+#include "app/translation_model.h"
 #include "data/batch.h"
 #include "data/buckets.h"
 #include "generate/generator.h"
-#include "models/transformer.h"
 #include "train/trainer.h"
 
 namespace linnet {
-
-TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers);
 
 struct GenerationNeeds {
   int64_t beams = 1, sentences = 32;
@@ -27,7 +24,7 @@ struct SessionOptions {
 class Session {
  public:
   // Plans everything; takes no memory yet, so that its size can be printed or refused.
-  Session(const Config& config, TokenizerPair tokenizers, SessionOptions options);
+  Session(const Config& config, const TranslationModel& model, SessionOptions options);
 
   void allocate();  // takes the planned memory and binds the plans to it
 
@@ -36,7 +33,7 @@ class Session {
 
   const Config config;
   const TokenizerPair tokenizers;
-  Transformer model;
+  const std::shared_ptr<EncoderDecoder> model;
   ParameterLayout layout;
   Store store;
   SharedRegions shared;

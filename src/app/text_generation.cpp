@@ -24,13 +24,14 @@ std::vector<int32_t> encode_prompt(const TextCoder& coder, const std::string& pr
   return {coder.start()};
 }
 
-CausalOptions plan_for(const CausalModel& model, int64_t prompt, const TextGenerationOptions& options, int threads) {
-  CausalOptions plan{.rows = options.samples, .beams = options.beams, .cache = !options.no_cache, .threads = threads};
-  plan.max_length = std::min(model.max_length(), prompt + options.max_tokens);
+CausalOptions plan_for(const CausalModel& model, int64_t prompt, const TextGenerationOptions& options,
+                       const GenerationChoice& choice, int threads) {
+  CausalOptions plan{.rows = options.samples, .beams = choice.beams, .cache = !options.no_cache, .threads = threads};
+  plan.max_length = std::min(model.max_length(), prompt + choice.max_tokens);
   if (prompt >= model.max_length())
     fail_user("the prompt has " + std::to_string(prompt) + " tokens, and the model takes " +
               std::to_string(model.max_length()) + ", the text it writes included");
-  const bool slides = prompt + options.max_tokens > model.max_length();
+  const bool slides = prompt + choice.max_tokens > model.max_length();
   const int64_t longest = options.no_cache ? plan.max_length
                           : slides         ? std::max(prompt, plan.max_length / 2 + 1)
                                            : prompt;
@@ -49,9 +50,9 @@ TextGeneration::TextGeneration(const std::string& folder, const std::string& pro
     : opened_(open_language_model(folder)),
       options_(options),
       prompt_(encode_prompt(*opened_.coder, prompt)),
+      choice_(choose_generation(options, opened_, static_cast<int64_t>(prompt_.size()))),
       layout_(*opened_.model),
       pool_(options.threads > 0 ? options.threads : available_threads()) {
-  if (options.beams > 1 && options.samples > 1) fail_user("a search finds one text: give either --beam or --samples");
   const size_t bytes = static_cast<size_t>(layout_.parameter_count()) * sizeof(float);
   const size_t constants = static_cast<size_t>(layout_.constant_count()) * sizeof(float);
   store_.bind("parameters", {store_.add_region("parameters", MemoryKind::kParameters, bytes), 0}, bytes);
@@ -60,7 +61,7 @@ TextGeneration::TextGeneration(const std::string& folder, const std::string& pro
                              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   generator_ = std::make_unique<CausalGenerator>(
       *opened_.model, layout_, store_, shared,
-      plan_for(*opened_.model, static_cast<int64_t>(prompt_.size()), options, pool_.size()));
+      plan_for(*opened_.model, static_cast<int64_t>(prompt_.size()), options, choice_, pool_.size()));
   check_fits(store_, "; fewer samples, beams or tokens need less");
   store_.allocate();
   generator_->bind();
@@ -72,11 +73,11 @@ TextGeneration::TextGeneration(const std::string& folder, const std::string& pro
 
 std::vector<std::string> TextGeneration::run(const std::function<bool(const std::string& piece)>& hear) {
   const auto began = std::chrono::steady_clock::now();
-  GenerateSettings settings{.max_tokens = options_.max_tokens,
-                            .sampling = options_.sampling,
-                            .length_penalty = options_.length_penalty,
-                            .slide = options_.beams == 1};
-  if (!options_.ignore_end) settings.ends = opened_.ends();
+  const GenerateSettings settings{.max_tokens = choice_.max_tokens,
+                                  .sampling = choice_.sampling,
+                                  .length_penalty = choice_.length_penalty,
+                                  .ends = choice_.ends,
+                                  .slide = choice_.beams == 1};
   const std::unique_ptr<TextFlow> flow = opened_.coder->flow();
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(options_.samples), prompt_);
   const auto results = generator_->generate(prompts, settings, pool_, [&](int64_t row, int32_t token) {
@@ -91,7 +92,7 @@ std::vector<std::string> TextGeneration::run(const std::function<bool(const std:
     texts.push_back(opened_.coder->decode(result.tokens));
     tokens_ += static_cast<int64_t>(result.tokens.size());
   }
-  if (options_.beams > 1) hear(texts[0]);  // a search knows its text only at the end
+  if (choice_.beams > 1) hear(texts[0]);  // a search knows its text only at the end
   return texts;
 }
 

@@ -5,28 +5,29 @@
 #include <string>
 #include <vector>
 
-#include "app/language_model.h"
+#include "app/generation_choice.h"
 #include "generate/causal_generator.h"
 
 namespace linnet {
 
-struct TextGenerationOptions {
-  int64_t max_tokens = 200;
-  int64_t samples = 1;  // texts that go on from the same prompt, each by other draws
-  int64_t beams = 1;
-  SamplingOptions sampling;
-  double length_penalty = 1;
-  bool no_cache = false, ignore_end = false;
-  int threads = 0;  // 0: all there are
+class TextWriter {
+ public:
+  virtual ~TextWriter() = default;
+  // Writes the texts; `hear` gets the first one piece by piece, in whole characters, and returns whether to go on.
+  virtual std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear) = 0;
 };
 
-class TextGeneration {
+// Of a decoder that goes on from the prompt, or of an encoder-decoder that answers it (T5, Marian, runs of
+// translation).
+std::unique_ptr<TextWriter> open_text_writer(const std::string& folder, const std::string& prompt,
+                                             const TextGenerationOptions& options);
+
+class TextGeneration : public TextWriter {
  public:
   // Loads the model. User error for a prompt that does not fit.
   TextGeneration(const std::string& folder, const std::string& prompt, const TextGenerationOptions& options);
 
-  // Writes the texts; `hear` gets the first one piece by piece, in whole characters, and returns whether to go on.
-  std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear);
+  std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear) override;
 
   double seconds() const { return seconds_; }  // of the last run, the prompt included
   int64_t tokens() const { return tokens_; }   // it wrote
@@ -36,6 +37,7 @@ class TextGeneration {
   OpenedLanguageModel opened_;
   const TextGenerationOptions options_;
   std::vector<int32_t> prompt_;
+  const GenerationChoice choice_;
   ParameterLayout layout_;
   Store store_;
   std::unique_ptr<CausalGenerator> generator_;

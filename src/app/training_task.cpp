@@ -3,7 +3,7 @@
 #include "app/classification_task.h"
 #include "app/image_task.h"
 #include "app/language_task.h"
-#include "app/run_folder.h"
+#include "app/masked_task.h"
 #include "app/translation_task.h"
 #include "base/error.h"
 
@@ -19,9 +19,8 @@ std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std
   if (config.data.task == "images") return std::make_unique<ImageTask>(config);
   if (config.data.task == "classification") return std::make_unique<ClassificationTask>(config, from);
   if (config.data.task == "language") return std::make_unique<LanguageTask>(config, from);
-  TokenizerPair tokenizers;
-  if (!from.empty()) tokenizers = load_tokenizers(RunFolder(from).load_config(), from);
-  return std::make_unique<TranslationTask>(config, std::move(tokenizers));
+  if (config.data.task == "masked_language") return std::make_unique<MaskedTask>(config, from);
+  return std::make_unique<TranslationTask>(config, from);
 }
 
 }  // namespace linnet

@@ -25,12 +25,15 @@ SessionOptions training_session_options(const Config& config, const Buckets& buc
   return options;
 }
 
-TranslationTask::TranslationTask(const Config& config, TokenizerPair given)
-    : config(config), tokenizers(std::move(given)) {
+TranslationTask::TranslationTask(const Config& config, const std::string& from) : config(config) {
   Corpus corpus = load_training_corpus(config);
-  if (!tokenizers.source) tokenizers = train_tokenizers(config, corpus.train);
-  train = std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target,
-                                        PairLimits{.max_seq_len = config.model.max_seq_len});
+  model = !from.empty()                ? load_translation_run(config, from)
+          : !config.model.from.empty() ? open_translation_folder(config, config.model.from)
+                                       : make_translation_model(config, train_tokenizers(config, corpus.train));
+  tokenizers = model.tokenizers;
+  train =
+      std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target,
+                                    PairLimits{.max_seq_len = config.model.max_seq_len, .special = tokenizers.special});
   valid = std::make_unique<EvaluationSet>(std::move(corpus.valid), tokenizers, config.model.max_seq_len);
   corpus = {};
   log_info("training text: " + train->report().text());
@@ -40,12 +43,20 @@ TranslationTask::TranslationTask(const Config& config, TokenizerPair given)
   for (const auto& pair : valid->dataset.lengths()) lengths.push_back(pair);
   buckets = std::make_unique<Buckets>(choose_buckets(config, lengths));
 
-  session = std::make_unique<Session>(config, tokenizers, training_session_options(config, *buckets));
+  session = std::make_unique<Session>(config, model, training_session_options(config, *buckets));
   check_fits(session->store, "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
   session->allocate();
   stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed), kPrefetchDepth);
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session->store);
+}
+
+void TranslationTask::initialize() {
+  trainer().initialize();
+  if (!model.pretrained || model.pretrained->folder.empty()) return;
+  load_parameters(*model.pretrained, trainer().layout(), trainer().state("parameters"),
+                  static_cast<uint64_t>(config.train.seed));
+  trainer().reset_ema();
 }
 
 LoadedBatch TranslationTask::next_batch() {

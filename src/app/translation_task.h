@@ -11,8 +11,8 @@ constexpr int kPrefetchDepth = 2;
 
 class TranslationTask : public TrainingTask {
  public:
-  // With `given` empty the tokenizers are trained.
-  TranslationTask(const Config& config, TokenizerPair given);
+  // `from`: a run folder whose tokenizers and model are taken instead of new ones; empty: none.
+  TranslationTask(const Config& config, const std::string& from);
 
   Trainer& trainer() override { return *session->trainer; }
   const Store& store() const override { return session->store; }
@@ -21,9 +21,11 @@ class TranslationTask : public TrainingTask {
   LoadedBatch next_batch() override;
   void seek(int64_t epoch, int64_t batch) override { stream->seek(epoch, batch); }
   Evaluation evaluate() override;
-  void save_assets(const std::string& folder) const override { tokenizers.save(folder); }
+  void initialize() override;
+  void save_assets(const std::string& folder) const override { model.save_assets(folder); }
 
   Config config;
+  TranslationModel model;
   TokenizerPair tokenizers;
   std::unique_ptr<PairDataset> train;
   std::unique_ptr<EvaluationSet> valid;

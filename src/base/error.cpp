@@ -5,11 +5,22 @@
 
 namespace linnet {
 
-void fail_user(const std::string& message) { throw Error(ErrorKind::kUser, message); }
+namespace {
+
+// Messages name what files hold, which may be anything: one line stays one line, and nothing speaks to the terminal.
+std::string one_line(std::string message) {
+  for (char& c : message)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7F') c = ' ';
+  return message;
+}
+
+}  // namespace
+
+void fail_user(const std::string& message) { throw Error(ErrorKind::kUser, one_line(message)); }
 
 void fail_system(const std::string& message) {
   const int code = errno;
-  throw Error(ErrorKind::kSystem, code ? message + ": " + std::strerror(code) : message);
+  throw Error(ErrorKind::kSystem, one_line(code ? message + ": " + std::strerror(code) : message));
 }
 
 void fail_internal(const std::string& message) { throw Error(ErrorKind::kInternal, message); }

@@ -10,10 +10,12 @@
 #include "app/image_task.h"
 #include "app/inference.h"
 #include "app/language_task.h"
+#include "app/masked_task.h"
 #include "app/run_folder.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "kernels/isa.h"
+#include "pretrained/pretrained.h"
 
 namespace linnet {
 namespace {
@@ -27,6 +29,8 @@ ParallelText text_of(const Arguments& arguments, const Config& config) {
   if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
   if (!arguments.source.empty() && !arguments.split.empty()) fail_user("give either --split or --source and --target");
   if (!arguments.source.empty()) return read_pair(arguments.source, arguments.target);
+  if (is_translation_folder(arguments.folder))
+    fail_user("'" + arguments.folder + "' is a model; --source and --target name a text");
   return arguments.split == "valid" ? load_valid_split(config) : load_test_corpus(config).test;
 }
 
@@ -53,18 +57,31 @@ Evaluation evaluate_translation(const Arguments& arguments, const Config& config
   return evaluation.run();
 }
 
-// Without --split or --data: the test text where the configuration names one, or the validation text.
-Evaluation evaluate_language(const Arguments& arguments, const Config& config, const OpenedLanguageModel& opened,
-                             Json& examples) {
+// The split a command without --split or --data means: the test text where the configuration names one.
+std::string split_of(const Arguments& arguments, const Config& config) {
   if (!arguments.source.empty()) fail_user("--source and --target are for runs of translation; --data names a text");
   if (!arguments.data.empty() && !arguments.split.empty()) fail_user("give either --split or --data");
-  const std::string split = !arguments.split.empty()        ? arguments.split
-                            : config.data.test_text.empty() ? "valid"
-                                                            : "test";
+  if (!arguments.split.empty()) return arguments.split;
+  return config.data.test_text.empty() ? "valid" : "test";
+}
+
+Evaluation evaluate_language(const Arguments& arguments, const Config& config, const OpenedLanguageModel& opened,
+                             Json& examples) {
+  const std::string split = split_of(arguments, config);
   if (arguments.data.empty()) examples["split"] = split;
   if (arguments.data.empty() && !opened.is_run) fail_user("'" + arguments.folder + "' is a model; --data names a text");
   Evaluation result = evaluate_language_model(opened, config, arguments.data, split);
   examples["tokens"] = result.items;
+  return result;
+}
+
+Evaluation evaluate_masked(const Arguments& arguments, const Config& config, Json& examples) {
+  const std::string split = split_of(arguments, config);
+  if (arguments.data.empty()) examples["split"] = split;
+  if (arguments.data.empty() && !RunFolder(arguments.folder).has_config())
+    fail_user("'" + arguments.folder + "' is a model; --data names a text");
+  Evaluation result = evaluate_masked_model(arguments.folder, config, arguments.data, split);
+  examples["masked"] = result.items;
   return result;
 }
 
@@ -76,50 +93,76 @@ void print_language(const Evaluation& result, double seconds) {
   std::printf("  (%.1f s)\n", seconds);
 }
 
+void print_masked(const Evaluation& result, double seconds) {
+  std::printf("%lld masked tokens  loss %.4f  perplexity %.4f  masked accuracy %.4f  (%.1f s)\n",
+              static_cast<long long>(result.items), result.loss, result.metric("perplexity"),
+              result.metric("masked_accuracy"), seconds);
+}
+
+void print_json(Json& json, const Evaluation& result, double seconds) {
+  json["loss"] = result.loss;
+  for (const auto& [name, value] : result.metrics)
+    if (name == "words" || name == "tokens")
+      json[name] = static_cast<int64_t>(value);
+    else
+      json[name] = value;
+  json["seconds"] = seconds;
+  std::printf("%s\n", json.dump().c_str());
+}
+
+void print_line(const std::string& task, const Json& json, const Evaluation& result, double seconds) {
+  if (task == "language") return print_language(result, seconds);
+  if (task == "masked_language") return print_masked(result, seconds);
+  if (task == "classification")
+    std::printf("%lld texts  loss %.4f  accuracy %.4f  F1 %.4f  (%.1f s)\n", static_cast<long long>(result.items),
+                result.loss, result.metric("accuracy"), result.metric("f1"), seconds);
+  else if (task == "images")
+    std::printf("%lld images  loss %.4f  accuracy %.4f  (%.1f s)\n", static_cast<long long>(result.items), result.loss,
+                result.metric("accuracy"), seconds);
+  else
+    std::printf("%lld pairs  loss %.4f  BLEU %.2f  exact match %.4f  (beam %lld, %.1f s)\n",
+                json["pairs"].get<long long>(), result.loss, result.metric("bleu"), result.metric("exact_match"),
+                json["beam"].get<long long>(), seconds);
+}
+
+// Of a run, or made up for a model folder by what it holds.
+Config config_of(const std::string& folder) {
+  if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return RunFolder(folder).load_config();
+  if (is_translation_folder(folder)) return translation_folder_config(folder);
+  Config config;
+  config.data.batch_size = 1, config.data.batch_tokens = 0;
+  const std::string family = find_family(ConfigFile(folder + "/config.json")).model_type;
+  config.data.task = family == "bert" ? "masked_language" : "language";
+  return config;
+}
+
 int evaluate(const Arguments& arguments) {
   const auto began = std::chrono::steady_clock::now();
+  Config config = config_of(arguments.folder);
+  const std::string& task = config.data.task;
   std::optional<OpenedLanguageModel> opened;
-  if (is_pretrained_folder(arguments.folder) && !RunFolder(arguments.folder).has_config())
-    opened = open_language_model(arguments.folder);
-  Config config = opened ? opened->config : RunFolder(arguments.folder).load_config();
+  if (task == "language") opened = open_language_model(arguments.folder), config = opened->config;
   apply(arguments, config);
   if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
   force_isa(config.train.isa);
-  const bool images = config.data.task == "images", language = config.data.task == "language";
-  const bool classification = config.data.task == "classification";
-  if (!language && !classification && !arguments.data.empty())
-    fail_user("--data is for language models and classifiers");
-  if (language && !opened) opened = open_language_model(arguments.folder);
+  const bool reads_one_file = task == "language" || task == "masked_language" || task == "classification";
+  if (!reads_one_file && !arguments.data.empty()) fail_user("--data is for language models and classifiers");
   Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
-  const Evaluation result =
-      images           ? evaluate_images(arguments, config, json)
-      : language       ? evaluate_language(arguments, config, *opened, json)
-      : classification ? evaluate_classification_run(arguments.folder, config, arguments.data, split_name(arguments))
-                       : evaluate_translation(arguments, config, json);
+  const auto classify = [&] {
+    Evaluation result = evaluate_classification_run(arguments.folder, config, arguments.data, split_name(arguments));
+    json["texts"] = result.items;
+    return result;
+  };
+  const Evaluation result = task == "images"            ? evaluate_images(arguments, config, json)
+                            : task == "language"        ? evaluate_language(arguments, config, *opened, json)
+                            : task == "masked_language" ? evaluate_masked(arguments, config, json)
+                            : task == "classification"  ? classify()
+                                                        : evaluate_translation(arguments, config, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (arguments.json) {
-    json["loss"] = result.loss;
-    if (classification) json["texts"] = result.items;
-    for (const auto& [name, value] : result.metrics)
-      if (name == "words")
-        json[name] = static_cast<int64_t>(value);
-      else
-        json[name] = value;
-    json["seconds"] = seconds;
-    std::printf("%s\n", json.dump().c_str());
-  } else if (language) {
-    print_language(result, seconds);
-  } else if (classification) {
-    std::printf("%lld texts  loss %.4f  accuracy %.4f  F1 %.4f  (%.1f s)\n", static_cast<long long>(result.items),
-                result.loss, result.metric("accuracy"), result.metric("f1"), seconds);
-  } else if (images) {
-    std::printf("%lld images  loss %.4f  accuracy %.4f  (%.1f s)\n", static_cast<long long>(result.items), result.loss,
-                result.metric("accuracy"), seconds);
-  } else {
-    std::printf("%lld pairs  loss %.4f  BLEU %.2f  exact match %.4f  (beam %lld, %.1f s)\n",
-                json["pairs"].get<long long>(), result.loss, result.metric("bleu"), result.metric("exact_match"),
-                static_cast<long long>(config.train.beam), seconds);
-  }
+  if (arguments.json)
+    print_json(json, result, seconds);
+  else
+    print_line(task, json, result, seconds);
   return 0;
 }
 
@@ -127,13 +170,16 @@ int evaluate(const Arguments& arguments) {
 
 void add_eval_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("eval", "how good a trained run is: loss and BLEU, or accuracy");
-  command->add_option("run", arguments->folder, "the run folder")->required();
+  CLI::App* command = app.add_subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy");
+  command->add_option("run", arguments->folder, "the run folder, or a model folder in the layout of Hugging Face")
+      ->required();
   command->add_option("--split", arguments->split, "test (default) or valid, as the run's configuration names them")
       ->check(CLI::IsMember({"test", "valid"}));
   command->add_option("--source", arguments->source, "or a text of your own ...")->type_name("FILE");
   command->add_option("--target", arguments->target, "... and its translation")->type_name("FILE");
-  command->add_option("--data", arguments->data, "of a language model: a text of your own (plain, .jsonl or .bin)")
+  command
+      ->add_option("--data", arguments->data,
+                   "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier: a .tsv")
       ->type_name("FILE");
   command->add_option("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)")
       ->type_name("DIR");

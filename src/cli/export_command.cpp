@@ -2,9 +2,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/classification_task.h"
 #include "app/language_model.h"
+#include "app/pretrained_run.h"
 #include "app/run_folder.h"
+#include "app/translation_model.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
@@ -24,9 +25,12 @@ void add_export_command(CLI::App& app, Action& action) {
     action = [arguments] {
       if (file_exists(arguments->out + "/config.toml"))
         fail_user("--out '" + arguments->out + "' is a run folder; name another one");
-      if (RunFolder(arguments->run).has_config() &&
-          RunFolder(arguments->run).load_config().data.task == "classification")
-        export_classifier(arguments->run, arguments->out);
+      const RunFolder run(arguments->run);
+      const std::string task = run.has_config() ? run.load_config().data.task : "";
+      if (task == "classification" || task == "masked_language")
+        export_pretrained_run(arguments->run, arguments->out);
+      else if (task == "text" || task == "dates" || task == "random")
+        export_translation_run(arguments->run, arguments->out);
       else
         export_language_model(open_language_model(arguments->run), arguments->out);
       return 0;

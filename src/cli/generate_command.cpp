@@ -35,11 +35,11 @@ int generate(const Arguments& arguments) {
   force_isa(arguments.isa);
   const std::string prompt = arguments.has_prompt ? arguments.prompt : read_input();
   catch_stop_signals();
-  TextGeneration generation(arguments.model, prompt, arguments);
+  const std::unique_ptr<TextWriter> generation = open_text_writer(arguments.model, prompt, arguments);
   const bool one = arguments.samples == 1;
   if (arguments.echo && one) print(prompt);
   // One text is shown as it comes; several, one after another when they are done.
-  const std::vector<std::string> texts = generation.run([&](const std::string& piece) {
+  const std::vector<std::string> texts = generation->run([&](const std::string& piece) {
     if (one) print(piece);
     return !stop_requested();
   });
@@ -55,24 +55,26 @@ int generate(const Arguments& arguments) {
 
 void add_generate_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("generate", "let a language model go on from a prompt");
+  CLI::App* command = app.add_subcommand("generate",
+                                         "let a language model go on from a prompt, or an encoder-decoder answer it; "
+                                         "defaults are those of generation_config.json, if any");
   command->add_option("model", arguments->model, "a run folder, or a model folder in the layout of Hugging Face")
       ->required();
   CLI::Option* prompt =
       command->add_option("--prompt", arguments->prompt, "what to go on from (default: standard input)");
   command->add_option("--max-tokens", arguments->max_tokens, "tokens to write at most (default 200)")
       ->check(CLI::Range(1, 1'000'000'000));
-  command->add_option("--temperature", arguments->sampling.temperature,
+  command->add_option("--temperature", arguments->temperature,
                       "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)");
-  command->add_option("--top-k", arguments->sampling.top_k, "only among the K likeliest tokens; 0: all");
-  command->add_option("--top-p", arguments->sampling.top_p,
+  command->add_option("--top-k", arguments->top_k, "only among the K likeliest tokens; 0: all (default)");
+  command->add_option("--top-p", arguments->top_p,
                       "only among the likeliest tokens whose probabilities reach P (default 1: all)");
-  command->add_option("--repetition-penalty", arguments->sampling.repetition_penalty,
+  command->add_option("--repetition-penalty", arguments->repetition_penalty,
                       "above 1: what was there already is less likely");
   command->add_option("--beam", arguments->beams, "the likeliest text by a search of N beams, instead of sampling")
       ->check(CLI::Range(1, 1024));
   command->add_option("--length-penalty", arguments->length_penalty, "of the search (default 1)");
-  command->add_option("--seed", arguments->sampling.seed, "of the sampling (default 1)");
+  command->add_option("--seed", arguments->seed, "of the sampling (default 1)");
   command->add_option("--samples", arguments->samples, "texts to write (default 1)")->check(CLI::Range(1, 4096));
   command->add_flag("--no-cache", arguments->no_cache, "compute everything again for each token, for comparison");
   command->add_flag("--ignore-end", arguments->ignore_end, "go on after the end of a text");

@@ -40,6 +40,8 @@ int translate_input(const Arguments& arguments) {
     fail_user("run '" + arguments.folder + "' learned to tell texts apart, not translation");
   if (config.data.task == "language")
     fail_user("run '" + arguments.folder + "' learned to write text, not translation; `linnet generate` lets it");
+  if (config.data.task == "masked_language")
+    fail_user("run '" + arguments.folder + "' learned to find masked tokens, not translation");
   if (arguments.n_best > config.train.beam)
     fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " +
               std::to_string(config.train.beam));

@@ -62,9 +62,11 @@ constexpr double kMaxReal = 1e30;                // far from overflow in float
 const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
       one_of(MODEL(architecture),
-             "An encoder-decoder Transformer for translation, a convolutional network for task = \"images\", a decoder "
-             "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"classification\".",
-             {"transformer", "cnn", "gpt", "llama", "bert"}),
+             "An encoder-decoder Transformer for translation (in the layout of T5 or Marian, too), a convolutional "
+             "network for task = \"images\", a decoder "
+             "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" or "
+             "\"classification\".",
+             {"transformer", "cnn", "gpt", "llama", "bert", "t5", "marian"}),
       any(MODEL(from),
           "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the keys "
           "below, its tokenizer that of the tokenizer keys."),
@@ -88,9 +90,10 @@ const std::vector<ConfigKey>& table() {
 
       one_of(DATA(task),
              "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
-             "text to predict token by token, \"classification\" reads texts with labels (the TSV keys); \"dates\" "
-             "generates dates to translate, \"random\" noise to measure with.",
-             {"text", "images", "language", "classification", "dates", "random"}),
+             "text to predict token by token, \"masked_language\" the same text to find masked tokens again, "
+             "\"classification\" reads texts with labels (the TSV keys); \"dates\" generates dates to translate, "
+             "\"random\" noise to measure with.",
+             {"text", "images", "language", "masked_language", "classification", "dates", "random"}),
       any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images."),
       any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ..."),
       any(DATA(train_target), "... and its translation, line by line."),
@@ -102,7 +105,8 @@ const std::vector<ConfigKey>& table() {
       any(DATA(valid_tsv), "The same for validation."),
       any(DATA(test_tsv), "The same for the test."),
       any(DATA(text),
-          "Of task = \"language\": the training text, a file of plain text, of JSON lines (.jsonl) each with a "
+          "Of language models, masked ones too: the training text, a file of plain text, of JSON lines (.jsonl) each "
+          "with a "
           "\"text\", "
           "or of token numbers (.bin)."),
       any(DATA(valid_text), "Validation text of the same kind. Without it, the end of the training text is taken:"),
@@ -119,7 +123,8 @@ const std::vector<ConfigKey>& table() {
       one_of(DATA(tokenizer), "What a token is: a learned piece of a word, a character, or a word.",
              {"sentencepiece", "char", "word"}),
       any(DATA(tokenizer_dir),
-          "Of a language model: a tokenizer that is there already, tokenizer.json or the folder that holds it."),
+          "Of a language model: a tokenizer that is there already: tokenizer.json, vocab.txt or the folder that holds "
+          "it."),
       one_of(DATA(tokenizer_model), "How SentencePiece finds its pieces.", {"bpe", "unigram"}),
       between(DATA(character_coverage), "Share of characters SentencePiece keeps; 0.9995 for Chinese or Japanese.", 0.9,
               1),
@@ -159,7 +164,8 @@ const std::vector<ConfigKey>& table() {
       between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024),
       between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
-      one_of(TRAIN(metric), "What makes a checkpoint the best.", {"bleu", "exact_match", "accuracy", "f1", "loss"}),
+      one_of(TRAIN(metric), "What makes a checkpoint the best.",
+             {"bleu", "exact_match", "accuracy", "f1", "masked_accuracy", "loss"}),
       resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024)),
       resumable(
           between(TRAIN(length_penalty), "Beam search ranks by log probability / length ^ length_penalty.", 0, 10)),

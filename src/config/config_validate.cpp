@@ -53,6 +53,12 @@ void check_model(const Config& config) {
           named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
   require(model.d_model % 2 == 0,
           named("d_model", model.d_model) + " is odd, but positions take pairs of a sine and a cosine");
+  require(model.architecture != "t5" || config.data.joint_vocab,
+          "a t5 has one vocabulary: it needs joint_vocab = true");
+  require(model.architecture != "marian" || (model.norm == "post" && !model.final_norm && model.tie_head),
+          "a marian has norm = \"post\", final_norm = false and tie_head = true");
+  require(model.architecture != "marian" || model.share_embeddings || !config.data.joint_vocab,
+          "a marian with joint_vocab needs share_embeddings = true");
   require(!model.share_embeddings || config.data.joint_vocab, "share_embeddings needs joint_vocab = true");
 }
 
@@ -84,12 +90,28 @@ struct TaskRule {
   std::string_view metric;  // beside "loss", which every task has
 };
 // The first of a task is what a message suggests.
-constexpr TaskRule kTaskRules[] = {{"images", "cnn", "accuracy"},           {"language", "gpt", "loss"},
-                                   {"language", "llama", "loss"},           {"classification", "bert", "accuracy"},
-                                   {"classification", "bert", "f1"},        {"text", "transformer", "bleu"},
-                                   {"text", "transformer", "exact_match"},  {"dates", "transformer", "bleu"},
-                                   {"dates", "transformer", "exact_match"}, {"random", "transformer", "bleu"},
-                                   {"random", "transformer", "exact_match"}};
+constexpr TaskRule kTaskRules[] = {{"images", "cnn", "accuracy"},
+                                   {"language", "gpt", "loss"},
+                                   {"language", "llama", "loss"},
+                                   {"classification", "bert", "accuracy"},
+                                   {"classification", "bert", "f1"},
+                                   {"masked_language", "bert", "masked_accuracy"},
+                                   {"text", "transformer", "bleu"},
+                                   {"text", "transformer", "exact_match"},
+                                   {"dates", "transformer", "bleu"},
+                                   {"dates", "transformer", "exact_match"},
+                                   {"random", "transformer", "bleu"},
+                                   {"random", "transformer", "exact_match"},
+                                   {"text", "t5", "bleu"},
+                                   {"text", "t5", "exact_match"},
+                                   {"dates", "t5", "bleu"},
+                                   {"dates", "t5", "exact_match"},
+                                   {"random", "t5", "bleu"},
+                                   {"text", "marian", "bleu"},
+                                   {"text", "marian", "exact_match"},
+                                   {"dates", "marian", "bleu"},
+                                   {"dates", "marian", "exact_match"},
+                                   {"random", "marian", "bleu"}};
 
 // What does not belong to the task would be ignored, and is more likely a mistake.
 void check_task(const Config& config) {
@@ -106,7 +128,7 @@ void check_language(const Config& config) {
   const DataConfig& data = config.data;
   const ModelConfig& model = config.model;
   require(data.train_source.empty() && data.train_tsv.empty(),
-          "task = \"language\" reads one text, given as `text`, but a file of pairs is given");
+          "task = \"" + data.task + "\" reads one text, given as `text`, but a file of pairs is given");
   require(data.token_bytes != 3, named("token_bytes", data.token_bytes) + " is neither 2 nor 4");
   require(data.batch_size > 0 || data.batch_tokens > 0, "batch_size and batch_tokens are both 0");
   if (!model.from.empty()) return;  // its configuration replaces the keys of the model
@@ -146,7 +168,7 @@ void validate(const Config& config) {
   check_training(config.train);
   if (config.data.task == "images") return check_images(config.data);
   if (config.data.task == "classification") return check_classification(config);
-  if (config.data.task == "language") {
+  if (config.data.task == "language" || config.data.task == "masked_language") {
     check_language(config);
   } else {
     check_model(config);

@@ -6,6 +6,40 @@ namespace linnet {
 namespace {
 
 constexpr PresetText kPresets[] = {
+    {"bert-base",
+     "BERT's masked language model: data.text=FILE, with data.tokenizer_dir=VOCAB.TXT or model.from=FOLDER.",
+     R"(
+[model]
+architecture = "bert"
+d_model = 768
+num_heads = 12
+num_layers = 12
+d_ff = 3072
+max_seq_len = 512
+dropout = 0.1
+activation = "gelu"
+
+[data]
+task = "masked_language"
+vocab_size = 30522
+batch_size = 8
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 1e-4
+schedule = "linear"
+warmup_steps = 1000
+max_steps = 100000
+beta2 = 0.999
+epsilon = 1e-6
+weight_decay = 0.01
+clip_norm = 1.0
+precision = "bf16"
+eval_every = 1000
+save_every = 1000
+metric = "loss"
+)"},
     {"dates", "Learns in about a minute to rewrite dates of four languages as 2019-03-07; makes its own data.", R"(
 [model]
 d_model = 64
@@ -238,6 +272,12 @@ metric = "loss"
 [model]
 architecture = "bert"
 from = "models/minilm"
+d_model = 384
+num_heads = 12
+num_layers = 6
+d_ff = 1536
+max_seq_len = 512
+activation = "gelu"
 
 [data]
 task = "classification"
@@ -245,6 +285,7 @@ data_dir = "data/sst2"
 train_tsv = "train.tsv"
 valid_tsv = "dev.tsv"
 test_tsv = "test.tsv"
+vocab_size = 30522
 context = 64
 batch_size = 32
 batch_tokens = 0
@@ -262,6 +303,41 @@ clip_norm = 1.0
 eval_every = 217
 save_every = 217
 metric = "accuracy"
+)"},
+    {"t5-small", "T5's smallest model, on --source and --target; from a folder with model.from=FOLDER.", R"(
+[model]
+architecture = "t5"
+d_model = 512
+num_heads = 8
+num_layers = 6
+d_ff = 2048
+max_seq_len = 512
+dropout = 0.1
+share_embeddings = true
+tie_head = true
+
+[data]
+tokenizer = "sentencepiece"
+tokenizer_model = "unigram"
+vocab_size = 32000
+joint_vocab = true
+batch_tokens = 2048
+
+[train]
+optimizer = "adamw"
+learning_rate = 1e-3
+schedule = "inverse_sqrt"
+warmup_steps = 1000
+max_steps = 20000
+beta2 = 0.999
+epsilon = 1e-8
+weight_decay = 0.01
+clip_norm = 1.0
+precision = "bf16"
+eval_every = 1000
+eval_pairs = 500
+save_every = 1000
+metric = "bleu"
 )"},
     {"translate", "A start for your own parallel text, given with --source and --target.", R"(
 [model]

@@ -64,7 +64,7 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
                          const PairLimits& limits) {
   if (text.source.size() != text.target.size()) fail_internal("parallel text with unequal sides");
   if (limits.max_seq_len < 2) fail_user("max_seq_len must be at least 2: a token and the end of the sentence");
-  const SpecialTokens special = source.special();
+  const SpecialTokens special = limits.special.value_or(source.special());
   const auto unknown_in = [&](const std::vector<TokenId>& ids) { return std::ranges::count(ids, special.unknown); };
   TokenBlocks tokens;
   std::vector<TokenId> source_ids, target_ids;

@@ -1,6 +1,7 @@
 // Sentence pairs as token ids, in one flat vector: 4 bytes a token and 16 bytes a pair.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@ struct PairLimits {
   // true (training): pairs with an empty or too long side are left out.
   // false (evaluation): every pair stays, too long sides are cut and end with the end token. Pair i is then line i.
   bool drop_long = true;
+  // What begins and ends a side; empty: as the source tokenizer says.
+  std::optional<SpecialTokens> special = {};
 };
 
 struct DatasetReport {

@@ -13,8 +13,9 @@ constexpr double kUnlikely = std::numeric_limits<double>::lowest();
 }  // namespace
 
 BeamSearch::BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty,
-                       SpecialTokens special)
+                       SpecialTokens special, std::vector<int32_t> other_ends)
     : special_(special),
+      other_ends_(std::move(other_ends)),
       beams_(beams),
       max_length_(max_length),
       length_penalty_(length_penalty),
@@ -54,7 +55,7 @@ void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logi
   ++step_;
 }
 
-// The likeliest 2 * beams continuations of the sentence, best first.
+// The likeliest candidates() continuations of the sentence, best first.
 void BeamSearch::collect_candidates(int64_t sentence, int64_t count, const int32_t* tokens, const float* logits,
                                     const float* log_sum_exp) {
   candidates_.clear();
@@ -62,7 +63,7 @@ void BeamSearch::collect_candidates(int64_t sentence, int64_t count, const int32
     const double so_far = log_probabilities_[static_cast<size_t>(row)];
     if (so_far == kNoBeam) continue;
     int64_t taken = 0;
-    for (int64_t i = row * count; i < (row + 1) * count && taken < 2 * beams_; ++i) {
+    for (int64_t i = row * count; i < (row + 1) * count && taken < candidates(); ++i) {
       if (tokens[i] == special_.pad || tokens[i] == special_.begin) continue;
       const double candidate = so_far + (static_cast<double>(logits[i]) - static_cast<double>(log_sum_exp[row]));
       // NaN or -inf becomes very unlikely: even a broken model gives some result.
@@ -70,7 +71,7 @@ void BeamSearch::collect_candidates(int64_t sentence, int64_t count, const int32
       ++taken;
     }
   }
-  const auto kept = std::min(candidates_.size(), static_cast<size_t>(2 * beams_));
+  const auto kept = std::min(candidates_.size(), static_cast<size_t>(candidates()));
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(kept), candidates_.end(),
                     [](const Candidate& a, const Candidate& b) {
                       if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
@@ -85,7 +86,7 @@ void BeamSearch::advance_sentence(int64_t index) {
   chosen_.clear();
   for (size_t rank = 0; rank < candidates_.size() && static_cast<int64_t>(chosen_.size()) < beams_; ++rank) {
     const Candidate& c = candidates_[rank];
-    if (c.token != special_.end) {
+    if (!ends(c.token)) {
       chosen_.push_back(c);
     } else if (static_cast<int64_t>(rank) < beams_) {
       const int64_t last_row = step_ == 0 ? -1 : c.row;
@@ -146,6 +147,10 @@ void BeamSearch::add_ended(Sentence& sentence, const Ended& ended) const {
   };
   sentence.ended.insert(std::find_if(sentence.ended.begin(), sentence.ended.end(), worse), ended);
   if (static_cast<int64_t>(sentence.ended.size()) > beams_) sentence.ended.pop_back();
+}
+
+bool BeamSearch::ends(int32_t token) const {
+  return token == special_.end || std::find(other_ends_.begin(), other_ends_.end(), token) != other_ends_.end();
 }
 
 double BeamSearch::score(double log_probability, int64_t length) const {

@@ -1,10 +1,11 @@
 // Beam search over a batch of sentences, apart from any model: it is told each row's likeliest next tokens and says
 // which token to feed each row and which row's history that row continues.
 //
-// Of the 2 * beams best continuations of a sentence, those that end it become hypotheses if they are among the first
-// `beams`, the others fill the beams. A sentence is done when it has `beams` hypotheses and its likeliest beam, ended
-// at the next step for certain, would not beat the worst of them; or at its length limit. One beam is greedy search:
-// the first end is the result. All ties go to the lower token, then to the lower row.
+// Of the 2 * beams best continuations of a sentence (more where several tokens end one), those that end it become
+// hypotheses if they are among the first `beams`, the others fill the beams. A sentence is done when it has `beams`
+// hypotheses and its likeliest beam, ended at the next step for certain, would not beat the worst of them; or at its
+// length limit. One beam is greedy search: the first end is the result. All ties go to the lower token, then to the
+// lower row.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -24,15 +25,20 @@ struct Hypothesis {
 class BeamSearch {
  public:
   // `special`: what begins and ends a sentence, and that padding and begin are never generated; -1 where there is none.
-  BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty, SpecialTokens special = {});
+  // `other_ends` end it too.
+  BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty, SpecialTokens special = {},
+             std::vector<int32_t> other_ends = {});
 
   // Begins a batch: sentence i may generate up to limits[i] <= max_length tokens, end included. Fewer sentences than
   // declared is fine; the rest count as done.
   void start(std::span<const int64_t> limits);
 
-  // One step. Row r's candidates are tokens[r * count ...] with logits[...] in falling order (at least 2 * beams tokens
-  // that may be generated, or the whole vocabulary); log_sum_exp[r] turns a logit into a log probability.
+  // One step. Row r's candidates are tokens[r * count ...] with logits[...] in falling order (at least `candidates()`
+  // tokens that may be generated, or the whole vocabulary); log_sum_exp[r] turns a logit into a log probability.
   void advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp);
+
+  // Of a row and of a sentence are looked at: beams that go on, though every end were among the likeliest.
+  int64_t candidates() const { return (2 + static_cast<int64_t>(other_ends_.size())) * beams_; }
 
   bool done() const { return active_ == 0; }
   bool done(int64_t sentence) const { return sentences_[static_cast<size_t>(sentence)].done; }
@@ -70,8 +76,10 @@ class BeamSearch {
   void place_beams(int64_t sentence);
   void add_ended(Sentence& sentence, const Ended& ended) const;
   double score(double log_probability, int64_t length) const;
+  bool ends(int32_t token) const;
 
   const SpecialTokens special_;
+  const std::vector<int32_t> other_ends_;
   int64_t beams_, max_length_;
   double length_penalty_;
   int64_t step_ = 0, active_ = 0;

@@ -20,6 +20,7 @@ constexpr const char* kLast = "generate.last";
 constexpr const char* kTokens = "generate.tokens";
 constexpr const char* kPositions = "generate.positions";
 constexpr const char* kLengths = "generate.lengths";
+constexpr const char* kStarts = "generate.starts";
 constexpr const char* kParents = "generate.parents";
 
 constexpr int64_t kShortestBucket = 16;
@@ -53,8 +54,10 @@ Graph decode_graph(CausalModel& model, const ParameterLayout& layout, const Caus
   Trace trace(trace_options(layout, options));
   Graph& graph = trace.graph();
   const TensorType rows{DType::kI32, {options.rows * options.beams}};
+  const TensorType starts{DType::kI32, {rows.shape[0], 1}};
   const DecodeStep step{.position = graph.input(kPositions, rows),
                         .lengths = graph.input(kLengths, rows),
+                        .starts = model.window() > 0 ? graph.input(kStarts, starts) : Tensor{},
                         .parents = options.beams > 1 ? graph.input(kParents, rows) : Tensor{},
                         .max_length = options.max_length,
                         .beams = options.beams};
@@ -90,12 +93,16 @@ struct CausalGenerator::Bucket {
 };
 
 struct CausalGenerator::Inputs {
-  int32_t *prompts, *last, *tokens, *positions, *lengths, *parents;
+  int32_t *prompts, *last, *tokens, *positions, *lengths, *starts, *parents;
 };
 
 CausalGenerator::CausalGenerator(CausalModel& model, const ParameterLayout& layout, Store& store,
                                  const SharedRegions& shared, const CausalOptions& options)
-    : options_(checked(options, model)), store_(store), shared_(shared), vocab_(model.vocab_size()) {
+    : options_(checked(options, model)),
+      store_(store),
+      shared_(shared),
+      vocab_(model.vocab_size()),
+      window_(model.window()) {
   const PlanOptions plan_options{.threads = options_.threads, .verify = options_.verify_plans};
   std::vector<Graph> graphs;
   for (const int64_t length : options_.prompt_lengths)
@@ -119,7 +126,7 @@ CausalGenerator::~CausalGenerator() = default;
 void CausalGenerator::bind() {
   const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
   inputs_ = std::make_unique<Inputs>(
-      Inputs{at(kPrompts), at(kLast), at(kTokens), at(kPositions), at(kLengths), at(kParents)});
+      Inputs{at(kPrompts), at(kLast), at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents)});
   for (const auto& bucket : buckets_) bucket->run.emplace(bucket->plan, store_, shared_);
   if (options_.cache) run_decode_.emplace(decode_, store_, shared_);
 }
@@ -164,6 +171,15 @@ void CausalGenerator::prefill(std::span<const std::vector<int32_t>> sequences, T
     log_sum_exp_ = {bucket.run->output("log_sum_exp").as<float>(), static_cast<size_t>(options_.rows)};
 }
 
+// The next step feeds a row its token number `length`. 0: the row is done, and has nothing to attend to, which spares
+// the reading of its cache.
+void CausalGenerator::set_row(int64_t row, int32_t token, int64_t length) {
+  inputs_->tokens[row] = token;
+  inputs_->positions[row] = static_cast<int32_t>(std::max<int64_t>(length - 1, 0));
+  inputs_->lengths[row] = static_cast<int32_t>(length);
+  if (window_ > 0) inputs_->starts[row] = static_cast<int32_t>(std::max<int64_t>(length - window_, 0));
+}
+
 void CausalGenerator::decode(ThreadPool& pool) {
   run_decode_->run(pool);
   const auto rows = static_cast<size_t>(options_.rows * options_.beams);
@@ -185,11 +201,7 @@ void CausalGenerator::feed(std::span<const std::vector<int32_t>> windows, const 
   for (int64_t row = 0; row < options_.rows; ++row) {
     const auto i = static_cast<size_t>(row);
     const bool live = i < windows.size() && !done[i];
-    // A row that is done has nothing to attend to, which spares the reading of its cache.
-    const auto size = live ? static_cast<int32_t>(windows[i].size()) : 0;
-    inputs_->tokens[row] = live ? windows[i].back() : 0;
-    inputs_->positions[row] = std::max(size - 1, 0);
-    inputs_->lengths[row] = size;
+    set_row(row, live ? windows[i].back() : 0, live ? static_cast<int64_t>(windows[i].size()) : 0);
   }
   decode(pool);
 }
@@ -234,14 +246,16 @@ std::vector<Continuation> CausalGenerator::search(std::span<const std::vector<in
                                                   const GenerateSettings& settings, ThreadPool& pool,
                                                   const Listener& listener) {
   const int64_t beams = options_.beams, rows = options_.rows * beams;
-  const int64_t count = std::min(vocab_, 2 * beams + 1);
-  SpecialTokens special{-1, -1, -1, settings.ends.empty() ? -1 : settings.ends[0]};
+  const SpecialTokens special{-1, -1, -1, settings.ends.empty() ? -1 : settings.ends[0]};
+  std::vector<int32_t> other_ends = settings.ends;
+  if (!other_ends.empty()) other_ends.erase(other_ends.begin());
   std::vector<int64_t> limits;
   for (const std::vector<int32_t>& prompt : prompts)
     limits.push_back(std::min(settings.max_tokens, options_.max_length - static_cast<int64_t>(prompt.size())));
   BeamSearch search(options_.rows, beams, *std::max_element(limits.begin(), limits.end()), settings.length_penalty,
-                    special);
+                    special, std::move(other_ends));
   search.start(limits);
+  const int64_t count = std::min(vocab_, search.candidates());
   std::vector<float> values(static_cast<size_t>(rows * count)), sums(static_cast<size_t>(rows));
   std::vector<int32_t> ids(values.size());
   // The prompts' logits are those of each sentence's first row, which alone takes part in the first step.
@@ -255,14 +269,12 @@ std::vector<Continuation> CausalGenerator::search(std::span<const std::vector<in
     sums[static_cast<size_t>(i * beams)] = log_sum_exp_[static_cast<size_t>(i)];
   }
   search.advance(count, ids.data(), values.data(), sums.data());
-  for (int32_t step = 0; !search.done(); ++step) {
+  for (int64_t step = 0; !search.done(); ++step) {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t sentence = row / beams;
       const bool live = sentence < static_cast<int64_t>(prompts.size()) && !search.done(sentence);
-      const int32_t position = live ? static_cast<int32_t>(prompts[static_cast<size_t>(sentence)].size()) + step : 0;
-      inputs_->positions[row] = position;
-      inputs_->lengths[row] = live ? position + 1 : 0;
-      inputs_->tokens[row] = search.tokens()[static_cast<size_t>(row)];
+      const auto prompt = live ? static_cast<int64_t>(prompts[static_cast<size_t>(sentence)].size()) : 0;
+      set_row(row, search.tokens()[static_cast<size_t>(row)], live ? prompt + step + 1 : 0);
       inputs_->parents[row] = search.parents()[static_cast<size_t>(row)];
     }
     decode(pool);

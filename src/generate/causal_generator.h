@@ -36,7 +36,7 @@ struct GenerateSettings {
   int64_t max_tokens = 100;   // generated of each row, its end included
   SamplingOptions sampling;   // with beams == 1
   double length_penalty = 1;  // of beam search: score = log probability / length^penalty
-  std::vector<int32_t> ends;  // tokens that end a text; beam search knows the first only
+  std::vector<int32_t> ends;  // tokens that end a text
   // Where the cache is full: false stops there; true goes on from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i draws as sample first_sample + i
@@ -83,12 +83,13 @@ class CausalGenerator {
                                    ThreadPool& pool, const Listener& listener);
   std::vector<Continuation> search(std::span<const std::vector<int32_t>> prompts, const GenerateSettings& settings,
                                    ThreadPool& pool, const Listener& listener);
+  void set_row(int64_t row, int32_t token, int64_t length);
   void decode(ThreadPool& pool);
 
   CausalOptions options_;
   Store& store_;
   SharedRegions shared_;
-  int64_t vocab_;
+  int64_t vocab_, window_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Plan decode_;
   std::optional<Executor> run_decode_;

@@ -44,7 +44,7 @@ SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionCo
               config.query_width() + 2 * config.key_width(),
               scale_rows(or_glorot(config.projection, 3), config.query_width(), config.query_scale),
               config.biases},
-      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.biases} {}
+      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
 
 Tensor SelfAttention::project(Tensor x, Tensor positions) {
   const Tensor all = in_proj(x);
@@ -62,6 +62,7 @@ Tensor SelfAttention::operator()(Tensor x, const Sight& sight) {
   const auto qkv = split(project(x, sight.positions), -1, {config.query_width(), key_width, key_width});
   AttentionOptions options = options_for(config, *this);
   options.causal = sight.causal;
+  options.window = config.window;
   options.lengths = sight.lengths;
   options.starts = sight.starts;
   options.distance_bias = sight.distance_bias;
@@ -78,6 +79,7 @@ Tensor SelfAttention::prefill(Tensor x, const CacheShape& cache) {
   const std::vector<Tensor> kv = split_evenly(q_kv[1], -1, 2);
   AttentionOptions options = options_for(config, *this);
   options.causal = true;
+  options.window = config.window;
   return out_proj(attention(q_kv[0], kv[0], kv[1], options));
 }
 
@@ -93,6 +95,7 @@ Tensor SelfAttention::step(Tensor x, const DecodeStep& step, Tensor distance_bia
   const std::vector<Tensor> kv = split_evenly(cache, -1, 2);
   AttentionOptions options = options_for(config, *this);
   options.lengths = step.lengths;
+  options.starts = step.starts;
   options.distance_bias = distance_bias;
   return out_proj(attention(q_kv[0], kv[0], kv[1], options));
 }
@@ -107,7 +110,7 @@ CrossAttention::CrossAttention(Module* parent, std::string name, const Attention
              scale_rows(or_glorot(config.projection, 1), config.query_width(), config.query_scale),
              config.biases},
       kv_proj{this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.projection, 2), config.biases},
-      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.biases} {}
+      out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
 
 Tensor CrossAttention::attend(Tensor q, Tensor keys_values, Tensor lengths) {
   const std::vector<Tensor> kv = split_evenly(keys_values, -1, 2);

@@ -20,7 +20,10 @@ struct AttentionConfig {
   int64_t kv_heads = 0;    // of keys and values, each for heads / kv_heads of the queries'; 0: as many
   int64_t head_size = 0;   // 0: width / heads
   double scale = 0;        // of scores; 0: 1 / sqrt(head_size)
-  bool biases = true;      // of the projections
+  bool biases = true;      // of the projections to queries, keys and values
+  bool output_bias = true;
+  int64_t window =
+      0;  // of causal attention to itself: a position sees the last `window` ones, its own included; 0: all
   std::optional<RotaryConfig> rotary = {};
 
   int64_t size() const { return head_size > 0 ? head_size : width / heads; }
@@ -47,6 +50,7 @@ struct CacheShape {
 struct DecodeStep {
   Tensor position;  // i32 [1], or [R] where rows are of different lengths: the index of the token being fed
   Tensor lengths;   // i32 [R]: position + 1, how much of the cache is valid
+  Tensor starts;    // i32 [R, 1]: the first position that is seen; undefined: 0
   Tensor parents;   // i32 [R]: the row each row goes on from
   int64_t max_length, beams;
 };

@@ -1,5 +1,8 @@
 #include "models/bert.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/error.h"
 #include "ops/argmax/argmax.h"
 #include "ops/attention/attention.h"
@@ -83,15 +86,40 @@ BertInputs declare_inputs(Trace& trace, int64_t batch, int64_t length, bool type
 
 }  // namespace
 
+namespace {
+
+// What evaluation wants: predictions beside the loss, from logits of a few rows at a time.
+Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, Tensor targets) {
+  constexpr int64_t kRows = 128;
+  const int64_t count = states.dim(0);
+  std::vector<Tensor> predictions;
+  Tensor sum;
+  for (int64_t first = 0; first < count; first += kRows) {
+    const int64_t rows = std::min(kRows, count - first);
+    const Tensor logits =
+        matmul(slice(states, 0, first, rows), model.bert.words.weight, false, true) + model.head.bias.tensor();
+    const Tensor part = cross_entropy_sum(logits, slice(targets, 0, first, rows));
+    sum = sum.defined() ? sum + part : part;
+    predictions.push_back(argmax_last(logits));
+  }
+  trace.graph().output("predictions", predictions.size() > 1
+                                          ? concat(predictions[0], std::span(predictions).subspan(1), 0)
+                                          : predictions[0]);
+  return sum;
+}
+
+}  // namespace
+
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
-                          bool types) {
+                          bool types, double label_smoothing) {
   const BertInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor places = trace.input("positions", {DType::kI32, {masked}});
   const Tensor targets = trace.input("targets", {DType::kI32, {masked}});
   const Tensor hidden = model.bert(inputs.tokens, inputs.lengths, inputs.types);
   const Tensor rows = embedding(reshape(hidden, {batch * length, model.bert.config.width}), places);
-  return {linear_cross_entropy_sum(model.head(rows), model.bert.words.weight, model.head.bias, targets),
-          count_targets(targets, hidden.type().dtype)};
+  const Tensor states = model.head(rows), count = count_targets(targets, hidden.type().dtype);
+  if (!trace.options().training) return {evaluate_masked(model, trace, states, targets), count};
+  return {linear_cross_entropy_sum(states, model.bert.words.weight, model.head.bias, targets, label_smoothing), count};
 }
 
 Pooler::Pooler(Module* parent, std::string name, const BertConfig& config)

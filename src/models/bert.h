@@ -51,9 +51,9 @@ struct MaskedLanguageModel : Module {
 
 // Masked-token loss. Inputs of the graph: "tokens" i32 [batch, length], "lengths" i32 [batch]; "positions" and
 // "targets" i32 [masked]: rows of the flattened batch (b * length + t), and what stood there; a negative target is left
-// out. With `types` also "types" i32 [batch, length].
+// out. With `types` also "types" i32 [batch, length]. Evaluation has an output "predictions" i32 [masked].
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
-                          bool types = false);
+                          bool types = false, double label_smoothing = 0);
 
 // The first token's state through a dense layer and tanh: [B, T, D] -> [B, D].
 struct Pooler : Module {

@@ -14,7 +14,9 @@ AttentionConfig attention_config(const LayerConfig& config) {
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
           .scale = config.attention_scale,
-          .biases = config.biases,
+          .biases = config.biases.attention,
+          .output_bias = config.biases.output,
+          .window = config.window,
           .rotary = config.rotary};
 }
 
@@ -47,11 +49,12 @@ Tensor activate(Tensor x, Activation activation) {
 FeedForward::FeedForward(Module* parent, const LayerConfig& config)
     : Module(parent, ""),
       activation(config.activation),
-      linear1{this, "linear1", config.width, config.hidden, or_glorot(config.weights), config.biases},
-      linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual), config.biases},
+      linear1{this, "linear1", config.width, config.hidden, or_glorot(config.weights), config.biases.feed_forward},
+      linear2{this, "linear2", config.hidden, config.width, or_glorot(config.residual), config.biases.feed_forward},
       dropout{this, "dropout", static_cast<float>(config.hidden_dropout)} {
   if (config.gated)
-    linear3.emplace(this, "linear3", config.width, config.hidden, or_glorot(config.weights), config.biases);
+    linear3.emplace(this, "linear3", config.width, config.hidden, or_glorot(config.weights),
+                    config.biases.feed_forward);
 }
 
 Tensor FeedForward::operator()(Tensor x) {

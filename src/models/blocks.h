@@ -13,6 +13,13 @@ enum class Activation { kRelu, kGelu, kGeluTanh, kSilu };
 
 Tensor activate(Tensor x, Activation activation);
 
+// Which linear layers have one: attention's projections to queries, keys and values, that of its result, and those of
+// the feed-forward.
+struct Biases {
+  bool attention = true, output = true, feed_forward = true;
+};
+constexpr Biases kNoBiases{false, false, false};
+
 struct LayerConfig {
   int64_t width = 256, heads = 8, hidden = 1024;
   double dropout = 0.1;         // of each sub-layer's result
@@ -24,10 +31,10 @@ struct LayerConfig {
   Initializer weights = {}, residual = {};
   std::optional<double> attention_dropout = {};  // of the attention probabilities; empty: as `dropout`
   NormKind norms = NormKind::kLayer;
-  bool biases = true;  // of linear layers
+  Biases biases = {};
   bool gated = false;  // the feed-forward's: f(x) = linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
   // Of attention (models/attention_block.h).
-  int64_t kv_heads = 0, head_size = 0;
+  int64_t kv_heads = 0, head_size = 0, window = 0;
   double attention_scale = 0, query_scale = 1;
   std::optional<RotaryConfig> rotary = {};
 };

@@ -16,6 +16,8 @@ struct TokenRows {
 struct CausalModel : Module {
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_length() const = 0;  // the most positions a row may have
+  // 0, or: a position sees the last `window` ones only, its own included. Then step.starts says where they begin.
+  virtual int64_t window() const { return 0; }
 
   // The last layer's normalized states [B, T, D].
   virtual Tensor hidden(const TokenRows& rows) = 0;

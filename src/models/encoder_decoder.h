@@ -1,4 +1,4 @@
-// What generation needs of an encoder-decoder: Transformer, T5, and any model like them.
+// What training and generation need of an encoder-decoder: Transformer, T5, and any model like them.
 #pragma once
 #include <string>
 
@@ -9,6 +9,11 @@ namespace linnet {
 struct EncoderDecoder : Module {
   virtual int64_t output_vocab_size() const = 0;
   virtual int64_t max_length() const = 0;  // the most positions a source or a target may have
+
+  // The sum of cross-entropies of the decoder's predictions for targets i32 [B, T], of which negative ones are left
+  // out. target_in i32 [B, T]: begin, then the target without its last token.
+  virtual Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+                      double label_smoothing) = 0;
 
   // One graph each. prefill: encodes and leaves each decoder layer's keys and values in the states "memory.<i>"
   // [B, S, 2 * key_width].

@@ -19,10 +19,11 @@ LayerConfig layer_config(const LlamaConfig& config) {
           .residual = normal_init(config.deviation),
           .attention_dropout = config.attention_dropout,
           .norms = NormKind::kRms,
-          .biases = false,
+          .biases = config.biases,
           .gated = true,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
+          .window = config.window,
           .rotary = config.rotary};
 }
 

@@ -1,5 +1,6 @@
 // A decoder of Llama's kind (Touvron et al. 2023): pre-norm layers with root-mean-square norms, rotary positions, a
-// gated feed-forward, fewer key than query heads, no biases.
+// gated feed-forward, fewer key than query heads. Mistral's (attention within a window) and Qwen2's (biases of queries,
+// keys and values) are of this kind.
 #pragma once
 #include "models/blocks.h"
 #include "models/causal_model.h"
@@ -17,6 +18,8 @@ struct LlamaConfig {
   double attention_dropout = 0;  // of the attention probabilities
   double deviation = 0.02;       // of initial weights
   bool tied_head = false;        // the output layer is the token embedding
+  Biases biases = kNoBiases;
+  int64_t window = 0;  // a position sees the last `window` ones, its own included; 0: all
 };
 
 struct Llama : CausalModel {
@@ -24,6 +27,7 @@ struct Llama : CausalModel {
 
   int64_t vocab_size() const override { return config.vocab_size; }
   int64_t max_length() const override { return config.max_seq_len; }
+  int64_t window() const override { return config.window; }
   Tensor hidden(const TokenRows& rows) override;
   Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
   Tensor prefill(Tensor tokens, const CacheShape& cache) override;

@@ -30,7 +30,7 @@ LayerConfig layer_config(const T5Config& config) {
           .weights = by_fan_in(),
           .residual = by_fan_in(),
           .norms = NormKind::kRms,
-          .biases = false,
+          .biases = kNoBiases,
           .gated = config.gated,
           .head_size = config.head_size,
           .attention_scale = 1,
@@ -89,6 +89,13 @@ Tensor T5::hidden(Tensor source, Tensor source_lengths, Tensor target_in) {
   return scaled(decoder.dropout_out(decoder.norm(x)));
 }
 
+// What follows a target's end is neither seen, by the causal mask, nor a target.
+Tensor T5::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor, Tensor targets,
+                double label_smoothing) {
+  return linear_cross_entropy_sum(hidden(source, source_lengths, target_in), head_weight(), std::nullopt, targets,
+                                  label_smoothing);
+}
+
 void T5::prefill(Tensor source, Tensor source_lengths) {
   const Tensor memory = encode(source, source_lengths);
   for (size_t i = 0; i < decoder.layers.size(); ++i) {
@@ -114,9 +121,8 @@ Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int6
   const auto ids = [&](const char* name, Shape shape) { return trace.input(name, {DType::kI32, shape}); };
   const Tensor source = ids("source", {batch, source_length}), source_lengths = ids("source_lengths", {batch});
   const Tensor target_in = ids("target_in", {batch, target_length}), targets = ids("targets", {batch, target_length});
-  const Tensor hidden = model.hidden(source, source_lengths, target_in);
-  return {linear_cross_entropy_sum(hidden, model.head_weight(), std::nullopt, targets),
-          count_targets(targets, hidden.type().dtype)};
+  const Tensor sum = model.loss(source, source_lengths, target_in, {}, targets, 0);
+  return {sum, count_targets(targets, sum.type().dtype)};
 }
 
 }  // namespace linnet

@@ -45,6 +45,9 @@ struct T5 : EncoderDecoder {
   Tensor logits(Tensor hidden) { return matmul(hidden, head_weight(), false, true); }  // [..., D] -> [..., V]
   Tensor head_weight() { return head ? head->tensor() : tokens.weight.tensor(); }
 
+  Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
+              double label_smoothing) override;
+
   int64_t output_vocab_size() const override { return config.vocab_size; }
   int64_t max_length() const override { return 1 << 20; }  // distances have no end
   void prefill(Tensor source, Tensor source_lengths) override;

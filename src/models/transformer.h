@@ -59,9 +59,8 @@ struct Transformer : EncoderDecoder {
   Tensor encode(Tensor source, Tensor source_lengths);
   // target_in i32 [B, T]: begin, then the target without its last token -> logits [B, T, V]
   Tensor operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
-  // The sum of cross-entropies of those logits against targets i32 [B, T], of which negative ones are left out.
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
-              double label_smoothing);
+              double label_smoothing) override;
 
   int64_t output_vocab_size() const override { return config.target_vocab; }
   int64_t max_length() const override { return config.max_seq_len; }

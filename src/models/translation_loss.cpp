@@ -4,7 +4,7 @@
 
 namespace linnet {
 
-Loss translation_loss(Transformer& model, Trace& trace, const BatchShape& shape, double label_smoothing) {
+Loss translation_loss(EncoderDecoder& model, Trace& trace, const BatchShape& shape, double label_smoothing) {
   const auto [batch, source_length, target_length] = shape;
   const auto ids = [&](const char* name, Shape sizes) { return trace.graph().input(name, {DType::kI32, sizes}); };
   const Tensor source = ids("source", {batch, source_length}), source_lengths = ids("source_lengths", {batch});

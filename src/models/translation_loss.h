@@ -9,6 +9,6 @@
 
 namespace linnet {
 
-Loss translation_loss(Transformer& model, Trace& trace, const BatchShape& shape, double label_smoothing);
+Loss translation_loss(EncoderDecoder& model, Trace& trace, const BatchShape& shape, double label_smoothing);
 
 }  // namespace linnet

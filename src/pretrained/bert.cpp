@@ -79,7 +79,7 @@ BertConfig bert_config(const ConfigFile& config) {
           .token_types = config.size("type_vocab_size", 2),
           .width = config.size("hidden_size"),
           .heads = config.size("num_attention_heads"),
-          .layers = config.size("num_hidden_layers"),
+          .layers = config.layers("num_hidden_layers"),
           .hidden = config.size("intermediate_size"),
           .dropout = probability_of(config, "hidden_dropout_prob", 0.1),
           .attention_dropout = probability_of(config, "attention_probs_dropout_prob", 0.1),

@@ -67,6 +67,7 @@ ConfigFile ConfigFile::parse(const std::string& text, const std::string& name) {
 void ConfigFile::fail(const std::string& problem) const { fail_user("'" + path_ + "': " + problem); }
 
 bool ConfigFile::has(const std::string& key) const { return json_->find(key) != nullptr; }
+bool ConfigFile::mentions(const std::string& key) const { return json_->value.contains(key); }
 
 int64_t ConfigFile::integer(const std::string& key) const {
   const ordered_json* value = json_->find(key);
@@ -84,10 +85,17 @@ int64_t ConfigFile::integer(const std::string& key, int64_t fallback) const {
 
 int64_t ConfigFile::size(const std::string& key) const {
   const int64_t value = integer(key);
-  if (value < 1 || value > INT64_C(1) << 31) fail(quoted(key) + " is " + std::to_string(value) + ", out of range");
+  if (value < 1 || value > INT64_C(1) << 30) fail(quoted(key) + " is " + std::to_string(value) + ", out of range");
   return value;
 }
 int64_t ConfigFile::size(const std::string& key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
+
+int64_t ConfigFile::layers(const std::string& key) const {
+  const int64_t value = size(key);
+  if (value > 1'000) fail(quoted(key) + " is " + std::to_string(value) + ", out of range");
+  return value;
+}
+int64_t ConfigFile::layers(const std::string& key, int64_t fallback) const { return has(key) ? layers(key) : fallback; }
 
 double ConfigFile::number(const std::string& key, double fallback) const {
   const ordered_json* value = json_->find(key);

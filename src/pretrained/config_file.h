@@ -21,11 +21,14 @@ class ConfigFile {
   ~ConfigFile();
 
   bool has(const std::string& key) const;
+  bool mentions(const std::string& key) const;  // also as null
   // Without a fallback an absent key is an error, as is a value of another type.
   int64_t integer(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t fallback) const;
-  int64_t size(const std::string& key) const;  // an integer from 1 to 2^31
+  int64_t size(const std::string& key) const;  // an integer from 1 to 2^30
   int64_t size(const std::string& key, int64_t fallback) const;
+  int64_t layers(const std::string& key) const;  // an integer from 1 to 1,000: each takes time and memory to make
+  int64_t layers(const std::string& key, int64_t fallback) const;
   double number(const std::string& key, double fallback) const;
   bool flag(const std::string& key, bool fallback) const;
   std::string text(const std::string& key) const;

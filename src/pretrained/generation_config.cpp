@@ -13,10 +13,45 @@ std::optional<int64_t> optional_integer(const ConfigFile& file, const std::strin
   return file.integer(key);
 }
 
-double positive(const ConfigFile& file, const std::string& key, double standard) {
-  const double value = file.number(key, standard);
-  if (!(value > 0)) file.fail("\"" + key + "\" is not a positive number");
+std::optional<int64_t> optional_size(const ConfigFile& file, const std::string& key) {
+  if (!file.has(key)) return std::nullopt;
+  return file.size(key);
+}
+
+std::optional<double> optional_number(const ConfigFile& file, const std::string& key) {
+  if (!file.has(key)) return std::nullopt;
+  return file.number(key, 0);
+}
+
+std::optional<double> optional_positive(const ConfigFile& file, const std::string& key) {
+  const std::optional<double> value = optional_number(file, key);
+  if (value && !(*value > 0)) file.fail("\"" + key + "\" is not a positive number");
   return value;
+}
+
+// Of transformers' settings those that would change a text, each with the value that does nothing.
+std::vector<std::string> unsupported_keys(const ConfigFile& file) {
+  constexpr std::pair<const char*, double> kNumbers[] = {{"no_repeat_ngram_size", 0},
+                                                         {"encoder_no_repeat_ngram_size", 0},
+                                                         {"min_length", 0},
+                                                         {"min_new_tokens", 0},
+                                                         {"num_beam_groups", 1},
+                                                         {"diversity_penalty", 0},
+                                                         {"penalty_alpha", 0},
+                                                         {"typical_p", 1},
+                                                         {"min_p", 0},
+                                                         {"top_h", 1},
+                                                         {"epsilon_cutoff", 0},
+                                                         {"eta_cutoff", 0},
+                                                         {"guidance_scale", 1},
+                                                         {"encoder_repetition_penalty", 1}};
+  std::vector<std::string> keys;
+  for (const auto& [key, neutral] : kNumbers)
+    if (file.number(key, neutral) != neutral) keys.emplace_back(key);
+  for (const char* key : {"suppress_tokens", "begin_suppress_tokens", "sequence_bias", "stop_strings",
+                          "force_words_ids", "exponential_decay_length_penalty", "forced_bos_token_id"})
+    if (file.has(key)) keys.emplace_back(key);
+  return keys;
 }
 
 }  // namespace
@@ -32,15 +67,16 @@ GenerationConfig read_generation_config(const std::string& folder) {
   config.decoder_start = optional_integer(file, "decoder_start_token_id");
   config.forced_end = optional_integer(file, "forced_eos_token_id");
   config.forbidden = file.integer_lists("bad_words_ids");
-  config.max_length = optional_integer(file, "max_length");
-  config.max_new_tokens = optional_integer(file, "max_new_tokens");
-  config.sample = file.flag("do_sample", false);
-  config.temperature = positive(file, "temperature", 1);
-  config.top_p = positive(file, "top_p", 1);
-  config.repetition_penalty = positive(file, "repetition_penalty", 1);
-  config.length_penalty = file.number("length_penalty", 1);
-  config.top_k = file.integer("top_k", 50);
-  config.beams = file.size("num_beams", 1);
+  config.max_length = optional_size(file, "max_length");
+  config.max_new_tokens = optional_size(file, "max_new_tokens");
+  if (file.has("do_sample")) config.sample = file.flag("do_sample", false);
+  config.temperature = optional_positive(file, "temperature");
+  config.top_p = optional_positive(file, "top_p");
+  config.repetition_penalty = optional_positive(file, "repetition_penalty");
+  config.length_penalty = optional_number(file, "length_penalty");
+  config.top_k = optional_integer(file, "top_k");
+  config.beams = optional_size(file, "num_beams");
+  config.unsupported = unsupported_keys(file);
   return config;
 }
 

@@ -7,14 +7,16 @@
 
 namespace linnet {
 
+// Empty: the file says nothing.
 struct GenerationConfig {
   std::vector<int64_t> ends;  // eos_token_id: any of them ends a text
   std::optional<int64_t> begin, pad, decoder_start, forced_end;
   std::vector<std::vector<int64_t>> forbidden;  // bad_words_ids: sequences that must not be written
   std::optional<int64_t> max_length, max_new_tokens;
-  bool sample = false;
-  double temperature = 1, top_p = 1, repetition_penalty = 1, length_penalty = 1;
-  int64_t top_k = 50, beams = 1;
+  std::optional<bool> sample;
+  std::optional<double> temperature, top_p, repetition_penalty, length_penalty;
+  std::optional<int64_t> top_k, beams;
+  std::vector<std::string> unsupported;  // keys that ask for something Linnet does not do
 };
 
 // From generation_config.json or, where the folder has none, from the same keys of config.json. User error naming file

@@ -65,7 +65,7 @@ GptConfig gpt2_config(const ConfigFile& config) {
           .max_seq_len = config.size("n_positions"),
           .width = config.size("n_embd"),
           .heads = config.size("n_head"),
-          .layers = config.size("n_layer"),
+          .layers = config.layers("n_layer"),
           .dropout = probability_of(config, "resid_pdrop", 0.1),
           .embedding_dropout = probability_of(config, "embd_pdrop", 0.1),
           .attention_dropout = probability_of(config, "attn_pdrop", 0.1),

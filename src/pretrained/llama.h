@@ -1,4 +1,4 @@
-// Llama: config.json to our configuration and back.
+// Llama, and the like of it: Mistral, Qwen2. config.json to our configuration and back.
 #pragma once
 #include "models/llama.h"
 #include "pretrained/config_file.h"

@@ -31,7 +31,7 @@ TEST(GenerationConfig, SaysWhereDecodingBeginsAndEnds) {
   const GenerationConfig config = read_generation_config("tests/golden/pretrained/marian");
   EXPECT_EQ(config.decoder_start, 60);
   EXPECT_EQ(config.ends, std::vector<int64_t>{0});
-  EXPECT_FALSE(config.sample);
+  EXPECT_FALSE(config.sample.has_value());
 }
 
 TEST(MarianConfig, SurvivesTheFile) {

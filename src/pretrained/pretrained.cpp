@@ -38,6 +38,19 @@ void set_labels(ConfigFile& config, int64_t labels) {
   if (config.has("num_labels")) config.set("num_labels", labels);
 }
 
+// Sizes that are possible one by one may ask for more together than a number can count.
+void check_parameter_count(const Module& module, const ConfigFile& config) {
+  constexpr int64_t kMost = INT64_C(1) << 50;
+  int64_t total = 0;
+  for (const ParameterSpec& spec : module.parameters()) {
+    int64_t count = 1;
+    bool possible = true;
+    for (const int64_t size : spec.shape.sizes()) possible = possible && !__builtin_mul_overflow(count, size, &count);
+    if (!possible || count > kMost - total) config.fail("its sizes make a model that is larger than any memory");
+    total += count;
+  }
+}
+
 PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) {
   PretrainedModel model;
   model.config = config;
@@ -45,6 +58,7 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   model.architecture = chosen_architecture(*model.family, config, options.architecture);
   if (options.labels > 0) set_labels(model.config, options.labels);
   model.module = model.family->construct(model.config, model.architecture);
+  check_parameter_count(*model.module, config);
   model.names = model.family->names(model.config, model.architecture);
   return model;
 }

@@ -88,6 +88,8 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
        "\"scale_attn_by_inverse_layer_idx\" is true, Linnet supports only false");
   with("\"n_embd\": 16", "\"n_embd\": \"16\"", "\"n_embd\" is \"16\", expected an integer");
   with("\"n_embd\": 16", "\"n_embd\": -16", "\"n_embd\" is -16, out of range");
+  with("\"n_layer\": 2", "\"n_layer\": 2000000000", "\"n_layer\" is 2000000000, out of range");
+  with("\"n_embd\": 16", "\"n_embd\": 1000000000", "its sizes make a model that is larger than any memory");
   with("\"n_head\": 2", "\"n_head\": 3", "\"n_embd\" 16 is not a multiple of \"n_head\" 3");
   with("\"resid_pdrop\": 0.0", "\"resid_pdrop\": 1.5", "\"resid_pdrop\" is not a probability");
   with("\"vocab_size\"", "\"vocab_sise\"", "has no \"vocab_size\"");
@@ -138,6 +140,9 @@ TEST_F(PretrainedFolder, ShardsThatDoNotFitAreNamed) {
   take("gpt2_options");
   replace("model.safetensors.index.json", "\"lm_head.weight\": \"", "\"lm_head.weight\": \"../");
   expect_problem("tensor lm_head.weight does not name a file of this folder");
+  take("gpt2_options");
+  replace("model.safetensors.index.json", "\"lm_head.weight\"", "\"lm_head\\n\\u001b[2Jweight\"");
+  expect_problem("tensor lm_head  [2Jweight is in");  // one line, that does nothing to the terminal
   take("gpt2_options");
   replace("model.safetensors.index.json", "\"weight_map\"", "\"weights\"");
   expect_problem("has no object \"weight_map\"");

@@ -94,8 +94,8 @@ T5Config t5_config(const ConfigFile& config) {
                .heads = config.size("num_heads"),
                .head_size = config.size("d_kv"),
                .hidden = config.size("d_ff"),
-               .encoder_layers = config.size("num_layers")};
-  out.decoder_layers = config.size("num_decoder_layers", out.encoder_layers);
+               .encoder_layers = config.layers("num_layers")};
+  out.decoder_layers = config.layers("num_decoder_layers", out.encoder_layers);
   out.buckets = config.size("relative_attention_num_buckets", 32);
   out.max_distance = config.size("relative_attention_max_distance", 128);
   read_feed_forward(config, out);

@@ -1,6 +1,7 @@
 #include "pretrained/tensor_match.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -80,6 +81,9 @@ void TensorMatch::match(const std::vector<BoundRow>& bound) {
 
 void TensorMatch::check_missing(bool new_head) {
   std::vector<std::string> missing;
+  std::map<std::string, const WeightFiles::Weight*> copies;  // of parameters, under another name of theirs
+  for (const MatchedRow& row : rows)
+    if (row.weight && row.bound->row->role == TensorRole::kCopy) copies[row.bound->row->parameter] = row.weight;
   for (MatchedRow& matched : rows) {
     if (matched.weight) continue;
     const NameRow& row = *matched.bound->row;
@@ -89,9 +93,7 @@ void TensorMatch::check_missing(bool new_head) {
       continue;
     }
     // Some programs write another of the names that a tied weight has.
-    for (const MatchedRow& other : rows)
-      if (other.weight && other.bound->row->role == TensorRole::kCopy && other.bound->row->parameter == row.parameter)
-        matched.weight = other.weight;
+    if (const auto copy = copies.find(row.parameter); copy != copies.end()) matched.weight = copy->second;
     if (matched.weight) continue;
     const std::string& prefix = model_.names.prefix;
     missing.push_back(!with_prefix && row.tensor.starts_with(prefix) ? row.tensor.substr(prefix.size()) : row.tensor);

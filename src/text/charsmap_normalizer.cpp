@@ -1,21 +1,12 @@
 #include <unicode/ubrk.h>
 #include <unicode/utext.h>
 
-#include <cstring>
-
 #include "base/error.h"
 #include "text/normalizers.h"
 #include "text/utf8.h"
 
 namespace linnet {
 namespace {
-
-// A unit of the trie, as darts-clone lays it out: bit 31 marks a value, bit 8 that a value hangs here, bits 10 up
-// (times 256 where bit 9 is set) say where the children are, the lowest 8 bits are the byte that leads here.
-bool has_leaf(uint32_t unit) { return (unit >> 8) & 1; }
-uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFFu; }
-uint32_t label_of(uint32_t unit) { return unit & 0x800000FFu; }
-uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200u) >> 6); }
 
 // Whether every byte is a grapheme of its own.
 bool is_plain_ascii(std::string_view text) {
@@ -59,36 +50,6 @@ class Graphemes {
   UBreakIterator* iterator_ = nullptr;
 };
 
-CharsmapNormalizer::CharsmapNormalizer(std::string_view table, const std::string& where) {
-  uint32_t bytes = 0;
-  if (table.size() < sizeof bytes) fail_user(where + " has a damaged table of replacements (too short)");
-  std::memcpy(&bytes, table.data(), sizeof bytes);
-  table.remove_prefix(sizeof bytes);
-  if (bytes % sizeof(uint32_t) != 0 || bytes == 0 || bytes >= table.size())
-    fail_user(where + " has a damaged table of replacements (its trie's size)");
-  units_.resize(bytes / sizeof(uint32_t));
-  std::memcpy(units_.data(), table.data(), bytes);
-  texts_ = table.substr(bytes);
-  texts_ += '\0';
-  if (invalid_utf8_at(texts_) != std::string::npos) fail_user(where + " has replacements that are not UTF-8");
-}
-
-// Common-prefix search; every step is checked against the table's ends.
-const char* CharsmapNormalizer::find(std::string_view text) const {
-  size_t place = offset_of(units_[0]);
-  for (const char c : text) {
-    place ^= static_cast<unsigned char>(c);
-    if (place >= units_.size() || label_of(units_[place]) != static_cast<unsigned char>(c)) return nullptr;
-    const uint32_t unit = units_[place];
-    place ^= offset_of(unit);
-    if (!has_leaf(unit)) continue;
-    if (place >= units_.size()) return nullptr;
-    const uint32_t value = value_of(units_[place]);
-    return value < texts_.size() ? texts_.data() + value : nullptr;
-  }
-  return nullptr;
-}
-
 // As tokenizers does it, which is not quite SentencePiece's way: a grapheme of less than 6 bytes that begins with an
 // entry becomes what the entry says, all of it; else each of its characters is looked up.
 void CharsmapNormalizer::apply(AlignedText& text, PipelineScratch& scratch) const {
@@ -104,13 +65,13 @@ void CharsmapNormalizer::apply(AlignedText& text, PipelineScratch& scratch) cons
     size_t end = plain ? begin + 1 : scratch.graphemes->next();
     if (end == std::string_view::npos || end <= begin) end = old.size();
     const std::string_view grapheme = old.substr(begin, end - begin);
-    const char* found = grapheme.size() < 6 ? find(grapheme) : nullptr;
+    const char* found = grapheme.size() < 6 ? table_.shortest(grapheme) : nullptr;
     if (found) {
       text.put(found, begin, end);
     } else {
       for (size_t i = begin; i < end;) {
         const size_t length = utf8_length_at(old, i);
-        const char* part = grapheme.size() > length ? find(old.substr(i, length)) : nullptr;
+        const char* part = grapheme.size() > length ? table_.shortest(old.substr(i, length)) : nullptr;
         if (part)
           text.put(part, i, i + length);
         else

@@ -20,7 +20,7 @@ std::unique_ptr<Normalizer> read_charsmap(const JsonObject& json) {
   std::string table;
   if (!decode_base64(json.text("precompiled_charsmap"), table)) json.fail("has a table that is not base64");
   if (table.empty()) return std::make_unique<SequenceNormalizer>(std::vector<std::unique_ptr<Normalizer>>());
-  return std::make_unique<CharsmapNormalizer>(table, json.where());
+  return std::make_unique<CharsmapNormalizer>(CharsmapTable(table, json.where()));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What rewrites text before it is cut; the names are those of tokenizer.json.
 #pragma once
+#include "text/charsmap_table.h"
 #include "text/pipeline.h"
 
 namespace linnet {
@@ -75,20 +76,14 @@ class SequenceNormalizer : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 
-// SentencePiece's table of replacements: a double-array trie (Aoe 1989) from byte strings to places in a list of texts.
+// SentencePiece's table of replacements, as tokenizers applies it.
 class CharsmapNormalizer : public Normalizer {
  public:
-  // The table as it lies in a model: the trie's size in bytes, the trie, the texts, each ended by a zero byte. A table
-  // that points outside of itself is a user error, `where` is for its message.
-  CharsmapNormalizer(std::string_view table, const std::string& where);
+  explicit CharsmapNormalizer(CharsmapTable table) : table_(std::move(table)) {}
   void apply(AlignedText& text, PipelineScratch& scratch) const override;
 
  private:
-  // What the shortest entry that `text` begins with becomes; null when none does.
-  const char* find(std::string_view text) const;
-
-  std::vector<uint32_t> units_;
-  std::string texts_;
+  CharsmapTable table_;
 };
 
 }  // namespace linnet

@@ -9,30 +9,6 @@
 
 namespace linnet {
 
-// A scratch of its own for as long as a text takes; afterwards the next text, of any thread, has it.
-class PipelineTokenizer::Lease {
- public:
-  explicit Lease(const PipelineTokenizer& owner) : owner_(owner) {
-    {
-      const std::lock_guard lock(owner_.mutex_);
-      if (!owner_.idle_.empty()) {
-        scratch_ = std::move(owner_.idle_.back());
-        owner_.idle_.pop_back();
-      }
-    }
-    if (!scratch_) scratch_ = std::make_unique<PipelineScratch>();
-  }
-  ~Lease() {
-    const std::lock_guard lock(owner_.mutex_);
-    owner_.idle_.push_back(std::move(scratch_));
-  }
-  PipelineScratch& operator*() const { return *scratch_; }
-
- private:
-  const PipelineTokenizer& owner_;
-  std::unique_ptr<PipelineScratch> scratch_;
-};
-
 PipelineTokenizer::PipelineTokenizer(Pipeline pipeline) : pipeline_(std::move(pipeline)) {
   vocab_size_ = pipeline_.model->vocabulary().size();
   std::vector<AddedToken> before, after;
@@ -107,14 +83,14 @@ void PipelineTokenizer::tokenize_words(PipelineScratch& scratch, std::vector<Tok
 }
 
 void PipelineTokenizer::encode(std::string_view text, std::vector<TokenId>& ids) const {
-  const Lease lease(*this);
+  const ScratchPool<PipelineScratch>::Lease lease(scratch_);
   tokenize(text, *lease, ids, nullptr);
 }
 
 Encoding PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<Encoding> parts(1);
   {
-    const Lease lease(*this);
+    const ScratchPool<PipelineScratch>::Lease lease(scratch_);
     tokenize(text, *lease, parts[0].ids, options.offsets ? &parts[0].offsets : nullptr);
   }
   trim_offsets(text, parts[0]);
@@ -127,7 +103,7 @@ Encoding PipelineTokenizer::encode_pair(std::string_view first, std::string_view
   for (size_t i = 0; i < 2; ++i) {
     const std::string_view text = i == 0 ? first : second;
     {
-      const Lease lease(*this);
+      const ScratchPool<PipelineScratch>::Lease lease(scratch_);
       tokenize(text, *lease, parts[i].ids, options.offsets ? &parts[i].offsets : nullptr);
     }
     trim_offsets(text, parts[i]);

@@ -1,9 +1,9 @@
 // A tokenizer made of the steps in pipeline.h.
 #pragma once
-#include <mutex>
 #include <unordered_map>
 
 #include "text/pipeline.h"
+#include "text/scratch_pool.h"
 
 namespace linnet {
 
@@ -42,7 +42,6 @@ class PipelineTokenizer : public PretrainedTokenizer {
   std::string to_json() const;  // tokenizer.json
 
  private:
-  class Lease;  // of a scratch
   void tokenize(std::string_view text, PipelineScratch& scratch, std::vector<TokenId>& ids,
                 std::vector<TextRange>* offsets) const;
   void tokenize_words(PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const;
@@ -53,8 +52,7 @@ class PipelineTokenizer : public PretrainedTokenizer {
   AddedTokenMatcher before_, after_;  // normalization
   std::unordered_map<TokenId, size_t> added_by_id_;
   std::unordered_map<std::string_view, TokenId> added_by_text_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<PipelineScratch>> idle_;
+  mutable ScratchPool<PipelineScratch> scratch_;
 };
 
 }  // namespace linnet

@@ -28,8 +28,8 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   const JsonObject config(json, "'" + config_path + "':");
   const std::string type = config.text("tokenizer_class", "");
   const std::string name = std::filesystem::path(path).filename().string();
-  std::string model = read_file(path);
-  const SentencePieceModelFile file = check_sentencepiece_model(model, path);
+  std::string bytes = read_file(path);
+  SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
   const bool marian = path.ends_with(".spm");
   // T5's special tokens: pad, end, unknown, and no begin.
   const bool t5 = type.starts_with("T5") || (type.empty() && has_piece(file, 0, "<pad>") &&
@@ -48,7 +48,8 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     options.vocabulary = read_if_there(options.vocabulary_path);
   }
   const std::string config_text = options.config_json;
-  auto tokenizer = std::make_unique<SentencePiecePretrained>(std::move(model), path, std::move(options));
+  auto tokenizer =
+      std::make_unique<SentencePiecePretrained>(std::move(file), std::move(bytes), path, std::move(options));
   // Marian's target side keeps the roles of the shared vocabulary.
   if (marian && tokenizer->roles().pad == kNoToken) {
     TokenRoles roles = tokenizer->roles();

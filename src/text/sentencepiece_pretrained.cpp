@@ -1,60 +1,42 @@
 #include "text/sentencepiece_pretrained.h"
 
-#include <sentencepiece_processor.h>
+#include <charconv>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "text/json_reader-inl.h"
 #include "text/pretrained_files.h"
-#include "text/sentencepiece_proto.h"
 #include "text/truncation.h"
 #include "text/vocabulary.h"
 
 namespace linnet {
-namespace {
 
-// Debian's SentencePiece chooses otherwise than newer ones between ways of equal score, so the pieces of unigram models
-// are found here, in the text as the library normalizes it: what its own pieces give when joined.
-std::unique_ptr<UnigramModel> make_unigram(const SentencePieceModelFile& file, const std::string& path) {
+SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, std::string bytes,
+                                                 const std::string& path, SentencePieceOptions options)
+    : bytes_(std::move(bytes)), options_(std::move(options)), file_(std::move(file)) {
   using File = SentencePieceModelFile;
-  Vocabulary vocabulary;
-  std::vector<double> scores;
-  std::vector<bool> hidden;
-  TokenId unknown = -1;
-  for (const File::Piece& piece : file.pieces) {
-    // Others have rules of their own in the library.
-    if (piece.type == File::kUserDefined || piece.type == File::kUnused) return nullptr;
-    if (piece.type == File::kUnknown) unknown = static_cast<TokenId>(scores.size());
-    vocabulary.add(piece.text, static_cast<TokenId>(scores.size()));
-    scores.push_back(piece.score);
-    hidden.push_back(piece.type != File::kNormal);
+  ByteTrie::Keys user_defined;
+  if (file_.byte_fallback) byte_ids_.resize(256);
+  for (size_t id = 0; id < file_.pieces.size(); ++id) {
+    const File::Piece& piece = file_.pieces[id];
+    if (piece.type == File::kUserDefined) user_defined.emplace_back(piece.text, 0);
+    if (piece.type != File::kByte) continue;
+    unsigned byte = 0;
+    std::from_chars(piece.text.data() + 3, piece.text.data() + 5, byte, 16);
+    byte_ids_[byte] = static_cast<TokenId>(id);
   }
-  auto model =
-      std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), unknown, file.byte_fallback, path);
-  model->follow_sentencepiece(hidden);
-  return model;
-}
+  if (!user_defined.empty()) user_defined_ = std::make_unique<ByteTrie>(std::move(user_defined));
+  normalizer_ =
+      std::make_unique<SentencePieceNormalizer>(file_.normalization, file_.space_as_suffix, user_defined_.get(), path);
+  decoder_ = std::make_unique<SentencePieceDecoder>(file_, path);
+  if (file_.model_type == 1)
+    model_ = std::make_unique<SentencePieceUnigram>(file_, path);
+  else
+    model_ = std::make_unique<SentencePieceBpe>(file_, user_defined_.get(), path);
 
-}  // namespace
-
-SentencePiecePretrained::SentencePiecePretrained(std::string model, const std::string& path,
-                                                 SentencePieceOptions options)
-    : model_(std::move(model)),
-      options_(std::move(options)),
-      processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
-  const SentencePieceModelFile file = check_sentencepiece_model(model_, path);
-  try {
-    const auto status = processor_->LoadFromSerializedProto(model_);
-    if (!status.ok()) fail_user("'" + path + "' is no SentencePiece model");
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception&) {  // of the library's trie
-    fail_user("'" + path + "' is no SentencePiece model");
-  }
-  if (file.model_type == 1) unigram_ = make_unigram(file, path);
-  for (const auto& piece : file.pieces) {
+  for (const File::Piece& piece : file_.pieces) {
     pieces_.push_back(piece.text);
-    special_.push_back(piece.type == SentencePieceModelFile::kControl);
+    special_.push_back(piece.type == File::kControl);
   }
   for (size_t id = 0; id < pieces_.size(); ++id) to_model_.push_back(static_cast<int>(id));
   if (!options_.vocabulary.empty()) map_ids(options_.vocabulary_path);
@@ -73,13 +55,7 @@ SentencePiecePretrained::SentencePiecePretrained(std::string model, const std::s
   for (size_t id = 0; id < pieces_.size(); ++id)
     if (!pieces_[id].empty()) ids_.emplace(pieces_[id], static_cast<TokenId>(id));
 
-  const auto role = [&](int id) {
-    return id < 0 ? kNoToken : to_ours_.empty() ? id : to_ours_[static_cast<size_t>(id)];
-  };
-  roles_.begin = role(processor_->bos_id());
-  roles_.end = role(processor_->eos_id());
-  roles_.pad = role(processor_->pad_id());
-  roles_.unknown = role(processor_->unk_id());
+  find_roles();
   const auto surround = [&](std::vector<TemplateItem>& items) {
     std::vector<TemplateItem> all;
     for (const TemplateItem& item : items) {
@@ -96,6 +72,19 @@ SentencePiecePretrained::SentencePiecePretrained(std::string model, const std::s
 }
 
 SentencePiecePretrained::~SentencePiecePretrained() = default;
+
+void SentencePiecePretrained::find_roles() {
+  const auto ours = [&](TokenId id) { return to_ours_.empty() ? id : to_ours_[static_cast<size_t>(id)]; };
+  const auto control = [&](const std::string& piece) {
+    const TokenId id = model_->vocabulary().find(piece);
+    const bool is_control = id >= 0 && file_.pieces[static_cast<size_t>(id)].type == SentencePieceModelFile::kControl;
+    return is_control ? ours(id) : kNoToken;
+  };
+  roles_.begin = control(file_.begin_piece);
+  roles_.end = control(file_.end_piece);
+  roles_.pad = control(file_.pad_piece);
+  roles_.unknown = ours(model_->unknown());
+}
 
 // Marian's models share a vocabulary of their own between the two languages.
 void SentencePiecePretrained::map_ids(const std::string& path) {
@@ -125,59 +114,48 @@ void SentencePiecePretrained::map_ids(const std::string& path) {
 }
 
 // What the model does not know may be in a vocabulary that two models share.
-TokenId SentencePiecePretrained::our_id(int id, std::string_view text) const {
+TokenId SentencePiecePretrained::our_id(TokenId id, std::string_view text) const {
   if (to_ours_.empty()) return id;
-  if (id != processor_->unk_id()) return to_ours_[static_cast<size_t>(id)];
+  const TokenId ours = to_ours_[static_cast<size_t>(id)];
+  if (id != model_->unknown()) return ours;
   const TokenId found = id_of(text);
-  return found == kNoToken ? to_ours_[static_cast<size_t>(id)] : found;
+  return found == kNoToken ? ours : found;
 }
 
 void SentencePiecePretrained::encode_part(std::string_view part, size_t base, Encoding& encoding, bool offsets) const {
-  if (unigram_) return encode_unigram(part, base, encoding, offsets);
-  if (!offsets && to_ours_.empty()) {
-    std::vector<int> ids;
-    const auto status = processor_->Encode(part, &ids);
-    if (!status.ok()) fail_internal("SentencePiece cannot encode: " + status.ToString());
-    encoding.ids.insert(encoding.ids.end(), ids.begin(), ids.end());
-    return;
-  }
-  const auto pieces = processor_->EncodeAsImmutableProto(part);
-  for (size_t i = 0; i < pieces.pieces_size(); ++i) {
-    const auto piece = pieces.pieces(static_cast<int>(i));
-    encoding.ids.push_back(our_id(static_cast<int>(piece.id()), piece.piece()));
-    if (offsets) encoding.offsets.push_back({base + piece.begin(), base + piece.end()});
+  if (part.size() > UINT32_MAX / 4) fail_user("a line of more than 1 GB cannot be encoded");
+  const ScratchPool<SentencePieceScratch>::Lease lease(scratch_);
+  SentencePieceScratch& scratch = *lease;
+  normalizer_->apply(part, scratch.text, offsets ? &scratch.sources : nullptr);
+  model_->tokenize(scratch);
+  const std::string_view text = scratch.text;
+  const std::vector<ModelToken>& tokens = scratch.tokens;
+  size_t begin = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool unknown = tokens[i].id == model_->unknown();
+    // Characters that are unknown one after another are one token.
+    while (unknown && byte_ids_.empty() && i + 1 < tokens.size() && tokens[i + 1].id == model_->unknown()) ++i;
+    const size_t end = tokens[i].end;
+    const TextRange range =
+        offsets ? TextRange{base + scratch.sources[begin], base + scratch.sources[end]} : TextRange{};
+    const std::string_view piece = text.substr(begin, end - begin);
+    begin = end;
+    if (unknown && !byte_ids_.empty()) {
+      add_bytes(piece, range, encoding, offsets);
+      continue;
+    }
+    encoding.ids.push_back(our_id(tokens[i].id, piece));
+    if (offsets) encoding.offsets.push_back(range);
   }
 }
 
-void SentencePiecePretrained::encode_unigram(std::string_view part, size_t base, Encoding& encoding,
-                                             bool offsets) const {
-  const auto pieces = processor_->EncodeAsImmutableProto(part);
-  std::string text;
-  std::vector<TextRange> sources;  // of each byte of it; inside of a piece byte by byte where that fits
-  for (size_t i = 0; i < pieces.pieces_size(); ++i) {
-    const auto piece = pieces.pieces(static_cast<int>(i));
-    std::string spelt = piece.piece();
-    const TextRange range = {base + piece.begin(), base + piece.end()};
-    if (unigram_->vocabulary().has(static_cast<TokenId>(piece.id())) && spelt.size() == 6 && spelt.starts_with("<0x") &&
-        processor_->IsByte(static_cast<int>(piece.id())))
-      spelt = std::string(1, static_cast<char>(std::stoi(spelt.substr(3, 2), nullptr, 16)));
-    const size_t mark = spelt.starts_with("\xE2\x96\x81") ? 2 : 0;  // "▁" is a byte of the text
-    const bool fits = spelt.size() - mark == range.end - range.begin;
-    for (size_t k = 0; offsets && k < spelt.size(); ++k) {
-      const size_t place = range.begin + (k < mark ? 0 : k - mark);
-      sources.push_back(fits ? TextRange{place, place + 1} : range);
-    }
-    text += spelt;
-  }
-  if (text.empty()) return;
-  ModelScratch scratch;
-  std::vector<ModelToken> tokens;
-  unigram_->tokenize(text, scratch, tokens);
-  size_t begin = 0;
-  for (const ModelToken& token : tokens) {
-    encoding.ids.push_back(our_id(token.id, std::string_view(text).substr(begin, token.end - begin)));
-    if (offsets) encoding.offsets.push_back({sources[begin].begin, sources[token.end - 1].end});
-    begin = token.end;
+// A character that the model does not know, byte by byte. As in SentencePiece the last one stands for the character.
+void SentencePiecePretrained::add_bytes(std::string_view text, TextRange range, Encoding& encoding,
+                                        bool offsets) const {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const TokenId id = byte_ids_[static_cast<unsigned char>(text[i])];
+    encoding.ids.push_back(our_id(id, {}));
+    if (offsets) encoding.offsets.push_back({range.begin, i + 1 == text.size() ? range.end : range.begin});
   }
 }
 
@@ -222,10 +200,7 @@ std::string SentencePiecePretrained::decode(std::span<const TokenId> ids, bool s
   std::string text;
   std::vector<int> run;
   const auto flush = [&] {
-    std::string part;
-    const auto status = processor_->Decode(run, &part);
-    if (!status.ok()) fail_internal("SentencePiece cannot decode: " + status.ToString());
-    text += part;
+    text += decoder_->decode(run);
     run.clear();
   };
   for (const TokenId id : ids) {
@@ -259,7 +234,7 @@ bool SentencePiecePretrained::is_special(TokenId id) const {
 
 void SentencePiecePretrained::save_pretrained(const std::string& folder) const {
   make_directories(folder);
-  write_file_atomically(folder + "/" + options_.file_name, model_);
+  write_file_atomically(folder + "/" + options_.file_name, bytes_);
   if (!options_.vocabulary.empty()) write_file_atomically(folder + "/vocab.json", options_.vocabulary);
   write_file_atomically(folder + "/tokenizer_config.json", format_tokenizer_config(*this, options_.config_json));
 }

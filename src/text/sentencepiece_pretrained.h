@@ -1,13 +1,11 @@
-// SentencePiece models as model folders carry them, through the SentencePiece library.
+// SentencePiece models as model folders carry them.
 #pragma once
 #include <unordered_map>
 
 #include "text/pipeline.h"
-#include "text/unigram_model.h"
-
-namespace sentencepiece {
-class SentencePieceProcessor;
-}
+#include "text/scratch_pool.h"
+#include "text/sentencepiece_decoder.h"
+#include "text/sentencepiece_model.h"
 
 namespace linnet {
 
@@ -22,8 +20,11 @@ struct SentencePieceOptions {
 
 class SentencePiecePretrained : public PretrainedTokenizer {
  public:
-  // `model` is a serialized ModelProto; `path` is for messages.
-  SentencePiecePretrained(std::string model, const std::string& path, SentencePieceOptions options);
+  // `file` is what read_sentencepiece_model() made of `bytes`; `path` is for messages.
+  SentencePiecePretrained(SentencePieceModelFile file, std::string bytes, const std::string& path,
+                          SentencePieceOptions options);
+  SentencePiecePretrained(const std::string& bytes, const std::string& path, SentencePieceOptions options)
+      : SentencePiecePretrained(read_sentencepiece_model(bytes, path), bytes, path, std::move(options)) {}
   ~SentencePiecePretrained() override;
 
   std::string kind() const override { return "sentencepiece"; }
@@ -42,13 +43,20 @@ class SentencePiecePretrained : public PretrainedTokenizer {
  private:
   void tokenize(std::string_view text, Encoding& encoding, bool offsets) const;
   void map_ids(const std::string& path);
-  TokenId our_id(int id, std::string_view text) const;
+  void find_roles();
+  TokenId our_id(TokenId id, std::string_view text) const;
   void encode_part(std::string_view part, size_t base, Encoding& encoding, bool offsets) const;
-  void encode_unigram(std::string_view part, size_t base, Encoding& encoding, bool offsets) const;
+  void add_bytes(std::string_view text, TextRange range, Encoding& encoding, bool offsets) const;
 
-  std::string model_;
+  std::string bytes_;  // the file's
   SentencePieceOptions options_;
-  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+  SentencePieceModelFile file_;
+  std::unique_ptr<ByteTrie> user_defined_;
+  std::unique_ptr<SentencePieceNormalizer> normalizer_;
+  std::unique_ptr<SentencePieceModel> model_;
+  std::unique_ptr<SentencePieceDecoder> decoder_;
+  mutable ScratchPool<SentencePieceScratch> scratch_;
+  std::vector<TokenId> byte_ids_;  // of each byte, with byte fallback
   int64_t vocab_size_ = 0;
   std::vector<TokenId> to_ours_;  // of each of the model's ids, where they are not the same
   std::vector<std::string> pieces_;
@@ -57,7 +65,6 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   std::vector<bool> special_;
   PostProcessing post_;
   AddedTokenMatcher added_;
-  std::unique_ptr<UnigramModel> unigram_;  // of plain unigram models
 };
 
 }  // namespace linnet

@@ -74,8 +74,8 @@ class Fields {
   int wire_ = 0;
 };
 
-// The trie of a table of replacements (see charsmap_normalizer.cpp): all steps stay inside, whatever byte comes
-// next, with at most 32 entries on the way to any leaf, for which the library has room.
+// The trie of a table of replacements (see charsmap_table.cpp): all steps stay inside, whatever byte comes
+// next, with at most 32 entries on the way to any leaf, for which SentencePiece has room.
 void check_charsmap(std::string_view table, const std::string& path) {
   if (table.empty()) return;
   const auto fail = [&](const char* what) { fail_model(path, std::string("its table of replacements ") + what); };
@@ -113,8 +113,9 @@ void check_charsmap(std::string_view table, const std::string& path) {
       if (!steps.empty()) steps.back().most = std::max(steps.back().most, entries);
       continue;
     }
-    const size_t byte = step.byte++, child = children ^ byte;
-    if ((units[child] & 0x800000FFu) != byte) continue;
+    while (step.byte < 256 && (units[children ^ step.byte] & 0x800000FFu) != step.byte) ++step.byte;
+    if (step.byte == 256) continue;
+    const size_t child = children ^ step.byte++;
     if (most[child] == kOpen) fail("goes in circles");
     if (most[child] != kNew) {
       step.most = std::max<int>(step.most, most[child]);
@@ -138,19 +139,45 @@ SentencePieceModelFile::Piece read_piece(std::string_view bytes, const std::stri
   return piece;
 }
 
+// SentencePiece's library takes these names up to their first zero byte.
+std::string c_string(std::string_view text) { return std::string(text.substr(0, text.find('\0'))); }
+
 void read_trainer_spec(std::string_view bytes, const std::string& path, SentencePieceModelFile& model) {
   for (Fields fields(bytes, path); fields.next();) {
     if (fields.number() == 3) {
       if (fields.integer() != 1 && fields.integer() != 2) fail_model(path, "it is neither a unigram nor a BPE model");
       model.model_type = static_cast<int>(fields.integer());
     }
+    if (fields.number() == 24) model.space_as_suffix = fields.integer() != 0;
     if (fields.number() == 35) model.byte_fallback = fields.integer() != 0;
+    if (fields.number() == 44) model.unknown_surface = c_string(fields.data());
+    // An empty name stands for the usual one.
+    const auto name = [&](std::string& piece) {
+      if (const std::string text = c_string(fields.data()); !text.empty()) piece = text;
+    };
+    if (fields.number() == 46) name(model.begin_piece);
+    if (fields.number() == 47) name(model.end_piece);
+    if (fields.number() == 48) name(model.pad_piece);
   }
 }
 
-void check_normalizer_spec(std::string_view bytes, const std::string& path) {
-  for (Fields fields(bytes, path); fields.next();)
-    if (fields.number() == 2) check_charsmap(fields.data(), path);
+void read_normalizer_spec(std::string_view bytes, const std::string& path,
+                          SentencePieceModelFile::Normalization& spec) {
+  for (Fields fields(bytes, path); fields.next();) {
+    if (fields.number() == 2) {
+      check_charsmap(fields.data(), path);
+      spec.charsmap = fields.data();
+    }
+    if (fields.number() == 3) spec.dummy_prefix = fields.integer() != 0;
+    if (fields.number() == 4) spec.remove_extra_spaces = fields.integer() != 0;
+    if (fields.number() == 5) spec.escape_spaces = fields.integer() != 0;
+  }
+}
+
+// "<0x00>" to "<0xFF>".
+bool is_byte_piece(const std::string& text) {
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); };
+  return text.size() == 6 && text.starts_with("<0x") && is_digit(text[3]) && is_digit(text[4]) && text[5] == '>';
 }
 
 void check_pieces(const SentencePieceModelFile& model, const std::string& path) {
@@ -170,6 +197,7 @@ void check_pieces(const SentencePieceModelFile& model, const std::string& path) 
     if (!std::isfinite(piece.score) || std::fabs(piece.score) > 1e9f) fail_model(path, where + "has no finite score");
     if (!seen.insert(piece.text).second) fail_model(path, where + "is there twice");
     unknown += piece.type == File::kUnknown;
+    if (piece.type == File::kByte && !is_byte_piece(piece.text)) fail_model(path, where + "is no byte");
     bytes += piece.type == File::kByte;
     if (piece.type == File::kUserDefined) user_defined.insert(piece.text);
   }
@@ -184,12 +212,13 @@ void check_pieces(const SentencePieceModelFile& model, const std::string& path) 
 
 }  // namespace
 
-SentencePieceModelFile check_sentencepiece_model(std::string_view bytes, const std::string& path) {
+SentencePieceModelFile read_sentencepiece_model(std::string_view bytes, const std::string& path) {
   SentencePieceModelFile model;
   for (Fields fields(bytes, path); fields.next();) {
     if (fields.number() == 1) model.pieces.push_back(read_piece(fields.data(), path));
     if (fields.number() == 2) read_trainer_spec(fields.data(), path, model);
-    if (fields.number() == 3 || fields.number() == 5) check_normalizer_spec(fields.data(), path);
+    if (fields.number() == 3) read_normalizer_spec(fields.data(), path, model.normalization);
+    if (fields.number() == 5) read_normalizer_spec(fields.data(), path, model.denormalization);
   }
   check_pieces(model, path);
   return model;

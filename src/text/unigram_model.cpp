@@ -1,7 +1,6 @@
 #include "text/unigram_model.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -16,7 +15,7 @@ namespace linnet {
 namespace {
 
 constexpr double kUnknownPenalty = 10;  // below the lowest score, as in SentencePiece
-constexpr size_t kMostNodes = 1 << 24;  // a key has 24 bits for the node
+constexpr size_t kMostBytes = 1 << 30;
 
 // tokenizers reads the digits of a number as one integer and then divides by a power of ten (serde_json without its
 // option float_roundtrip), which can end next to the nearest double. Ways through a word whose sums are equal but for
@@ -64,55 +63,17 @@ UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, To
     bytes += vocabulary_.piece(id).size();
     lowest = id == 0 ? scores_[0] : std::min(lowest, scores_[static_cast<size_t>(id)]);
   }
-  if (bytes + 1 >= kMostNodes) fail_user(where + " has more than 16 MB of pieces");
+  if (bytes >= kMostBytes) fail_user(where + " has more than 1 GB of pieces");
   unknown_score_ = lowest - kUnknownPenalty;
-  const size_t slots = std::bit_ceil(std::max<size_t>(2 * bytes, 16));
-  edges_.resize(slots);
-  shift_ = 32 - std::countr_zero(slots);
-  piece_at_.assign(1, -1);
-  for (TokenId id = 0; id < vocabulary_.size(); ++id) insert(id, where);
+  ByteTrie::Keys keys;
+  for (TokenId id = 0; id < vocabulary_.size(); ++id)
+    if (vocabulary_.has(id)) keys.emplace_back(vocabulary_.piece(id), vocabulary_.find(vocabulary_.piece(id)));
+  trie_ = ByteTrie(std::move(keys));
   for (int byte = 0; byte < 256; ++byte) {
     char text[8];
     std::snprintf(text, sizeof text, "<0x%02X>", byte);
     byte_ids_[byte] = vocabulary_.find(text);
   }
-}
-
-void UnigramModel::add_edge(uint32_t node, unsigned char byte, uint32_t to) {
-  const uint32_t key = node << 8 | byte;
-  size_t slot = (key * 0x9e3779b1u) >> shift_;
-  while (edges_[slot].key != UINT32_MAX) slot = (slot + 1) & (edges_.size() - 1);
-  edges_[slot] = {key, to};
-}
-
-void UnigramModel::insert(TokenId id, const std::string&) {
-  uint32_t node = 0;
-  for (const char c : vocabulary_.piece(id)) {
-    const auto byte = static_cast<unsigned char>(c);
-    uint32_t next = child(node, byte);
-    if (next == 0) {
-      next = static_cast<uint32_t>(piece_at_.size());
-      piece_at_.push_back(-1);
-      add_edge(node, byte, next);
-    }
-    node = next;
-  }
-  if (node != 0) piece_at_[node] = vocabulary_.find(vocabulary_.piece(id));
-}
-
-void UnigramModel::follow_sentencepiece(const std::vector<bool>& hidden) {
-  single_precision_ = true;
-  scores_ = written_scores_;
-  double lowest = 0;
-  bool any = false;
-  for (size_t id = 0; id < hidden.size(); ++id) {
-    if (hidden[id]) continue;
-    lowest = any ? std::min(lowest, scores_[id]) : scores_[id];
-    any = true;
-  }
-  unknown_score_ = static_cast<float>(lowest) - static_cast<float>(kUnknownPenalty);
-  for (TokenId& id : piece_at_)
-    if (id >= 0 && hidden[static_cast<size_t>(id)]) id = -1;
 }
 
 // Viterbi over the places of the word. Equal scores: the way that was found first, which has the longer last piece.
@@ -122,19 +83,18 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::v
   nodes.assign(word.size() + 1, {0, kNowhere, -1});
   const auto reach = [&](size_t end, double score, size_t begin, TokenId id) {
     ModelScratch::Node& node = nodes[end];
-    if (single_precision_) score = static_cast<float>(score);
     if (node.begin == kNowhere || score > node.score) node = {score, static_cast<uint32_t>(begin), id};
   };
   for (size_t begin = 0; begin < word.size();) {
     const size_t length = utf8_length_at(word, begin);
     const double here = nodes[begin].score;
     bool single = false;
-    uint32_t trie = 0;
+    uint32_t place = ByteTrie::kRoot;
     for (size_t i = begin; i < word.size(); ++i) {
-      trie = child(trie, static_cast<unsigned char>(word[i]));
-      if (trie == 0) break;
-      const TokenId id = piece_at_[trie];
-      if (id < 0) continue;
+      place = trie_.next(place, static_cast<unsigned char>(word[i]));
+      if (place == ByteTrie::kNowhere) break;
+      const TokenId id = trie_.value(place);
+      if (id == ByteTrie::kNoValue) continue;
       reach(i + 1, here + scores_[static_cast<size_t>(id)], begin, id);
       single = single || i + 1 == begin + length;
     }

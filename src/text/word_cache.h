@@ -12,6 +12,8 @@ namespace linnet {
 // longer than 28 bytes, or of more than 6 tokens, are not kept. One thread's.
 class WordCache {
  public:
+  static constexpr size_t kBytes = 28;  // of the longest word that is kept
+
   // Appends the tokens; false when the word is not there.
   bool find(std::string_view word, uint64_t hash, std::vector<ModelToken>& tokens) const {
     const Line& line = lines_[hash % kLines];
@@ -35,7 +37,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kLines = 1 << 14, kBytes = 28, kTokens = 6;
+  static constexpr size_t kLines = 1 << 14, kTokens = 6;
   struct Line {
     uint32_t tag = 0;
     uint8_t length = 0, count = 0;  // length 0: nothing here

@@ -1,4 +1,4 @@
-"""Tiny random Llama checkpoints with float64 references: see pretrained_common.py.
+"""Tiny random checkpoints of Llama and its like with float64 references: see pretrained_common.py.
 
     python make_llama.py        needs torch, transformers, safetensors and numpy
 """
@@ -8,7 +8,7 @@ import os
 import shutil
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+import transformers
 
 from exact_float64 import exact
 from pretrained_common import FOLDER, IGNORED, disturb, gradients, masked, prepare, ragged, write_reference
@@ -21,12 +21,16 @@ CASES = {
     "llama": dict(seed=1, config={}),  # grouped queries, a head of its own
     "llama_tied": dict(seed=2, config=dict(tie_word_embeddings=True, num_key_value_heads=4, head_dim=6)),
     "llama_scaled": dict(seed=3, config=dict(num_key_value_heads=1, num_hidden_layers=1, rope_parameters=SCALING)),
+    "llama_biases": dict(seed=4, config=dict(attention_bias=True, mlp_bias=True)),
+    "mistral": dict(seed=5, kind="Mistral", config=dict(sliding_window=5, head_dim=4)),
+    "qwen2": dict(seed=6, kind="Qwen2", config=dict(tie_word_embeddings=True)),
 }
 
 
 def frequencies(config):
     """In float64, by the formulas; transformers has them in float32."""
-    rope, size = config.rope_parameters, config.head_dim
+    rope = config.rope_parameters
+    size = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
     plain = rope["rope_theta"] ** -(torch.arange(0, size, 2, dtype=torch.float64) / size)
     if rope["rope_type"] == "default":
         return plain
@@ -37,14 +41,16 @@ def frequencies(config):
 
 
 def make(name, case):
-    config = LlamaConfig(**{**SMALL, **case["config"]}, attn_implementation="eager")
-    model = LlamaForCausalLM(config)
+    kind = case.get("kind", "Llama")
+    config = getattr(transformers, kind + "Config")(**{**SMALL, **case["config"]}, attn_implementation="eager")
+    architecture = getattr(transformers, kind + "ForCausalLM")
+    model = architecture(config)
     disturb(model, case["seed"])
     folder = os.path.join(FOLDER, name)
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
 
-    model = LlamaForCausalLM.from_pretrained(folder, attn_implementation="eager").double().eval()
+    model = architecture.from_pretrained(folder, attn_implementation="eager").double().eval()
     rotary = model.model.rotary_emb
     torch.testing.assert_close(rotary.inv_freq.double(), frequencies(config), rtol=1e-6, atol=0)
     rotary.inv_freq = frequencies(config)

@@ -1,0 +1,22 @@
+// Run folders of models that a family describes (pretrained/family.h): beside the weights they hold config.json and the
+// tokenizer as model folders have them.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "pretrained/pretrained.h"
+#include "text/pretrained_tokenizer.h"
+
+namespace linnet {
+
+void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
+                            const PretrainedTokenizer& tokenizer);
+
+// What those hold, without the weights.
+PretrainedModel open_run_model(const std::string& folder);
+std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folder);
+
+// Writes the run's model as a folder that other programs load.
+void export_pretrained_run(const std::string& folder, const std::string& out);
+
+}  // namespace linnet

@@ -1,0 +1,79 @@
+// Rows for masked language modelling (Devlin et al. 2019): [CLS], a piece of one document, [SEP]; 15% of the piece's
+// tokens are to be found again, of which 80% read [MASK], 10% another token, and 10% what they are.
+//
+// Everything is a pure function of (seed, epoch) and a token's place in the stream: where documents longer than a row
+// are cut, the order of the rows, and what is masked. Nothing as large as the stream is kept.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "data/token_stream.h"
+
+namespace linnet {
+
+// A document: tokens [first, first + count) of a stream.
+struct TokenSpan {
+  int64_t first, count;
+  bool operator==(const TokenSpan&) const = default;
+};
+
+struct MaskingOptions {
+  int64_t rows = 1;
+  std::vector<int64_t> lengths;  // the padded lengths there are, ascending, template included
+  int32_t begin = -1, end = -1;  // around each piece; -1: none
+  int32_t mask = 0;
+  std::vector<int32_t> special;  // never masked, beside the three above
+  int64_t vocab_size = 0;        // what other tokens are drawn from
+};
+
+// Places of a row of this padded length that can be masked: 15% of what is not template.
+int64_t masked_places(const MaskingOptions& options, int64_t length);
+
+// Where a batch goes: tokens [rows, length], lengths [rows]; positions and targets [rows * masked_places]: a place in
+// the flattened batch, and what stood there. Places that are not used have target -1.
+struct MaskedBatch {
+  int32_t *tokens, *lengths, *positions, *targets;
+};
+
+class MaskedWindows {
+ public:
+  // The stream must outlive this. User error when there is no document with a token.
+  MaskedWindows(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed);
+
+  struct Place {
+    int64_t epoch, index;
+    int shape;  // index into options.lengths
+    bool last_of_epoch;
+  };
+  Place next(const MaskedBatch& batch);
+  void seek(int64_t epoch, int64_t index);
+
+  // For evaluation: every token in one row, the shortest rows first; the masks are always the same. fill returns the
+  // shape.
+  int64_t scoring_batches();
+  int fill_scoring_batch(int64_t index, const MaskedBatch& batch);
+
+ private:
+  void cut(int64_t offset);
+  void prepare_epoch();
+  int64_t batches() const;
+  int fill(int64_t first, uint64_t key, const MaskedBatch& batch);
+  void fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key, const MaskedBatch& batch);
+  bool can_be_masked(int32_t token) const;
+
+  const TokenStream& stream_;
+  const std::vector<TokenSpan> documents_;
+  const MaskingOptions options_;
+  const uint64_t seed_;
+  int64_t content_;                // most tokens of a piece
+  std::vector<TokenSpan> pieces_;  // rows of the epoch in order, or of the scoring
+  std::vector<int64_t> starts_;    // the first row of each batch
+  int64_t prepared_ = -1;          // the epoch that pieces_ is of; -2: of the scoring
+  int64_t epoch_ = 0, index_ = 0;
+  std::vector<std::pair<uint64_t, int64_t>> draws_;  // of one row
+};
+
+// Where a stream has `separator` between its documents: the documents, without those. One document when it is -1.
+std::vector<TokenSpan> find_documents(const TokenStream& stream, int32_t separator);
+
+}  // namespace linnet

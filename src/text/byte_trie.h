@@ -1,0 +1,40 @@
+// A trie over byte strings as a double array (Aoe 1989): one unit of 8 bytes is looked at for each byte of text.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace linnet {
+
+class ByteTrie {
+ public:
+  static constexpr uint32_t kRoot = 0, kNowhere = UINT32_MAX;
+  static constexpr int32_t kNoValue = 0xFFFFFF;
+
+  // An empty key, and one that is there already, is left out. Values are from 0 to kNoValue - 1; all keys together have
+  // less than 2^30 bytes.
+  using Keys = std::vector<std::pair<std::string_view, int32_t>>;
+  explicit ByteTrie(Keys keys = {});
+
+  // The node that `byte` leads to.
+  uint32_t next(uint32_t node, unsigned char byte) const {
+    const uint32_t place = units_[node].base ^ byte;
+    return units_[place].label == byte ? place : kNowhere;
+  }
+  // Of the key that ends at this node; kNoValue where none does.
+  int32_t value(uint32_t node) const { return static_cast<int32_t>(units_[node].value); }
+
+ private:
+  class Builder;
+  // A node's children are at base ^ byte. No two nodes have the same base, so the byte tells whose child a unit is; a
+  // unit that is nobody's has a byte that would need a base which nobody has.
+  struct Unit {
+    uint32_t base = 0;
+    uint32_t label : 8 = 0;
+    uint32_t value : 24 = kNoValue;
+  };
+  std::vector<Unit> units_;
+};
+
+}  // namespace linnet

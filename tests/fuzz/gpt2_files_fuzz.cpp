@@ -1,0 +1,15 @@
+// Any bytes are either a vocab.json and, behind an empty line, a merges.txt, or a user error of one line.
+#include "fuzz/fuzzing.h"
+#include "text/pretrained_files.h"
+
+using namespace linnet;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes = fuzzing::as_text(data, size);
+  const fuzzing::TwoFiles files = fuzzing::two_files(bytes);
+  fuzzing::only_user_errors([&] {
+    fuzzing::use(PipelineTokenizer(read_gpt2_files(files.first, "fuzz/vocab.json", files.second, "fuzz/merges.txt")),
+                 fuzzing::text_with(files.second));
+  });
+  return 0;
+}

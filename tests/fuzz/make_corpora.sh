@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# First inputs of the fuzz targets, from the golden files: tests/fuzz/make_corpora.sh FOLDER makes FOLDER/<target>/*.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+golden=tests/golden
+place() { mkdir -p "$out/$1" && cat >"$out/$1/$2"; }
+out=$1
+
+for file in $golden/tokenizers/*.json; do
+  [[ $file == */golden.json ]] || place tokenizer_json_fuzz "${file##*/}" <"$file"
+done
+for file in $golden/tokenizers/*.model; do place sentencepiece_fuzz "${file##*/}" <"$file"; done
+for file in $golden/pretrained/*/config.json $golden/pretrained/*/generation_config.json; do
+  name=${file#"$golden/pretrained/"}
+  place model_config_fuzz "${name/\//_}" <"$file"
+done
+for file in $golden/pretrained/{gpt2,bert_model,t5}/model.safetensors; do
+  head -c 20000 "$file" | tail -c +9 | { printf '\xff\x40' && cat; } | place safetensors_fuzz "$(basename "$(dirname "$file")")"
+done
+printf '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"k":"v"}}' |
+  { printf '\x50\x00' && cat && printf '12345678'; } | place safetensors_fuzz small
+printf '{"weight_map":{"a":"1","b":"1","c":"2"},"metadata":{"total_size":3}}' | place shard_index_fuzz whole
+printf '{"weight_map":{"a":"3","c":"2"}}' | place shard_index_fuzz other
+printf '{"weight_map":{"a":"folder"}}' | place shard_index_fuzz folder
+printf '{"a":0,"b":1,"ab":2,"<|endoftext|>":3}\n\n#version: 0.2\na b\n' | place gpt2_files_fuzz small
+printf '{"a":0,"\xc4\xa0":1,"\xc4\xa0a":2,"t":3,"h":4,"e":5,"th":6,"the":7}\n\n\xc4\xa0 a\r\nt h\r\nth e\r\n' |
+  place gpt2_files_fuzz crlf
+printf '[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n##a\na\n##1\n' | place bert_vocabulary_fuzz small
+printf '[UNK]\r\nThe\r\n\n\n{"do_lower_case":false,"strip_accents":null,"tokenize_chinese_chars":false}' |
+  place bert_vocabulary_fuzz config
+printf '{"bos_token":"<s>","eos_token":{"content":"</s>"},"pad_token":null,"model_max_length":512}\n\n{"unk_token":"<unk>"}' |
+  place tokenizer_config_fuzz small
+printf '{"cls_token":"[CLS]","mask_token":"<mask>","model_max_length":1000000000000000019884624838656}' |
+  place tokenizer_config_fuzz large
+for line in task=text d_model=16 'tokenizer = "char"'; do echo "$line" | place config_fuzz "${line%%[ =]*}"; done
+printf 'linnet-tokenizer 1 char 2\na\nb\n' | place tokenizer_fuzz char

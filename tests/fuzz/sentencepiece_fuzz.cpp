@@ -1,0 +1,25 @@
+// Any bytes are either a SentencePiece model that takes any text, alone or under a vocabulary of Marian's, or a user
+// error of one line.
+#include "fuzz/fuzzing.h"
+#include "text/sentencepiece_pretrained.h"
+
+using namespace linnet;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes = fuzzing::as_text(data, size);
+  const std::string text = fuzzing::text_with(bytes) + " <extra_id_1>the";
+  fuzzing::only_user_errors([&] {
+    SentencePieceOptions options;
+    options.extra_ids = size % 3;
+    options.add_begin = size % 2;
+    options.add_end = size % 5 == 0;
+    fuzzing::use(SentencePiecePretrained(bytes, fuzzing::kName, options), text);
+  });
+  fuzzing::only_user_errors([&] {
+    SentencePieceOptions options;
+    options.vocabulary = R"({"<unk>": 1, "</s>": 0, "<pad>": 7, "▁the": 2, "a": 3, "▁": 4, "t": 5, "é": 6})";
+    options.vocabulary_path = "fuzz/vocab.json";
+    fuzzing::use(SentencePiecePretrained(bytes, fuzzing::kName, options), text);
+  });
+  return 0;
+}

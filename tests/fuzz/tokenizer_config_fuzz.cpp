@@ -1,0 +1,40 @@
+// Any bytes are either a tokenizer_config.json and, behind an empty line, a special_tokens_map.json, which give roles
+// that survive their printing, or a user error of one line.
+#include "fuzz/fuzzing.h"
+#include "text/pretrained_files.h"
+
+using namespace linnet;
+
+namespace {
+
+constexpr const char* kConfigPath = "fuzz/tokenizer_config.json";
+
+PipelineTokenizer make_tokenizer() {
+  const char* pieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n<s>\n</s>\n<pad>\n<unk>\n<mask>\nthe\n##a\n";
+  return PipelineTokenizer(read_bert_vocabulary(pieces, "vocab.txt", "", ""));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static PipelineTokenizer tokenizer = make_tokenizer();
+  const fuzzing::TwoFiles files = fuzzing::two_files(fuzzing::as_text(data, size));
+  fuzzing::only_user_errors([&] {
+    tokenizer.set_roles({});
+    tokenizer.set_max_length(0);
+    set_roles_from_files(tokenizer, files.first, kConfigPath, files.second, "fuzz/special_tokens_map.json");
+    const TokenRoles roles = tokenizer.roles();
+    for (const TokenId id :
+         {roles.begin, roles.end, roles.pad, roles.unknown, roles.classify, roles.separate, roles.mask})
+      fuzzing::require(id == kNoToken || (id >= 0 && id < tokenizer.vocab_size()));
+    const std::string printed = format_tokenizer_config(tokenizer, files.first);
+    const int64_t length = tokenizer.max_length();
+    tokenizer.set_roles({});
+    set_roles_from_files(tokenizer, printed, "printed", files.second, "fuzz/special_tokens_map.json");
+    // A role whose piece the vocabulary lacks is not printed, so that the usual spellings may fill it.
+    fuzzing::require(roles.end == kNoToken || tokenizer.roles().end == roles.end);
+    fuzzing::require(roles.pad == kNoToken || tokenizer.roles().pad == roles.pad);
+    fuzzing::require(tokenizer.max_length() == length);
+  });
+  return 0;
+}
