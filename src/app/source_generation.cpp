@@ -101,6 +101,8 @@ SourceGeneration::SourceGeneration(const std::string& folder, const std::string&
   generator_->bind();
   layout_.initialize_constants(store_.as<float>("constants"), pool_);
   opened_.load_weights(layout_, store_.as<float>("parameters"));
+  store_.push("constants");
+  store_.push("parameters");
 }
 
 std::vector<std::string> SourceGeneration::run(const std::function<bool(const std::string& piece)>& hear) {
