@@ -1,5 +1,7 @@
 #include "device/cuda/nvrtc.h"
 
+#include <dlfcn.h>
+
 #include <array>
 #include <vector>
 
@@ -32,6 +34,19 @@ void look_up(void* library, Function*& function, const char* name) {
   function = reinterpret_cast<Function*>(find_symbol(library, name));
 }
 
+// NVRTC opens a second library by its bare name, which is found only where the system looks. Opened from beside NVRTC
+// before, it is found by that name.
+void open_builtins(const Nvrtc& api) {
+  Dl_info place{};
+  int major = 0, minor = 0;
+  if (api.version(&major, &minor) != 0 || !dladdr(reinterpret_cast<void*>(api.version), &place) || !place.dli_fname)
+    return;
+  const std::string path = place.dli_fname;
+  const std::string name = "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);
+  if (path.find('/') != std::string::npos)
+    dlopen((path.substr(0, path.rfind('/') + 1) + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 const Nvrtc& nvrtc() {
   static const Nvrtc opened = [] {
     Nvrtc api;
@@ -45,6 +60,7 @@ const Nvrtc& nvrtc() {
     look_up(api.library, api.cubin_size, "nvrtcGetCUBINSize");
     look_up(api.library, api.cubin, "nvrtcGetCUBIN");
     look_up(api.library, api.destroy, "nvrtcDestroyProgram");
+    open_builtins(api);
     return api;
   }();
   return opened;

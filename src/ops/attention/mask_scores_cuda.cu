@@ -1,4 +1,5 @@
 // -inf where a key is not visible: a piece of attention's decomposition.
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/attention/attention.h"
 #include "ops/cuda_kernels.h"
@@ -19,8 +20,9 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) mask_kernel(ScoreMask mask, const T* __restrict__ x, T* __restrict__ y) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= mask.count) return;
-  const int64_t key = i % mask.keys, query = i / mask.keys % mask.queries;
-  const int64_t sample = i / mask.keys / mask.queries / mask.heads, last = query + mask.keys - mask.queries;
+  const auto [row, key] = divided(i, mask.keys);
+  const auto [head, query] = divided(row, mask.queries);
+  const int64_t sample = divided(head, mask.heads).quotient, last = query + mask.keys - mask.queries;
   bool visible = !mask.lengths || key < mask.lengths[sample];
   if (mask.causal) visible = visible && key <= last;
   if (mask.starts) visible = visible && key >= mask.starts[sample * mask.queries + query];

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "kernels/cuda/copy.cuh"
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/cache/cache.h"
 #include "ops/cuda_kernels.h"
@@ -27,7 +28,8 @@ __global__ void __launch_bounds__(kThreads)
                  const int32_t* __restrict__ positions, bool one_position, Word* __restrict__ cache) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= rows * width) return;
-  const int64_t row = i / width, column = i % width, position = positions[one_position ? 0 : row];
+  const auto [row, column] = divided(i, width);
+  const int64_t position = positions[one_position ? 0 : row];
   if (position >= 0 && position < length)
     cache[(row * length + position) * width + column] = from[row * from_stride + column];
 }
@@ -39,7 +41,8 @@ __global__ void __launch_bounds__(kThreads)
                    const int32_t* __restrict__ positions, int64_t position_count, const Word* from, Word* to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, row_size = length * width;
   if (i >= groups * row_size) return;
-  const int64_t start = i / row_size * group, place = i % row_size;
+  const auto [which, place] = divided(i, row_size);
+  const int64_t start = which * group;
   int64_t used = 0;
   for (int64_t k = 0; k < position_count; ++k) used = max(used, static_cast<int64_t>(positions[k]));
   const bool moved = place < used * width;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/cuda_kernels.h"
@@ -16,7 +17,9 @@ __global__ void __launch_bounds__(kThreads)
     mask_kernel(int64_t count, int64_t length, const int32_t* __restrict__ targets, const int32_t* __restrict__ lengths,
                 int32_t* __restrict__ to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[i] = i % length < lengths[i / length] ? targets[i] : -1;
+  if (i >= count) return;
+  const auto [row, place] = divided(i, length);
+  to[i] = place < lengths[row] ? targets[i] : -1;
 }
 
 void run_mask(const KernelArgs& args) {
@@ -68,7 +71,9 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     one_hot_kernel(int64_t count, int64_t classes, const int32_t* __restrict__ targets, T* __restrict__ to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[i] = from_float<T>(targets[i / classes] == i % classes ? 1 : 0);
+  if (i >= count) return;
+  const auto [row, place] = divided(i, classes);
+  to[i] = from_float<T>(targets[row] == place ? 1 : 0);
 }
 
 void run_one_hot(const KernelArgs& args) {

@@ -1,4 +1,5 @@
 // Dropout alone: a thread draws one block of Philox, which serves eight elements.
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/philox.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/cuda_kernels.h"
@@ -16,7 +17,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= samples * blocks) return;
   const DropoutMask mask = site.mask();
-  const int64_t sample = i / blocks, block = i % blocks, begin = sample * size + block * kDrawn;
+  const auto [sample, block] = divided(i, blocks);
+  const int64_t begin = sample * size + block * kDrawn;
   const uint4 words = philox({static_cast<unsigned>(block), kDenseDropout, 0, static_cast<unsigned>(sample)}, mask.key);
   const int left = static_cast<int>(min(static_cast<int64_t>(kDrawn), size - block * kDrawn));
 #pragma unroll

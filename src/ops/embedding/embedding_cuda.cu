@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/cuda_kernels.h"
 #include "ops/embedding/embedding.h"
@@ -21,7 +22,8 @@ __global__ void __launch_bounds__(kThreads)
                   const int32_t* __restrict__ ids, To* __restrict__ y) {
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kStep;
   if (begin >= count) return;
-  const int64_t id = ids[begin / width], column = begin % width;
+  const auto [row, column] = divided(begin, width);
+  const int64_t id = ids[row];
   const bool inside = id >= 0 && id < vocab;
   if constexpr (kStep == 4) {
     float values[4] = {NAN, NAN, NAN, NAN};

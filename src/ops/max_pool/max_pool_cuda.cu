@@ -1,5 +1,6 @@
 // Pooling of images with channels last: a thread for each result, and backward for each element of the image, which
 // gathers from the windows that hold it.
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/cuda_kernels.h"
 #include "ops/max_pool/max_pool.h"
@@ -21,9 +22,9 @@ __global__ void __launch_bounds__(kThreads)
     pool_kernel(Pool pool, const T* __restrict__ x, T* __restrict__ y, uint8_t* __restrict__ places) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= pool.count) return;
-  const int64_t c = i % pool.channels, window = i / pool.channels;
-  const int64_t column = window % pool.columns, row = window / pool.columns % pool.rows;
-  const int64_t image = window / pool.columns / pool.rows;
+  const auto [window, c] = divided(i, pool.channels);
+  const auto [line, column] = divided(window, pool.columns);
+  const auto [image, row] = divided(line, pool.rows);
   x += ((image * pool.height + row * pool.stride) * pool.width + column * pool.stride) * pool.channels + c;
   float largest = to_float(x[0]);
   int place = 0;
@@ -41,11 +42,15 @@ __global__ void __launch_bounds__(kThreads)
     pool_grad_kernel(Pool pool, const T* __restrict__ dy, const uint8_t* __restrict__ places, T* __restrict__ dx) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= pool.count) return;
-  const int64_t c = i % pool.channels, pixel = i / pool.channels;
-  const int64_t w = pixel % pool.width, h = pixel / pool.width % pool.height, image = pixel / pool.width / pool.height;
+  const auto [pixel, c] = divided(i, pool.channels);
+  const auto [line, w] = divided(pixel, pool.width);
+  const auto [image, h] = divided(line, pool.height);
   // Windows from the first that reaches here to the last that begins here.
-  const auto first = [&](int64_t at) { return max(int64_t{0}, (at - pool.size + pool.stride) / pool.stride); };
-  const int64_t last_row = min(h / pool.stride, pool.rows - 1), last_column = min(w / pool.stride, pool.columns - 1);
+  const auto first = [&](int64_t at) {
+    return divided(max(int64_t{0}, at - pool.size + pool.stride), pool.stride).quotient;
+  };
+  const int64_t last_row = min(divided(h, pool.stride).quotient, pool.rows - 1);
+  const int64_t last_column = min(divided(w, pool.stride).quotient, pool.columns - 1);
   float sum = 0;
   for (int64_t row = first(h); row <= last_row; ++row)
     for (int64_t column = first(w); column <= last_column; ++column) {

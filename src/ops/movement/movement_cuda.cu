@@ -1,6 +1,7 @@
 // Movement on the device: strided copies (kernels/cuda/copy.cuh), repetition, filling, and rounding between fp32 and
 // bf16.
 #include "kernels/cuda/copy.cuh"
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/broadcast.h"
 #include "ops/cuda_kernels.h"
@@ -64,7 +65,8 @@ __global__ void __launch_bounds__(kThreads) broadcast_kernel(int64_t count, int6
                                                              const Word* __restrict__ from, Word* __restrict__ to) {
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (begin >= count) return;
-  int64_t place = begin / repeat % size, left = repeat - begin % repeat;
+  const auto [run, in_run] = divided(begin, repeat);
+  int64_t place = divided(run, size).remainder, left = repeat - in_run;
   Four<Word> four;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -139,16 +141,26 @@ void run_fill(const KernelArgs& args) {
   }
 }
 
+// Eight elements are 16 bytes of bf16.
+constexpr int kCastStep = 8;
+
+template <class T>
+struct alignas(16) Eight {
+  T at[kCastStep];
+};
+
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads)
     cast_kernel(int64_t count, bool aligned, const From* __restrict__ from, To* __restrict__ to) {
-  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
-  if (aligned && begin + 4 <= count) {
-    float values[4];
-    load4(from + begin, values);
-    store4(to + begin, values);
+  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCastStep;
+  if (aligned && begin + kCastStep <= count) {
+    const Eight<From> values = *reinterpret_cast<const Eight<From>*>(from + begin);
+    Eight<To> rounded;
+#pragma unroll
+    for (int i = 0; i < kCastStep; ++i) rounded.at[i] = from_float<To>(to_float(values.at[i]));
+    *reinterpret_cast<Eight<To>*>(to + begin) = rounded;
   } else {
-    for (int64_t i = begin; i < min(begin + 4, count); ++i) to[i] = from_float<To>(to_float(from[i]));
+    for (int64_t i = begin; i < min(begin + kCastStep, count); ++i) to[i] = from_float<To>(to_float(from[i]));
   }
 }
 
@@ -156,8 +168,10 @@ void run_cast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
   for_storage(in.type.dtype, [&]<class From>() {
     for_storage(out.type.dtype, [&]<class To>() {
-      launch(args.device, cast_kernel<From, To>, blocks_for(out.elements(), 4 * kThreads), kThreads, 0, out.elements(),
-             is_aligned<From>(in) && is_aligned<To>(out), in.as<From>(), out.as<To>());
+      const bool aligned =
+          reinterpret_cast<uintptr_t>(in.data) % 16 == 0 && reinterpret_cast<uintptr_t>(out.data) % 16 == 0;
+      launch(args.device, cast_kernel<From, To>, blocks_for(out.elements(), kCastStep * kThreads), kThreads, 0,
+             out.elements(), aligned, in.as<From>(), out.as<To>());
     });
   });
 }

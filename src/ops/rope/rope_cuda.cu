@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "ops/cuda_kernels.h"
 #include "ops/rope/rope.h"
@@ -29,9 +30,10 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     rope_kernel(RopeRows rows, RopeTurns turns, bool inverse, bool aligned, const T* x, T* y) {
   __shared__ float cosines[kMaxHalf], sines[kMaxHalf];
-  const int64_t row = blockIdx.x, b = row / rows.length, t = row % rows.length;
+  const int64_t row = blockIdx.x;
+  const auto [b, t] = divided(row, rows.length);
   const int half = static_cast<int>(rows.half);
-  const int64_t position = rows.positions ? rows.positions[row % rows.position_rows] : t;
+  const int64_t position = rows.positions ? rows.positions[divided(row, rows.position_rows).remainder] : t;
   for (int i = static_cast<int>(threadIdx.x); i < half; i += kThreads) {
     const uint64_t turn = turns.at[i] * static_cast<uint64_t>(position);
     // In half turns, -1 to 1.
@@ -42,27 +44,25 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   x += b * rows.x_batch + t * rows.x_row, y += b * rows.y_batch + t * rows.y_row;
-  const int64_t pairs = rows.heads * half, turned = 2 * pairs;
+  const int pairs = static_cast<int>(rows.heads) * half, turned = 2 * pairs;
   if (aligned) {
-    for (int64_t i = threadIdx.x * 4; i < pairs; i += kThreads * 4) {
-      const int in_head = static_cast<int>(i % half);
-      const int64_t at = i / half * 2 * half + in_head;
-      float first[4], second[4], a[4], b[4];
+    for (int i = static_cast<int>(threadIdx.x) * 4; i < pairs; i += kThreads * 4) {
+      const int in_head = i % half, at = i / half * 2 * half + in_head;
+      float first[4], second[4], low[4], high[4];
       load4(x + at, first);
       load4(x + at + half, second);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const float c = cosines[in_head + k], s = sines[in_head + k];
-        a[k] = first[k] * c - second[k] * s;
-        b[k] = second[k] * c + first[k] * s;
+        low[k] = first[k] * c - second[k] * s;
+        high[k] = second[k] * c + first[k] * s;
       }
-      store4(y + at, a);
-      store4(y + at + half, b);
+      store4(y + at, low);
+      store4(y + at + half, high);
     }
   } else {
-    for (int64_t i = threadIdx.x; i < pairs; i += kThreads) {
-      const int in_head = static_cast<int>(i % half);
-      const int64_t at = i / half * 2 * half + in_head;
+    for (int i = static_cast<int>(threadIdx.x); i < pairs; i += kThreads) {
+      const int in_head = i % half, at = i / half * 2 * half + in_head;
       const float c = cosines[in_head], s = sines[in_head];
       const float first = to_float(x[at]), second = to_float(x[at + half]);
       y[at] = from_float<T>(first * c - second * s);
