@@ -43,6 +43,7 @@ struct PassReport {
 struct PassOptions {
   std::set<std::string> off;              // names of passes to leave out (pass_names())
   Precision precision = Precision::kF32;  // not kF32: lower_precision runs first
+  bool narrow = false;                    // for devices: activations are stored in bf16, see narrow()
   bool recompute = false;                 // for graphs with a backward pass: see recompute()
   bool verify = true;
 };
