@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <random>
 
 #include "exec/executor.h"
+#include "kernels/precision.h"
+#include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "passes/gradient.h"
@@ -25,15 +28,22 @@ DType dtype_of(const OpInput& input, DType floats) {
   return input.integer ? DType::kI32 : input.byte ? DType::kU8 : floats;
 }
 
-// outputs y0, y1, ...; and with gradients, d0, d1, ... of sum(w_i * y_i) with respect to the float inputs.
+// outputs y0, y1, ...; and with gradients, d0, d1, ... of sum(w_i * y_i) with respect to the float inputs. In bf16 the
+// op's own operands and results are, and fp32 around it.
 Graph build(const OpCase& op, DType dtype, bool with_gradients) {
   Graph graph;
   std::vector<Tensor> inputs, floats;
+  const bool narrow = dtype == DType::kBF16;
+  if (narrow) dtype = DType::kF32;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     inputs.push_back(graph.input(input_name(i), {dtype_of(op.inputs[i], dtype), op.inputs[i].shape}));
-    if (is_float_input(op.inputs[i])) floats.push_back(inputs.back());
+    if (!is_float_input(op.inputs[i])) continue;
+    floats.push_back(inputs.back());
+    if (narrow && !op.inputs[i].full) inputs.back() = cast(inputs.back(), DType::kBF16);
   }
-  const std::vector<Tensor> outputs = op.build(graph, inputs);
+  std::vector<Tensor> outputs = op.build(graph, inputs);
+  for (Tensor& output : outputs)
+    if (output.type().dtype == DType::kBF16) output = cast(output, DType::kF32);
   Tensor loss;
   for (size_t i = 0; i < outputs.size(); ++i) {
     graph.output("y" + std::to_string(i), outputs[i]);
@@ -67,6 +77,13 @@ NamedTensors random_inputs(const Graph& graph, const OpCase& op) {
       for (double& v : tensor.as<double>()) v = static_cast<float>(spec.center + spec.spread * uniform(random));
     inputs[input.name] = std::move(tensor);
   }
+  return inputs;
+}
+
+NamedTensors rounded_to_bf16(NamedTensors inputs, const OpCase& op) {
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    if (is_float_input(op.inputs[i]) && !op.inputs[i].full)
+      for (double& x : inputs.at(input_name(i)).as<double>()) x = round_to_bf16(static_cast<float>(x));
   return inputs;
 }
 
@@ -155,6 +172,14 @@ void expect_same_bits(const NamedTensors& a, const NamedTensors& b, const std::s
 
 }  // namespace
 
+std::vector<NamedTensors> run_everywhere(const Graph& graph, const NamedTensors& inputs) {
+  std::vector<NamedTensors> results;
+  for (KernelSet kernels : {KernelSet::kReference, KernelSet::kFast})
+    results.push_back(interpret(graph, inputs, {.kernels = kernels}).outputs);
+  if (const Backend* backend = tested_backend()) results.push_back(Planned(graph, 1, backend).run(inputs));
+  return results;
+}
+
 double distance(const HostTensor& a, const HostTensor& b) {
   EXPECT_EQ(a.type().shape, b.type().shape);
   double difference = 0, norm = 0;
@@ -171,11 +196,11 @@ double distance(const HostTensor& a, const HostTensor& b) {
 
 namespace {
 
-void check_on_backend(const OpCase& op, const Graph& graph, const NamedTensors& inputs, const NamedTensors& expected,
-                      const Backend& backend) {
+void check_on_backend(const Graph& graph, const NamedTensors& inputs, const NamedTensors& expected, double tolerance,
+                      const Backend& backend, const char* what) {
   Planned planned(graph, 1, &backend);
   const NamedTensors first = planned.run(inputs);
-  expect_close(first, expected, op.tolerance, "on the device");
+  expect_close(first, expected, tolerance, what);
   expect_same_bits(planned.run(inputs), first, "recorded:");
   disturb_backend(true);
   expect_same_bits(planned.run(inputs), first, "replayed, threads in another order:");
@@ -188,8 +213,16 @@ void check_op(const OpCase& op) {
   const Graph exact = build(op, DType::kF64, op.differentiate);
   const NamedTensors inputs = random_inputs(exact, op);
   const NamedTensors expected = interpret(exact, inputs).outputs;
-  if (const Backend* backend = tested_backend())
-    return check_on_backend(op, build(op, DType::kF32, op.differentiate), to_float32(inputs), expected, *backend);
+  if (const Backend* backend = tested_backend()) {
+    const Graph graph32 = build(op, DType::kF32, op.differentiate);
+    check_on_backend(graph32, to_float32(inputs), expected, op.tolerance, *backend, "on the device");
+    if (op.bf16_tolerance == 0) return;
+    const NamedTensors rounded = rounded_to_bf16(inputs, op);
+    NamedTensors close = interpret(exact, rounded).outputs;
+    close.erase("loss");  // a sum of roundings over what may be left of it
+    return check_on_backend(build(op, DType::kBF16, op.differentiate), to_float32(rounded), close, op.bf16_tolerance,
+                            *backend, "in bf16 on the device");
+  }
   if (op.differentiate) check_finite_differences(op, inputs);
 
   // Decomposed before differentiation: the basic ops' gradients check the fused one's.

@@ -6,7 +6,7 @@
 //   - the planned executor, after all passes, against the interpreter on the same kernels: bit for bit;
 //   - 1, 2 and 3 threads: bit for bit;
 //   - and on a backend (a GPU, or its emulation): the plan, run twice (as it comes and recorded), against the float64
-//     reference, and both runs bit for bit.
+//     reference, and both runs bit for bit; where the case asks for it, in bf16 too.
 #pragma once
 #include <functional>
 #include <string>
@@ -24,6 +24,7 @@ struct OpInput {
   int32_t low = 0, high = 0;      // integers and bytes in [low, high)
   double center = 0, spread = 1;  // floats: uniform in center +- spread
   bool byte = false;              // u8
+  bool full = false;              // fp32 also where activations are bf16: weights, statistics
 };
 
 struct OpCase {
@@ -31,9 +32,15 @@ struct OpCase {
   std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;  // the outputs to check
   double tolerance = 2e-5;  // float32 against float64, relative to the norm
   bool differentiate = true;
+  // Above 0: on a backend once more with floats stored as bf16, within this distance.
+  double bf16_tolerance = 0;
 };
 
 void check_op(const OpCase& op);
+
+// The graph's outputs by the interpreter's two sets of kernels and, where there is a backend, by a plan on it: for
+// values that check_op does not draw.
+std::vector<NamedTensors> run_everywhere(const Graph& graph, const NamedTensors& inputs);
 
 // What plans are also run on: null for none. Defined by tests/real_backend.cpp or tests/cuda_emulation.
 const Backend* tested_backend();

@@ -39,6 +39,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kPermute, permute_kernels()},
       OpEntry{&kBroadcast, broadcast_kernels()},
       OpEntry{&kFill, fill_kernels()},
+      OpEntry{&kCast, cast_kernels()},
 
       OpEntry{&kEmbedding, embedding_kernels()},
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},

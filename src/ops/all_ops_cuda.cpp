@@ -6,6 +6,31 @@ namespace linnet {
 
 std::span<const BackendOp> cuda_ops() {
   static const std::array ops{
+      BackendOp{"reshape", reshape_cuda_kernels()},
+      BackendOp{"split", split_cuda_kernels()},
+      BackendOp{"concat", concat_cuda_kernels()},
+      BackendOp{"permute", permute_cuda_kernels()},
+      BackendOp{"broadcast", broadcast_cuda_kernels()},
+      BackendOp{"fill", fill_cuda_kernels()},
+      BackendOp{"cast", cast_cuda_kernels()},
+      BackendOp{"reduce", reduce_cuda_kernels()},
+      BackendOp{"dropout", dropout_cuda_kernels()},
+      BackendOp{"rope", rope_cuda_kernels()},
+      BackendOp{"distance_buckets", distance_buckets_cuda_kernels()},
+      BackendOp{"mask_scores", mask_scores_cuda_kernels()},
+      BackendOp{"one_hot", one_hot_cuda_kernels()},
+      BackendOp{"mask_targets", mask_targets_cuda_kernels()},
+      BackendOp{"count_targets", count_targets_cuda_kernels()},
+      BackendOp{"argmax", argmax_cuda_kernels()},
+      BackendOp{"scale_pixels", scale_pixels_cuda_kernels()},
+      BackendOp{"cache_write", cache_write_cuda_kernels()},
+      BackendOp{"cache_fill", cache_fill_cuda_kernels()},
+      BackendOp{"cache_reorder", cache_reorder_cuda_kernels()},
+      BackendOp{"embedding", embedding_cuda_kernels()},
+      BackendOp{"embedding_grad", embedding_grad_cuda_kernels()},
+      BackendOp{"max_pool", max_pool_cuda_kernels()},
+      BackendOp{"max_pool_grad", max_pool_grad_cuda_kernels()},
+
       BackendOp{"layer_norm", layer_norm_cuda_kernels()},
       BackendOp{"layer_norm_grad", layer_norm_grad_cuda_kernels()},
   };

@@ -8,6 +8,31 @@ namespace linnet {
 
 std::span<const BackendOp> cuda_ops();
 
+KernelList reshape_cuda_kernels();
+KernelList split_cuda_kernels();
+KernelList concat_cuda_kernels();
+KernelList permute_cuda_kernels();
+KernelList broadcast_cuda_kernels();
+KernelList fill_cuda_kernels();
+KernelList cast_cuda_kernels();
+KernelList reduce_cuda_kernels();
+KernelList dropout_cuda_kernels();
+KernelList rope_cuda_kernels();
+KernelList distance_buckets_cuda_kernels();
+KernelList mask_scores_cuda_kernels();
+KernelList one_hot_cuda_kernels();
+KernelList mask_targets_cuda_kernels();
+KernelList count_targets_cuda_kernels();
+KernelList argmax_cuda_kernels();
+KernelList scale_pixels_cuda_kernels();
+KernelList cache_write_cuda_kernels();
+KernelList cache_fill_cuda_kernels();
+KernelList cache_reorder_cuda_kernels();
+KernelList embedding_cuda_kernels();
+KernelList embedding_grad_cuda_kernels();
+KernelList max_pool_cuda_kernels();
+KernelList max_pool_grad_cuda_kernels();
+
 KernelList layer_norm_cuda_kernels();
 KernelList layer_norm_grad_cuda_kernels();
 

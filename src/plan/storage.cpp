@@ -71,11 +71,12 @@ void StorageMap::collect_accesses() {
     reads_[at(find(update.value))].push_back(access_of(graph_, graph_.node_count(), update.value));
 }
 
-// A node may write over what it reads when the op says so and both are the same bytes.
+// A node may write over what it reads when the op says so and both are the same elements in the same bytes.
 bool StorageMap::overwrites(NodeId id, const Access& read, const Access& write) const {
   if (id >= graph_.node_count()) return false;
   const Node& node = graph_.node(id);
   if (!node.op->may_overwrite || read.begin != write.begin || read.end != write.end) return false;
+  if (graph_.value(read.value).type.dtype != graph_.value(write.value).type.dtype) return false;
   for (size_t i = 0; i < node.in.size(); ++i)
     for (size_t o = 0; o < node.out.size(); ++o)
       if (node.in[i] == read.value && node.out[o] == write.value &&

@@ -118,6 +118,12 @@ inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline void sincospif(float x, float* sine, float* cosine) {
+  *sine = static_cast<float>(std::sin(static_cast<double>(x) * 3.141592653589793));
+  *cosine = static_cast<float>(std::cos(static_cast<double>(x) * 3.141592653589793));
+}
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }

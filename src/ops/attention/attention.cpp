@@ -12,15 +12,6 @@
 namespace linnet {
 namespace {
 
-struct MaskAttrs {
-  bool causal, has_lengths, has_starts = false;
-  int64_t window = 0;
-  std::string text() const {
-    return std::string(causal ? "causal " : "") + (has_lengths ? "lengths" : "") + (has_starts ? " starts" : "") +
-           (window > 0 ? " window=" + std::to_string(window) : "");
-  }
-};
-
 bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -106,7 +97,7 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
 }
 
 std::vector<TensorType> infer_mask(const InferArgs& args) {
-  const auto& attrs = args.attrs.as<MaskAttrs>();
+  const auto& attrs = args.attrs.as<ScoreMaskAttrs>();
   expect_inputs(args, 1u + attrs.has_lengths + attrs.has_starts);
   expect(args.in[0].shape.rank() == 4, "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
   return {args.in[0]};
@@ -179,15 +170,14 @@ Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_
   std::vector<Tensor> in{scores.value};
   if (lengths.defined()) in.push_back(lengths);
   if (starts.defined()) in.push_back(starts);
-  const MaskAttrs attrs{causal, lengths.defined(), starts.defined(), window};
+  const ScoreMaskAttrs attrs{causal, lengths.defined(), starts.defined(), window};
   return scores.value.graph->add_one(kMaskScores, in, attrs, scores.where);
 }
 
-// The mask kernel is here because MaskAttrs is.
 namespace {
 
 void run_mask(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MaskAttrs>();
+  const auto& attrs = args.node.attrs.as<ScoreMaskAttrs>();
   const Shape& shape = args.in[0].shape();
   const int64_t heads = shape[1], queries = shape[2], keys = shape[3];
   for_float(args.in[0].type.dtype, [&]<class T>() {

@@ -35,6 +35,16 @@ struct AttentionAttrs {
   size_t bias_at(size_t fixed) const { return fixed + has_lengths + has_starts; }
 };
 
+// Of mask_scores.
+struct ScoreMaskAttrs {
+  bool causal, has_lengths, has_starts = false;
+  int64_t window = 0;
+  std::string text() const {
+    return std::string(causal ? "causal " : "") + (has_lengths ? "lengths" : "") + (has_starts ? " starts" : "") +
+           (window > 0 ? " window=" + std::to_string(window) : "");
+  }
+};
+
 // q, k, v, ... -> o, lse
 // q, k, v, o, lse, do, ... -> dq, dk, dv, [dbias]
 constexpr size_t kAttentionFixed = 3, kAttentionGradFixed = 6;

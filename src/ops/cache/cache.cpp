@@ -6,11 +6,6 @@
 namespace linnet {
 namespace {
 
-struct GroupAttrs {
-  int64_t group;
-  std::string text() const { return "group=" + std::to_string(group); }
-};
-
 void expect_cache(const InferArgs& args) {
   expect_inputs(args, 3);
   expect(args.in[0].shape.rank() == 3, "got cache " + args.in[0].text() + ", expected [R, T, D]");
@@ -32,7 +27,7 @@ std::vector<TensorType> infer_write(const InferArgs& args) {
 std::vector<TensorType> infer_fill(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &cache = args.in[0], &rows = args.in[1];
-  const int64_t group = args.attrs.as<GroupAttrs>().group;
+  const int64_t group = args.attrs.as<CacheGroupAttrs>().group;
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
              cache.shape[0] == rows.shape[0] * group && rows.shape[1] <= cache.shape[1] &&
              cache.shape[2] == rows.shape[2],
@@ -42,7 +37,7 @@ std::vector<TensorType> infer_fill(const InferArgs& args) {
 
 std::vector<TensorType> infer_reorder(const InferArgs& args) {
   expect_cache(args);
-  const int64_t group = args.attrs.as<GroupAttrs>().group;
+  const int64_t group = args.attrs.as<CacheGroupAttrs>().group;
   expect(args.in[1] == TensorType{DType::kI32, {args.in[0].shape[0]}}, "got parents " + args.in[1].text());
   expect(group > 0 && args.in[0].shape[0] % group == 0, "rows do not divide into groups of " + std::to_string(group));
   return {args.in[0]};
@@ -73,7 +68,7 @@ void run_fill(const KernelArgs& args) {
   copy_cache(args);
   const Shape &cache = args.out[0].shape(), &rows = args.in[1].shape();
   const auto& strides = args.in[1].strides;
-  const int64_t group = args.node.attrs.as<GroupAttrs>().group;
+  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
   for_float(args.out[0].type.dtype, [&]<class T>() {
     args.pool.run(rows[0], [&](int64_t b, int) {
       for (int64_t t = 0; t < rows[1]; ++t)
@@ -85,7 +80,7 @@ void run_fill(const KernelArgs& args) {
 
 size_t reorder_workspace(const KernelQuery& query) {
   const Shape& shape = query.in[0].shape;
-  return static_cast<size_t>(query.threads * query.node.attrs.as<GroupAttrs>().group * shape[1] * shape[2]) *
+  return static_cast<size_t>(query.threads * query.node.attrs.as<CacheGroupAttrs>().group * shape[1] * shape[2]) *
          dtype_size(query.in[0].dtype);
 }
 
@@ -110,7 +105,7 @@ void reorder_group(T* rows, int64_t stride, int64_t used, std::span<const int32_
 
 void run_reorder(const KernelArgs& args) {
   copy_cache(args);
-  const int64_t group = args.node.attrs.as<GroupAttrs>().group;
+  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
   const Shape& shape = args.out[0].shape();
   const std::span<const int32_t> parents(args.in[1].as<int32_t>(), static_cast<size_t>(shape[0]));
   const int32_t* positions = args.in[2].as<int32_t>();
@@ -147,11 +142,11 @@ Tensor cache_write(At cache, Tensor rows, Tensor position) {
 }
 
 Tensor cache_fill(At cache, Tensor rows, int64_t group) {
-  return cache.value.graph->add_one(kCacheFill, std::array{cache.value, rows}, GroupAttrs{group}, cache.where);
+  return cache.value.graph->add_one(kCacheFill, std::array{cache.value, rows}, CacheGroupAttrs{group}, cache.where);
 }
 
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
-  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, GroupAttrs{group},
+  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, CacheGroupAttrs{group},
                                     cache.where);
 }
 

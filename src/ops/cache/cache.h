@@ -5,6 +5,12 @@
 
 namespace linnet {
 
+// Of cache_fill and cache_reorder.
+struct CacheGroupAttrs {
+  int64_t group;
+  std::string text() const { return "group=" + std::to_string(group); }
+};
+
 extern const OpDef kCacheWrite, kCacheFill, kCacheReorder;
 KernelList cache_write_kernels();
 KernelList cache_fill_kernels();

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "exec/interpreter.h"
+#include "op_harness.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {
@@ -26,13 +28,13 @@ TEST(Cache, ARowIsWrittenAtItsPositionAndNowhereElse) {
   const Tensor cache = graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}});
   graph.output("y", cache_write(cache, graph.input("rows", {DType::kF32, {kRows, 1, kWidth}}),
                                 graph.input("position", {DType::kI32, {1}})));
-  const auto y = interpret(graph, inputs(1, {0, 1, 2, 3})).outputs.at("y");
-  for (int64_t row = 0; row < kRows; ++row)
-    for (int64_t t = 0; t < kLength; ++t)
-      for (int64_t d = 0; d < kWidth; ++d) {
-        const int64_t i = (row * kLength + t) * kWidth + d;
-        EXPECT_EQ(y[i], t == 1 ? static_cast<double>(100 + row * kWidth + d) : static_cast<double>(i));
-      }
+  for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs(1, {0, 1, 2, 3})))
+    for (int64_t row = 0; row < kRows; ++row)
+      for (int64_t t = 0; t < kLength; ++t)
+        for (int64_t d = 0; d < kWidth; ++d) {
+          const int64_t i = (row * kLength + t) * kWidth + d;
+          EXPECT_EQ(outputs.at("y")[i], t == 1 ? static_cast<double>(100 + row * kWidth + d) : static_cast<double>(i));
+        }
   EXPECT_THROW(interpret(graph, inputs(3, {0, 1, 2, 3})), Error);
 }
 
@@ -42,13 +44,51 @@ TEST(Cache, BeamsTakeTheHistoryOfTheirParents) {
   graph.output("y", cache_reorder(cache, graph.input("parents", {DType::kI32, {kRows}}),
                                   graph.input("position", {DType::kI32, {1}}), 2));
   for (const std::vector<int32_t>& parents : {std::vector<int32_t>{1, 0, 3, 3}, {0, 0, 2, 3}, {1, 1, 3, 2}}) {
-    const auto y = interpret(graph, inputs(2, parents)).outputs.at("y");
-    for (int64_t row = 0; row < kRows; ++row)
-      for (int64_t i = 0; i < 2 * kWidth; ++i)
-        EXPECT_EQ(y[row * kLength * kWidth + i],
-                  static_cast<double>(parents[static_cast<size_t>(row)] * kLength * kWidth + i));
+    for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs(2, parents)))
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t i = 0; i < kLength * kWidth; ++i) {
+          const int64_t parent = i < 2 * kWidth ? parents[static_cast<size_t>(row)] : row;
+          EXPECT_EQ(outputs.at("y")[row * kLength * kWidth + i], static_cast<double>(parent * kLength * kWidth + i));
+        }
   }
   EXPECT_THROW(interpret(graph, inputs(2, {2, 1, 2, 3})), Error);  // another sentence's beam
+}
+
+// As a decoder does it: the state is updated in place, rows are a part of a fused projection, each row has its place.
+TEST(Cache, StatesAreUpdatedInPlace) {
+  constexpr int64_t kWide = 24;
+  Graph graph;
+  const Tensor cache = graph.input("cache", {DType::kF32, {kRows, kLength, kWide}});
+  const Tensor fused = graph.input("fused", {DType::kF32, {kRows, 1, 2 * kWide}}) * 1.0;
+  const Tensor parents = graph.input("parents", {DType::kI32, {kRows}});
+  const Tensor positions = graph.input("positions", {DType::kI32, {kRows}});
+  const Tensor written = cache_write(cache, split_evenly(fused, -1, 2)[1], positions);
+  graph.output("y", cache_reorder(written, parents, positions, 4));
+  NamedTensors in;
+  in["cache"] = HostTensor({DType::kF32, {kRows, kLength, kWide}});
+  for (float& v : in["cache"].as<float>()) v = static_cast<float>(&v - in["cache"].as<float>().data());
+  in["fused"] = HostTensor({DType::kF32, {kRows, 1, 2 * kWide}});
+  for (float& v : in["fused"].as<float>()) v = static_cast<float>(1000 + (&v - in["fused"].as<float>().data()));
+  in["parents"] = HostTensor({DType::kI32, {kRows}}, std::span<const int32_t>(std::array{3, 0, 2, 0}));
+  in["positions"] = HostTensor({DType::kI32, {kRows}}, std::span<const int32_t>(std::array{2, 0, 1, 1}));
+  const std::vector<NamedTensors> results = testing::run_everywhere(graph, in);
+  for (const NamedTensors& outputs : results) {
+    EXPECT_EQ(outputs.at("y").values(), results[0].at("y").values());
+    EXPECT_EQ(outputs.at("y")[1 * kLength * kWide], 0);                                    // row 1 follows row 0
+    EXPECT_EQ(outputs.at("y")[kWide], static_cast<double>(1000 + 3 * 2 * kWide + kWide));  // row 0 follows row 3
+  }
+}
+
+TEST(Cache, ASourceFillsTheFirstRowOfEachGroup) {
+  Graph graph;
+  graph.output("y", cache_fill(graph.input("cache", {DType::kF32, {6, 4, 5}}),
+                               graph.input("rows", {DType::kF32, {2, 3, 5}}), 3));
+  NamedTensors in;
+  in["cache"] = HostTensor({DType::kF32, {6, 4, 5}});
+  in["rows"] = HostTensor({DType::kF32, {2, 3, 5}});
+  for (float& v : in["rows"].as<float>()) v = 1;
+  for (const NamedTensors& outputs : testing::run_everywhere(graph, in))
+    for (int64_t i = 0; i < 6 * 4 * 5; ++i) EXPECT_EQ(outputs.at("y")[i], i / 20 % 3 == 0 && i / 5 % 4 < 3);
 }
 
 }  // namespace

@@ -7,11 +7,6 @@
 namespace linnet {
 namespace {
 
-struct CountAttrs {
-  DType dtype;
-  std::string text() const { return dtype_name(dtype); }
-};
-
 std::vector<TensorType> infer(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &logits = args.in[0], &targets = args.in[1];
@@ -32,12 +27,6 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
                              args.node.attrs, args.node.where),
           Tensor{}};
 }
-
-struct OneHotAttrs {
-  int64_t classes;
-  DType dtype;
-  std::string text() const { return "classes=" + std::to_string(classes) + " " + dtype_name(dtype); }
-};
 
 std::vector<TensorType> infer_one_hot(const InferArgs& args) {
   expect_inputs(args, 1);

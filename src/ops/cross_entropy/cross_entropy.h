@@ -15,6 +15,17 @@ struct CrossEntropyAttrs {
   std::string text() const { return "label_smoothing=" + std::to_string(label_smoothing); }
 };
 
+struct CountAttrs {
+  DType dtype;
+  std::string text() const { return dtype_name(dtype); }
+};
+
+struct OneHotAttrs {
+  int64_t classes;
+  DType dtype;
+  std::string text() const { return "classes=" + std::to_string(classes) + " " + dtype_name(dtype); }
+};
+
 extern const OpDef kCrossEntropy, kCrossEntropyGrad, kMaskTargets, kCountTargets, kOneHot;
 KernelList cross_entropy_kernels();
 KernelList cross_entropy_grad_kernels();

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "exec/interpreter.h"
+#include "op_harness.h"
 
 namespace linnet {
 namespace {
@@ -40,8 +40,22 @@ TEST(DistanceBuckets, OfAQueryAtAPosition) {
   NamedTensors inputs;
   const std::vector<int32_t> position{6};
   inputs["position"] = HostTensor({DType::kI32, {1}}, std::span<const int32_t>(position));
-  const auto outputs = interpret(graph, inputs).outputs;
-  for (size_t j = 0; j < 10; ++j) EXPECT_EQ(outputs.at("one")[j], outputs.at("all")[j + 9 - 6]);
+  for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs))
+    for (int64_t j = 0; j < 10; ++j) EXPECT_EQ(outputs.at("one")[j], outputs.at("all")[j + 9 - 6]);
+}
+
+TEST(DistanceBuckets, AllKernelsAgree) {
+  for (const bool bidirectional : {false, true})
+    for (const auto& [buckets, max_distance] : {std::pair{32, 128}, {8, 20}, {64, 1000}, {4, 3}}) {
+      Graph graph;
+      graph.output("y", distance_buckets(graph, {.queries = 1500,
+                                                 .keys = 1400,
+                                                 .buckets = buckets,
+                                                 .max_distance = max_distance,
+                                                 .bidirectional = bidirectional}));
+      const std::vector<NamedTensors> results = testing::run_everywhere(graph, {});
+      for (const NamedTensors& outputs : results) EXPECT_EQ(outputs.at("y").values(), results[0].at("y").values());
+    }
 }
 
 }  // namespace

@@ -26,8 +26,15 @@ Graph dropout_graph(float p, uint64_t site, int64_t rows = 20) {
 
 TEST(Dropout, ValuesAndGradientsShareOneMask) {
   for (float p : {0.1f, 0.5f})
-    testing::check_op({.inputs = {{{3, 5, 11}}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
-                       .build = [=](Graph&, const auto& x) { return std::vector{dropout(x[0], x[1], p, 5)}; }});
+    for (const Shape& shape : {Shape{3, 5, 11}, Shape{4, 640}})
+      testing::check_op({.inputs = {{shape}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
+                         .build = [=](Graph&, const auto& x) { return std::vector{dropout(x[0], x[1], p, 5)}; },
+                         .bf16_tolerance = 1e-2});
+  testing::check_op(
+      {.inputs = {{{2, 3, 4, 13}}, {.shape = {4}, .integer = true, .low = 0, .high = 1000}},
+       .build = [](Graph&,
+                   const auto& x) { return std::vector{dropout(x[0], x[1], 0.3f, 5, DropoutLayout::kAttention)}; },
+       .bf16_tolerance = 1e-2});
 }
 
 TEST(Dropout, KeepsTheMeanAndDropsTheAskedShare) {

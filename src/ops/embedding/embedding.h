@@ -1,5 +1,7 @@
 // Rows of a table chosen by ids, and its gradient: rows of dy added up by id.
 #pragma once
+#include <optional>
+
 #include "ir/graph.h"
 #include "ops/kernel.h"
 
@@ -7,13 +9,15 @@ namespace linnet {
 
 struct EmbeddingAttrs {
   int64_t padding = -1;
-  std::string text() const { return padding < 0 ? "" : "padding=" + std::to_string(padding); }
+  std::optional<DType> dtype = {};  // of the result; none: the table's
+  std::string text() const;
 };
 
 struct EmbeddingGradAttrs {
   int64_t vocab_size;
   int64_t padding = -1;
-  bool accumulate = false;  // set by the fuse pass
+  bool accumulate = false;          // set by the fuse pass
+  std::optional<DType> dtype = {};  // of the result; none: dy's
   std::string text() const;
 };
 
@@ -22,7 +26,8 @@ KernelList embedding_kernels();
 KernelList embedding_grad_kernels();
 
 // table [V, D], ids i32 [...] in [0, V) -> [..., D]. An id outside is an error when the kernel runs.
-// Lookups of the id `padding` (-1: none) give the table no gradient.
-Tensor embedding(At table, Tensor ids, int64_t padding = -1);
+// Lookups of the id `padding` (-1: none) give the table no gradient. On a device the result may be of another type than
+// the table, and an id outside gives NaN.
+Tensor embedding(At table, Tensor ids, int64_t padding = -1, std::optional<DType> dtype = {});
 
 }  // namespace linnet

@@ -88,6 +88,15 @@ std::vector<TensorType> infer_fill(const InferArgs& args) {
   return {args.attrs.as<FillAttrs>().type};
 }
 
+std::vector<TensorType> infer_cast(const InferArgs& args) {
+  expect_inputs(args, 1);
+  const auto stored = [](DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; };
+  const DType dtype = args.attrs.as<CastAttrs>().dtype;
+  expect(stored(args.in[0].dtype) && stored(dtype),
+         "got " + args.in[0].text() + ", cannot become " + dtype_name(dtype));
+  return {{dtype, args.in[0].shape}};
+}
+
 std::vector<Tensor> gradient_split(const GradientArgs& args) {
   std::vector<Tensor> parts;
   for (size_t i = 0; i < args.out.size(); ++i)
@@ -130,6 +139,9 @@ const OpDef kBroadcast{
     }};
 const OpDef kFill{
     .name = "fill", .infer = infer_fill, .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
+const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                    return {cast(args.out_grad[0], args.in[0].type().dtype)};
+                  }};
 
 std::string SplitAttrs::text() const { return "axis=" + std::to_string(axis) + " sizes=" + list_text(sizes); }
 std::string PermuteAttrs::text() const { return "order=" + list_text(order); }
@@ -174,6 +186,11 @@ Tensor broadcast_to(At x, Shape shape) {
 
 Tensor fill(Graph& graph, TensorType type, double value, std::source_location where) {
   return graph.add_one(kFill, {}, FillAttrs{type, value}, where);
+}
+
+Tensor cast(At x, DType dtype) {
+  if (x.value.type().dtype == dtype) return x.value;
+  return x.value.graph->add_one(kCast, std::array{x.value}, CastAttrs{dtype}, x.where);
 }
 
 }  // namespace linnet

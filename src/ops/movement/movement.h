@@ -1,5 +1,5 @@
-// Ops that only move or rename elements: reshape, split, slice, concat, permute, broadcast, fill. The views pass gives
-// their results the memory of their operands where it can; then the kernel finds both at the same place and does
+// Ops that only move or rename elements: reshape, split, slice, concat, permute, broadcast, fill, cast. The views pass
+// gives their results the memory of their operands where it can; then the kernel finds both at the same place and does
 // nothing.
 #pragma once
 #include <vector>
@@ -35,14 +35,19 @@ struct FillAttrs {
   double value;
   std::string text() const { return type.text() + " value=" + std::to_string(value); }
 };
+struct CastAttrs {
+  DType dtype;
+  std::string text() const { return dtype_name(dtype); }
+};
 
-extern const OpDef kReshape, kSplit, kConcat, kPermute, kBroadcast, kFill;
+extern const OpDef kReshape, kSplit, kConcat, kPermute, kBroadcast, kFill, kCast;
 KernelList reshape_kernels();
 KernelList split_kernels();
 KernelList concat_kernels();
 KernelList permute_kernels();
 KernelList broadcast_kernels();
 KernelList fill_kernels();
+KernelList cast_kernels();
 
 // Axes may be negative, counted from the end.
 Tensor reshape(At x, Shape shape);  // as many elements as x
@@ -53,5 +58,7 @@ Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor permute(At x, std::vector<int> order);
 Tensor broadcast_to(At x, Shape shape);  // from a scalar, a suffix or a prefix of `shape` (ops/broadcast.h)
 Tensor fill(Graph& graph, TensorType type, double value, std::source_location where = std::source_location::current());
+// Between f32 and bf16, rounded to the nearest, ties to even. The gradient is cast back.
+Tensor cast(At x, DType dtype);
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 // Movement kernels: one copy routine over strides serves split, concat and permute on every element type.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "ops/broadcast.h"
@@ -45,6 +46,8 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
       return copy(from.as<const uint64_t>(), to.as<uint64_t>());
     case 4:
       return copy(from.as<const uint32_t>(), to.as<uint32_t>());
+    case 2:
+      return copy(from.as<const uint16_t>(), to.as<uint16_t>());
     default:
       return copy(from.as<const uint8_t>(), to.as<uint8_t>());
   }
@@ -102,12 +105,33 @@ void run_fill(const KernelArgs& args) {
   for_float(out.type.dtype, [&]<class T>() { std::fill_n(out.as<T>(), out.elements(), static_cast<T>(value)); });
 }
 
+// As a GPU rounds: unlike round_to_bf16 of the products, denormals stay.
+uint16_t bf16_bits(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+void run_cast(const KernelArgs& args) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    const float x = in.type.dtype == DType::kBF16
+                        ? std::bit_cast<float>(static_cast<uint32_t>(in.as<uint16_t>()[i]) << 16)
+                        : in.as<float>()[i];
+    if (out.type.dtype == DType::kBF16)
+      out.as<uint16_t>()[i] = bf16_bits(x);
+    else
+      out.as<float>()[i] = x;
+  }
+}
+
 constexpr Kernel kReshapeKernels[] = {{"reference", nullptr, nullptr, run_reshape}};
 constexpr Kernel kSplitKernels[] = {{"reference", nullptr, nullptr, run_split}};
 constexpr Kernel kConcatKernels[] = {{"reference", nullptr, nullptr, run_concat}};
 constexpr Kernel kPermuteKernels[] = {{"reference", nullptr, nullptr, run_permute}};
 constexpr Kernel kBroadcastKernels[] = {{"reference", nullptr, nullptr, run_broadcast}};
 constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
+constexpr Kernel kCastKernels[] = {{"reference", nullptr, nullptr, run_cast}};
 
 }  // namespace
 
@@ -117,5 +141,6 @@ KernelList concat_kernels() { return kConcatKernels; }
 KernelList permute_kernels() { return kPermuteKernels; }
 KernelList broadcast_kernels() { return kBroadcastKernels; }
 KernelList fill_kernels() { return kFillKernels; }
+KernelList cast_kernels() { return kCastKernels; }
 
 }  // namespace linnet

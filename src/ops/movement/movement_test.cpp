@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "base/error.h"
 #include "op_harness.h"
 #include "ops/pointwise/pointwise.h"
@@ -30,6 +33,48 @@ TEST(Movement, SliceTakesItsPart) {
   check_op({.inputs = {{{5, 6}}}, .build = [](Graph&, const auto& x) {
               return std::vector{slice(exp(x[0]), 0, 1, 3), slice(x[0], 1, 2, 2)};
             }});
+}
+
+// More than one block of a GPU's threads; words of 16, 8, 4 and 2 bytes; strides on both sides.
+TEST(Movement, LargeAndOddSizes) {
+  for (int64_t width : {64, 66, 67}) {
+    check_op({.inputs = {{{9, 7, width}}, {{9, 7, width}}},
+              .build =
+                  [=](Graph&, const auto& x) {
+                    auto parts = split(x[0] * x[1], 2, {4, width - 5, 1});
+                    return std::vector{exp(parts[1]), concat(parts[1], std::array{parts[2], parts[0], parts[1]}, 2),
+                                       permute(parts[1], {1, 2, 0}), permute(x[1], {1, 0, 2})};
+                  },
+              .bf16_tolerance = 1e-2});
+    check_op({.inputs = {{{width}}, {{11, 1}}},
+              .build =
+                  [=](Graph&, const auto& x) {
+                    return std::vector{broadcast_to(x[0], {11, width}), broadcast_to(x[1], {11, width})};
+                  },
+              .bf16_tolerance = 1e-2});
+  }
+}
+
+TEST(Movement, CastRoundsToNearestEven) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {8}});
+  graph.output("y", cast(cast(x, DType::kBF16), DType::kF32));
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float odd = 1 + 0x1p-7f, half = 0x1p-8f;
+  HostTensor values({DType::kF32, {8}});
+  const std::array<float, 8> in{1 + half, odd + half, 1 + half + 0x1p-20f, -0.0f, infinity, 0x1.fffffep127f,
+                                NAN,      0x1p-130f};
+  std::copy(in.begin(), in.end(), values.as<float>().begin());
+  const HostTensor out = interpret(graph, {{"x", values}}).outputs.at("y");
+  const std::array<float, 8> expected{1, odd + 0x1p-7f, odd, -0.0f, infinity, infinity, NAN, 0x1p-130f};
+  for (int i = 0; i < 8; ++i) {
+    if (std::isnan(expected[i]))
+      EXPECT_TRUE(std::isnan(out[i]));
+    else
+      EXPECT_EQ(out[i], expected[i]) << i;
+  }
+  EXPECT_TRUE(std::signbit(out[3]));
+  EXPECT_THROW(cast(graph.input("i", {DType::kI32, {2}}), DType::kF32), Error);
 }
 
 TEST(Movement, BroadcastAndItsMirror) {

@@ -15,11 +15,21 @@ TEST(Rope, ValuesAndGradientsWithAndWithoutPositions) {
   for (const bool with_positions : {false, true})
     for (const int64_t size : {2, 6, 64})
       testing::check_op({.inputs = {{{2, 5, 3 * size}}, {.shape = {2, 5}, .integer = true, .low = 0, .high = 1000}},
-                         .build = [=](Graph&, const auto& x) {
-                           RopeOptions options{.heads = 2, .head_size = size, .theta = 500};
-                           if (with_positions) options.positions = x[1];
-                           return std::vector{rope(x[0], options)};
-                         }});
+                         .build =
+                             [=](Graph&, const auto& x) {
+                               RopeOptions options{.heads = 2, .head_size = size, .theta = 500};
+                               if (with_positions) options.positions = x[1];
+                               return std::vector{rope(x[0], options)};
+                             },
+                         .bf16_tolerance = 1e-2});
+}
+
+// Angles stay exact far from the beginning.
+TEST(Rope, AtFarPositions) {
+  testing::check_op({.inputs = {{{2, 70, 3 * 32}}, {.shape = {2, 70}, .integer = true, .low = 100000, .high = 130000}},
+                     .build = [](Graph&, const auto& x) {
+                       return std::vector{rope(x[0], {.heads = 3, .head_size = 32, .positions = x[1]})};
+                     }});
 }
 
 TEST(Rope, OneRowOfPositionsServesAll) {
@@ -31,10 +41,13 @@ TEST(Rope, OneRowOfPositionsServesAll) {
 
 // A part of a fused projection, whose gradient is written in place.
 TEST(Rope, OfPartsOfOneProjection) {
-  testing::check_op({.inputs = {{{2, 5, 24}}}, .build = [](Graph&, const auto& x) {
-                       const auto parts = split(x[0] * 1.5, -1, {16, 8});
-                       return std::vector{rope(parts[0], {.heads = 2, .head_size = 8}), parts[1] * 2.0};
-                     }});
+  testing::check_op({.inputs = {{{2, 5, 24}}},
+                     .build =
+                         [](Graph&, const auto& x) {
+                           const auto parts = split(x[0] * 1.5, -1, {16, 8});
+                           return std::vector{rope(parts[0], {.heads = 2, .head_size = 8}), parts[1] * 2.0};
+                         },
+                     .bf16_tolerance = 1e-2});
 }
 
 TEST(Rope, FrequenciesFollowTheScalingRules) {

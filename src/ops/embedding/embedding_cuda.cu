@@ -1,0 +1,274 @@
+// Rows of a table, and their gradient without float atomics: every id's positions are put in order first, then the rows
+// of each id are added in pieces of kPiece rows from its first position on, and the pieces in order. Where an id's
+// positions lie in memory is left to the order of arrival; nothing that is added depends on it.
+#include <algorithm>
+
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/storage.cuh"
+#include "ops/cuda_kernels.h"
+#include "ops/embedding/embedding.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int32_t kPiece = 32;
+
+// A thread for kStep neighbours of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
+template <int kStep, class From, class To>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(int64_t count, int64_t vocab, int64_t width, const From* __restrict__ table,
+                  const int32_t* __restrict__ ids, To* __restrict__ y) {
+  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kStep;
+  if (begin >= count) return;
+  const int64_t id = ids[begin / width], column = begin % width;
+  const bool inside = id >= 0 && id < vocab;
+  if constexpr (kStep == 4) {
+    float values[4] = {NAN, NAN, NAN, NAN};
+    if (inside) load4(table + id * width + column, values);
+    store4(y + begin, values);
+  } else {
+    y[begin] = from_float<To>(inside ? to_float(table[id * width + column]) : NAN);
+  }
+}
+
+template <class T>
+bool is_aligned(const TensorView& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<T>) == 0;
+}
+
+void run(const KernelArgs& args) {
+  const int64_t vocab = args.in[0].shape()[0], width = args.in[0].shape()[1], count = args.out[0].elements();
+  if (count == 0) return;
+  for_storage(args.in[0].type.dtype, [&]<class From>() {
+    for_storage(args.out[0].type.dtype, [&]<class To>() {
+      const From* table = args.in[0].as<From>();
+      const int32_t* ids = args.in[1].as<int32_t>();
+      To* y = args.out[0].as<To>();
+      if (width % 4 == 0 && is_aligned<From>(args.in[0]) && is_aligned<To>(args.out[0]))
+        launch(args.device, gather_kernel<4, From, To>, blocks_for(count, 4 * kThreads), kThreads, 0, count, vocab,
+               width, table, ids, y);
+      else
+        launch(args.device, gather_kernel<1, From, To>, blocks_for(count, kThreads), kThreads, 0, count, vocab, width,
+               table, ids, y);
+    });
+  });
+}
+
+// A piece of the rows of one id.
+struct Piece {
+  int32_t id, part;  // part 0 is the first
+  int32_t begin, rows;
+  int32_t parts;       // of this id
+  int32_t first_slot;  // of the partial sums, when there are several
+};
+
+// What the workspace holds. All but `partial` is ints.
+struct Sorting {
+  int32_t* totals;   // [4]: positions placed, pieces, partial sums
+  int32_t* counts;   // [vocab]: positions of each id
+  int32_t* starts;   // [vocab]: where its positions begin; of ids that occur
+  int32_t* arrival;  // [positions]: the how many'th of its id, in the order of arrival; -1: not counted
+  int32_t* arrived;  // [positions]: positions by id, in the order of arrival
+  int32_t* sorted;   // [positions]: positions by id, ascending
+  Piece* pieces;
+  float* partial;  // [partial sums, width]
+};
+
+struct GradSizes {
+  int64_t positions, vocab, width;
+  // An id of c > kPiece positions has at most 2 c / kPiece pieces.
+  int64_t most_partial() const { return 2 * positions / kPiece + 1; }
+  int64_t most_pieces() const { return positions / kPiece + std::min(positions, vocab); }
+};
+
+GradSizes sizes_of(const TensorType& ids, const TensorType& table) {
+  return {ids.shape.elements(), table.shape[0], table.shape[1]};
+}
+
+// Lays the parts out; the last `used` is the size of all.
+Sorting lay_out(std::byte* memory, const GradSizes& sizes, size_t& used) {
+  used = 0;
+  const auto take = [&]<class T>(T*& place, int64_t count) {
+    place = reinterpret_cast<T*>(memory + used);
+    used = (used + static_cast<size_t>(count) * sizeof(T) + 255) / 256 * 256;
+  };
+  Sorting sorting{};
+  take(sorting.totals, 4);
+  take(sorting.counts, sizes.vocab);
+  take(sorting.starts, sizes.vocab);
+  take(sorting.arrival, sizes.positions);
+  take(sorting.arrived, sizes.positions);
+  take(sorting.sorted, sizes.positions);
+  take(sorting.pieces, sizes.most_pieces());
+  take(sorting.partial, sizes.most_partial() * sizes.width);
+  return sorting;
+}
+
+// Zeros in the table, where it does not accumulate, and in the counts.
+__global__ void __launch_bounds__(kThreads)
+    clear_kernel(int64_t count, bool aligned, float* __restrict__ table, int64_t vocab, Sorting sorting) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, begin = 4 * i;
+  if (aligned && begin + 4 <= count)
+    *reinterpret_cast<Four<float>*>(table + begin) = {{0, 0, 0, 0}};
+  else
+    for (int64_t k = begin; k < min(begin + 4, count); ++k) table[k] = 0;
+  if (i < vocab) sorting.counts[i] = 0;
+  if (i < 4) sorting.totals[i] = 0;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    count_kernel(int64_t positions, int64_t vocab, int32_t padding, const int32_t* __restrict__ ids, Sorting sorting) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= positions) return;
+  const int32_t id = ids[i];
+  const bool counted = id >= 0 && id < vocab && id != padding;
+  sorting.arrival[i] = counted ? atomicAdd(&sorting.counts[id], 1) : -1;
+}
+
+// The first to arrive makes room for all of its id.
+__global__ void __launch_bounds__(kThreads)
+    divide_kernel(int64_t positions, const int32_t* __restrict__ ids, Sorting sorting) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= positions || sorting.arrival[i] != 0) return;
+  const int32_t id = ids[i], count = sorting.counts[id], parts = (count + kPiece - 1) / kPiece;
+  const int32_t start = atomicAdd(&sorting.totals[0], count), place = atomicAdd(&sorting.totals[1], parts);
+  const int32_t slot = parts > 1 ? atomicAdd(&sorting.totals[2], parts) : 0;
+  sorting.starts[id] = start;
+  for (int32_t part = 0; part < parts; ++part)
+    sorting.pieces[place + part] = {id, part, start + part * kPiece, min(kPiece, count - part * kPiece), parts, slot};
+}
+
+__global__ void __launch_bounds__(kThreads)
+    place_kernel(int64_t positions, const int32_t* __restrict__ ids, Sorting sorting) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= positions || sorting.arrival[i] < 0) return;
+  sorting.arrived[sorting.starts[ids[i]] + sorting.arrival[i]] = static_cast<int32_t>(i);
+}
+
+// The place of a position among those of its id: how many of them come before it.
+__global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restrict__ ids, Sorting sorting) {
+  const int64_t slot = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (slot >= sorting.totals[0]) return;
+  const int32_t own = sorting.arrived[slot], id = ids[own];
+  const int32_t start = sorting.starts[id], count = sorting.counts[id];
+  int32_t before = 0;
+#pragma unroll 8
+  for (int32_t k = 0; k < count; ++k) before += sorting.arrived[start + k] < own;
+  sorting.sorted[start + before] = own;
+}
+
+// to (+)= sum of `count` rows; row k is row_of(k). blockDim.x threads along the columns, kStep each.
+template <int kStep, class T, class RowOf>
+LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ from, const RowOf& row_of,
+                            bool accumulate, float* __restrict__ to) {
+  for (int64_t j = threadIdx.x * kStep; j < width; j += blockDim.x * kStep) {
+    float sum[kStep];
+#pragma unroll
+    for (int c = 0; c < kStep; ++c) sum[c] = 0;
+#pragma unroll 8
+    for (int32_t k = 0; k < count; ++k) {
+      float values[kStep];
+      const T* place = from + row_of(k) * width + j;
+      if constexpr (kStep == 4)
+        load4(place, values);
+      else
+        values[0] = to_float(*place);
+#pragma unroll
+      for (int c = 0; c < kStep; ++c) sum[c] += values[c];
+    }
+    if constexpr (kStep == 4) {
+      float old[4] = {0, 0, 0, 0};
+      if (accumulate) load4(to + j, old);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) sum[c] += old[c];
+      store4(to + j, sum);
+    } else {
+      to[j] = accumulate ? to[j] + sum[0] : sum[0];
+    }
+  }
+}
+
+template <int kStep, class T>
+__global__ void __launch_bounds__(kThreads)
+    piece_kernel(int64_t width, const T* __restrict__ dy, Sorting sorting, bool accumulate, float* __restrict__ table) {
+  if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
+  const Piece piece = sorting.pieces[blockIdx.x];
+  const int32_t* positions = sorting.sorted + piece.begin;
+  float* to = piece.parts == 1 ? table + piece.id * width : sorting.partial + (piece.first_slot + piece.part) * width;
+  add_rows<kStep>(
+      width, piece.rows, dy, [&](int32_t k) { return static_cast<int64_t>(positions[k]); },
+      accumulate && piece.parts == 1, to);
+}
+
+template <int kStep>
+__global__ void __launch_bounds__(kThreads)
+    join_kernel(int64_t width, Sorting sorting, bool accumulate, float* __restrict__ table) {
+  if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
+  const Piece piece = sorting.pieces[blockIdx.x];
+  if (piece.parts == 1 || piece.part > 0) return;
+  add_rows<kStep>(
+      width, piece.parts, sorting.partial + piece.first_slot * width, [](int32_t k) { return static_cast<int64_t>(k); },
+      accumulate, table + piece.id * width);
+}
+
+size_t grad_workspace(const KernelQuery& query) {
+  size_t bytes = 0;
+  lay_out(nullptr, sizes_of(query.in[1], query.out[0]), bytes);
+  return bytes;
+}
+
+// Threads for the columns of a row.
+unsigned row_threads(int64_t width, int step) {
+  return static_cast<unsigned>(
+      std::clamp<int64_t>((width + step * kWarp - 1) / (step * kWarp) * kWarp, kWarp, kThreads));
+}
+
+template <int kStep, class T>
+void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& sorting) {
+  const bool accumulate = args.node.attrs.as<EmbeddingGradAttrs>().accumulate;
+  const auto pieces = static_cast<unsigned>(sizes.most_pieces());
+  const unsigned threads = row_threads(sizes.width, kStep);
+  launch(args.device, piece_kernel<kStep, T>, pieces, threads, 0, sizes.width, args.in[0].as<T>(), sorting, accumulate,
+         args.out[0].as<float>());
+  if (sizes.positions > kPiece)
+    launch(args.device, join_kernel<kStep>, pieces, threads, 0, sizes.width, sorting, accumulate,
+           args.out[0].as<float>());
+}
+
+void run_grad(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const TensorView &dy = args.in[0], &table = args.out[0];
+  const GradSizes sizes = sizes_of(args.in[1].type, table.type);
+  const int32_t* ids = args.in[1].as<int32_t>();
+  size_t used;
+  const Sorting sorting = lay_out(args.workspace, sizes, used);
+  if (attrs.accumulate && args.in[2].data != table.data)
+    args.device->copy(table.as<std::byte>(), args.in[2].as<const std::byte>(), table.type.bytes());
+  const int64_t cleared = attrs.accumulate ? 0 : table.elements();
+  launch(args.device, clear_kernel, blocks_for(std::max({(cleared + 3) / 4, sizes.vocab, int64_t{4}}), kThreads),
+         kThreads, 0, cleared, is_aligned<float>(table), table.as<float>(), sizes.vocab, sorting);
+  if (sizes.positions == 0 || table.elements() == 0) return;
+  const unsigned blocks = blocks_for(sizes.positions, kThreads);
+  launch(args.device, count_kernel, blocks, kThreads, 0, sizes.positions, sizes.vocab,
+         static_cast<int32_t>(attrs.padding), ids, sorting);
+  launch(args.device, divide_kernel, blocks, kThreads, 0, sizes.positions, ids, sorting);
+  launch(args.device, place_kernel, blocks, kThreads, 0, sizes.positions, ids, sorting);
+  launch(args.device, order_kernel, blocks, kThreads, 0, ids, sorting);
+  for_storage(dy.type.dtype, [&]<class T>() {
+    if (sizes.width % 4 == 0 && is_aligned<T>(dy) && is_aligned<float>(table))
+      add_pieces<4, T>(args, sizes, sorting);
+    else
+      add_pieces<1, T>(args, sizes, sorting);
+  });
+}
+
+constexpr Kernel kKernels[] = {{"gather", nullptr, nullptr, run}};
+constexpr Kernel kGradKernels[] = {{"sorted", nullptr, grad_workspace, run_grad}};
+
+}  // namespace
+
+KernelList embedding_cuda_kernels() { return kKernels; }
+KernelList embedding_grad_cuda_kernels() { return kGradKernels; }
+
+}  // namespace linnet
