@@ -5,8 +5,8 @@
 
 #include "app/trainer_options.h"
 #include "base/error.h"
-#include "metrics/word_count.h"
 #include "exec/backend.h"
+#include "metrics/word_count.h"
 
 namespace linnet {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "exec/backend.h"
 #include "metrics/word_count.h"
 #include "pretrained/bert.h"
 #include "train/checkpoint.h"
-#include "exec/backend.h"
 
 namespace linnet {
 namespace {

@@ -47,7 +47,8 @@ MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   }
   if (!store.device()) forecast.items.push_back({"program, text, plans", resident});
   std::map<MemoryKind, uint64_t> by_kind;
-  for (const Store::Region& region : store.regions()) by_kind[region.kind] += store.device() ? region.bytes : Buffer::mapped_bytes(region.bytes);
+  for (const Store::Region& region : store.regions())
+    by_kind[region.kind] += store.device() ? region.bytes : Buffer::mapped_bytes(region.bytes);
   for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
   if (!store.device()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
   return forecast;

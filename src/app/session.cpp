@@ -5,8 +5,8 @@
 #include <set>
 
 #include "app/trainer_options.h"
-#include "models/translation_loss.h"
 #include "exec/backend.h"
+#include "models/translation_loss.h"
 
 namespace linnet {
 Session::Session(const Config& config, const TranslationModel& translation, SessionOptions options)

@@ -29,6 +29,8 @@ Graph fuse_epilogue(const Graph& graph);
 Graph fuse_accumulate(const Graph& graph);
 // Chains of elementwise ops become one.
 Graph fuse_pointwise(const Graph& graph);
+// Activations are stored in bf16, for devices that have kernels for it.
+Graph narrow(const Graph& graph);
 // reshape, split and concat become views where the ops around them can read and write with strides.
 Graph make_views(const Graph& graph);
 
