@@ -19,11 +19,11 @@ namespace linnet {
 namespace {
 
 constexpr const char* kArchitecture = "BertForSequenceClassification";
-constexpr int64_t kLengthStep = 16, kDefaultLength = 128;
+constexpr int64_t kLengthStep = 16;
 
 int64_t longest(const Config& config, const SequenceClassifier& model) {
   const int64_t most = model.bert.config.max_seq_len;
-  return std::min(config.data.context > 0 ? config.data.context : kDefaultLength, most);
+  return std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, most);
 }
 
 std::vector<int64_t> padded_lengths(int64_t longest) {
@@ -66,7 +66,7 @@ void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
 }  // namespace
 
 ClassificationSession::ClassificationSession(const Config& config, SequenceClassifier& classifier,
-                                             std::vector<std::string> class_names, bool training)
+                                             std::vector<std::string> class_names, bool training, bool verify_plans)
     : rows(config.data.batch_size),
       lengths(padded_lengths(longest(config, classifier))),
       classes(std::move(class_names)),
@@ -75,7 +75,9 @@ ClassificationSession::ClassificationSession(const Config& config, SequenceClass
       store(open_backend(config.train.device)) {
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options(config, training));
+  TrainerOptions options = trainer_options(config, training);
+  options.verify_plans = verify_plans;
+  trainer = std::make_unique<Trainer>(layout, store, shared, options);
   for (const auto& [name, count] : {std::pair{"tokens", rows * lengths.back()}, {"lengths", rows}, {"labels", rows}}) {
     const size_t bytes = static_cast<size_t>(count) * sizeof(int32_t);
     store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);

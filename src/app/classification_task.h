@@ -12,11 +12,13 @@
 
 namespace linnet {
 
+constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
+
 // The model with its planned memory, one plan for each padded length.
 class ClassificationSession {
  public:
   ClassificationSession(const Config& config, SequenceClassifier& model, std::vector<std::string> classes,
-                        bool training);
+                        bool training, bool verify_plans = true);
 
   void allocate();
   LabelledBatch batch() const;
@@ -45,6 +47,9 @@ class ClassificationTask : public TrainingTask {
   void seek(int64_t epoch, int64_t batch) override { batches_->seek(epoch, batch); }
   Evaluation evaluate() override { return session_->evaluate(valid_); }
   void save_assets(const std::string& folder) const override;
+
+  ClassificationSession& session() { return *session_; }
+  int64_t train_count() const { return train_.size(); }
 
  private:
   Config config_;

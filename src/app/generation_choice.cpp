@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "pretrained/generation_config.h"
 
 namespace linnet {
 namespace {
@@ -64,23 +63,28 @@ void warn_of(const std::string& what, const std::string& folder) {
 GenerationChoice choose_generation(const TextGenerationOptions& options, const OpenedLanguageModel& opened,
                                    int64_t prompt_tokens) {
   const GenerationConfig makers = opened.is_run ? GenerationConfig{} : read_generation_config(opened.folder);
+  return choose_generation(options, {opened.folder, makers, opened.ends(), prompt_tokens});
+}
+
+GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis) {
+  const GenerationConfig& makers = basis.makers;
   GenerationChoice choice;
   choice.beams = choose_beams(options, makers);
   if (options.beams.value_or(1) > 1) check_search(options);
-  choice.max_tokens = choose_length(options, makers, prompt_tokens);
+  choice.max_tokens = choose_length(options, makers, basis.prompt_tokens);
   choice.sampling = choose_sampling(options, makers);
   choice.length_penalty = first_of(options.length_penalty, makers.length_penalty, 1.0);
   if (!options.ignore_end) {
-    choice.ends = opened.ends();
+    choice.ends = basis.ends;
     for (const int64_t end : makers.ends)
       if (std::ranges::find(choice.ends, end) == choice.ends.end()) choice.ends.push_back(static_cast<int32_t>(end));
   }
-  for (const std::string& key : makers.unsupported) warn_of("\"" + key + "\"", opened.folder);
-  if (!makers.forbidden.empty()) warn_of("\"bad_words_ids\"", opened.folder);
+  for (const std::string& key : makers.unsupported) warn_of("\"" + key + "\"", basis.folder);
+  if (!makers.forbidden.empty()) warn_of("\"bad_words_ids\"", basis.folder);
   if (!options.beams && makers.sample.value_or(false) && makers.beams.value_or(1) > 1)
-    warn_of("\"num_beams\" of a search that samples", opened.folder);
+    warn_of("\"num_beams\" of a search that samples", basis.folder);
   if (choice.beams > 1 && makers.repetition_penalty.value_or(1) != 1)
-    warn_of("\"repetition_penalty\" of a search", opened.folder);
+    warn_of("\"repetition_penalty\" of a search", basis.folder);
   return choice;
 }
 

@@ -2,10 +2,12 @@
 // way.
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "app/language_model.h"
 #include "generate/sampling.h"
+#include "pretrained/generation_config.h"
 
 namespace linnet {
 
@@ -30,7 +32,16 @@ struct GenerationChoice {
   std::vector<int32_t> ends;
 };
 
+// What there is beside the options: what the makers say in `folder`, tokens that end a text, tokens that are there.
+struct GenerationBasis {
+  std::string folder;
+  GenerationConfig makers;
+  std::vector<int32_t> ends;
+  int64_t prompt_tokens = 0;
+};
+
 // User error for options that exclude each other. A warning for what the model's makers ask for and Linnet does not do.
+GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis);
 GenerationChoice choose_generation(const TextGenerationOptions& options, const OpenedLanguageModel& opened,
                                    int64_t prompt_tokens);
 

@@ -219,7 +219,9 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
     load_parameters(model.pretrained, session.layout, parameters);
   session.trainer->push_states();
   Evaluation result = session.evaluate(windows);
-  result.metrics.emplace_back("tokens", static_cast<double>(text.tokens.size()));
+  int64_t tokens = 0;
+  for (const TokenSpan& document : text.documents) tokens += document.count;
+  result.metrics.emplace_back("tokens", static_cast<double>(tokens));
   return result;
 }
 

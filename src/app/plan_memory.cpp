@@ -1,11 +1,11 @@
 #include "app/plan_memory.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "app/corpus.h"
 #include "app/image_task.h"
 #include "app/language_task.h"
+#include "app/plan_parts.h"
 #include "app/translation_task.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -70,20 +70,6 @@ Planned plan_once(const Config& config, const Basis& basis) {
 // Far more tokens than any training text: every pair is in one batch.
 constexpr int64_t kMost = int64_t{1} << 40;
 
-// The largest value for which fits(value), a multiple of nothing in particular: doubled until it does not fit, then
-// halved in. 0 when not even `step` fits.
-int64_t largest(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits) {
-  if (fits(most)) return most;
-  if (!fits(step)) return 0;
-  int64_t low = step, high = step;
-  while (high < most && fits(high = std::min(2 * high, most))) low = high;
-  while (high - low > std::max<int64_t>(step, low / 64)) {
-    const int64_t middle = (low + high) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
 PlanAnswer plan_translation(const Config& config, uint64_t memory) {
   const Basis basis = measure(config);
   const Planned planned = plan_once(config, basis);
@@ -103,7 +89,7 @@ PlanAnswer plan_translation(const Config& config, uint64_t memory) {
   answer.batch_key = config.data.batch_tokens > 0 ? "batch_tokens" : "batch_size";
   Config other = config;
   const int64_t step = config.data.batch_tokens > 0 ? config.model.max_seq_len : 1;
-  answer.largest_batch = largest(step, kMost, [&](int64_t value) {
+  answer.largest_batch = largest_fit(step, kMost, [&](int64_t value) {
     other.data.*key = value;
     return plan_once(other, basis).forecast.peak() <= memory;
   });
@@ -137,8 +123,8 @@ PlanAnswer plan_images(const Config& config, uint64_t memory) {
   answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
                    std::to_string(format.width) + " x " + std::to_string(format.channels);
   answer.batch_key = "batch_size";
-  answer.largest_batch =
-      largest(1, images, [&](int64_t value) { return forecast_memory(resident, plan(value)->store).peak() <= memory; });
+  answer.largest_batch = largest_fit(
+      1, images, [&](int64_t value) { return forecast_memory(resident, plan(value)->store).peak() <= memory; });
   answer.all_fit = answer.largest_batch >= images;
   return answer;
 }
@@ -175,7 +161,7 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
   answer.batch_key = "batch_size";
   const int64_t most = std::max<int64_t>(1, tokens / session->windows.length);
   answer.largest_batch =
-      largest(1, most, [&](int64_t rows) { return forecast_memory(resident, plan(rows)->store).peak() <= memory; });
+      largest_fit(1, most, [&](int64_t rows) { return forecast_memory(resident, plan(rows)->store).peak() <= memory; });
   answer.all_fit = answer.largest_batch >= most;
   return answer;
 }
@@ -183,8 +169,8 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
 }  // namespace
 
 PlanAnswer plan_memory(const Config& config, uint64_t memory) {
-  if (config.data.task == "classification" || config.data.task == "masked_language")
-    fail_user("`linnet plan` does not know task = \"" + config.data.task + "\" yet; `linnet train` prints its memory");
+  if (config.data.task == "classification") return plan_classification(config, memory);
+  if (config.data.task == "masked_language") return plan_masked(config, memory);
   if (config.data.task == "language") return plan_language(config, memory);
   return config.data.task == "images" ? plan_images(config, memory) : plan_translation(config, memory);
 }

@@ -10,13 +10,24 @@
 
 namespace linnet {
 
-class TextGeneration {
+class TextWriter {
+ public:
+  virtual ~TextWriter() = default;
+  // Writes the texts; `hear` gets the first one piece by piece, in whole characters, and returns whether to go on.
+  virtual std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear) = 0;
+};
+
+// Of a decoder that goes on from the prompt, or of an encoder-decoder that answers it (T5, Marian, runs of
+// translation).
+std::unique_ptr<TextWriter> open_text_writer(const std::string& folder, const std::string& prompt,
+                                             const TextGenerationOptions& options);
+
+class TextGeneration : public TextWriter {
  public:
   // Loads the model. User error for a prompt that does not fit.
   TextGeneration(const std::string& folder, const std::string& prompt, const TextGenerationOptions& options);
 
-  // Writes the texts; `hear` gets the first one piece by piece, in whole characters, and returns whether to go on.
-  std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear);
+  std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear) override;
 
   double seconds() const { return seconds_; }  // of the last run, the prompt included
   int64_t tokens() const { return tokens_; }   // it wrote

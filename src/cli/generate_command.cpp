@@ -35,11 +35,11 @@ int generate(const Arguments& arguments) {
   force_isa(arguments.isa);
   const std::string prompt = arguments.has_prompt ? arguments.prompt : read_input();
   catch_stop_signals();
-  TextGeneration generation(arguments.model, prompt, arguments);
+  const std::unique_ptr<TextWriter> generation = open_text_writer(arguments.model, prompt, arguments);
   const bool one = arguments.samples == 1;
   if (arguments.echo && one) print(prompt);
   // One text is shown as it comes; several, one after another when they are done.
-  const std::vector<std::string> texts = generation.run([&](const std::string& piece) {
+  const std::vector<std::string> texts = generation->run([&](const std::string& piece) {
     if (one) print(piece);
     return !stop_requested();
   });
@@ -55,8 +55,9 @@ int generate(const Arguments& arguments) {
 
 void add_generate_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
-      "generate", "let a language model go on from a prompt; defaults are those of generation_config.json, if any");
+  CLI::App* command = app.add_subcommand("generate",
+                                         "let a language model go on from a prompt, or an encoder-decoder answer it; "
+                                         "defaults are those of generation_config.json, if any");
   command->add_option("model", arguments->model, "a run folder, or a model folder in the layout of Hugging Face")
       ->required();
   CLI::Option* prompt =

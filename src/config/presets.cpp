@@ -272,6 +272,12 @@ metric = "loss"
 [model]
 architecture = "bert"
 from = "models/minilm"
+d_model = 384
+num_heads = 12
+num_layers = 6
+d_ff = 1536
+max_seq_len = 512
+activation = "gelu"
 
 [data]
 task = "classification"
@@ -279,6 +285,7 @@ data_dir = "data/sst2"
 train_tsv = "train.tsv"
 valid_tsv = "dev.tsv"
 test_tsv = "test.tsv"
+vocab_size = 30522
 context = 64
 batch_size = 32
 batch_tokens = 0

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "generate/generation_inputs.h"
+#include "generate/sampling.h"
 #include "kernels/top_k.h"
 #include "nn/trace.h"
 #include "ops/reduce/reduce.h"
@@ -149,15 +150,18 @@ std::vector<std::vector<Hypothesis>> Generator::generate(std::span<const std::ve
   return results;
 }
 
-// Sentences of ascending length, at most options_.sentences.
-void Generator::decode_batch(std::span<const std::vector<int32_t>* const> sources, ThreadPool& pool) {
-  const auto longest = static_cast<int64_t>(sources.back()->size());
-  const auto fits = [longest](const auto& bucket) { return bucket->length >= longest; };
+const Generator::Bucket& Generator::bucket_for(int64_t source_length) const {
+  const auto fits = [source_length](const auto& bucket) { return bucket->length >= source_length; };
   const auto found = std::find_if(buckets_.begin(), buckets_.end(), fits);
   if (found == buckets_.end())
-    fail_user("a source of " + std::to_string(longest) + " tokens, the longest that can be translated has " +
+    fail_user("a source of " + std::to_string(source_length) + " tokens, the longest that can be translated has " +
               std::to_string(buckets_.back()->length));
-  const Bucket& bucket = **found;
+  return **found;
+}
+
+// Sentences of ascending length, at most options_.sentences.
+void Generator::decode_batch(std::span<const std::vector<int32_t>* const> sources, ThreadPool& pool) {
+  const Bucket& bucket = bucket_for(static_cast<int64_t>(sources.back()->size()));
   fill_sources(sources, bucket.length);
   bucket.run_prefill->run(pool);
 
@@ -179,7 +183,57 @@ void Generator::decode_batch(std::span<const std::vector<int32_t>* const> source
     bucket.run_decode->run(pool);
     top_k_rows(rows, vocab_, candidates_, logits, top_values_.data(), top_ids_.data(), pool);
     search_.advance(candidates_, top_ids_.data(), top_values_.data(), log_sum_exp);
+    if (stop_ && stop_()) break;
   }
+}
+
+std::vector<Continuation> Generator::sample(std::span<const std::vector<int32_t>> sources,
+                                            const GenerateSettings& settings, ThreadPool& pool,
+                                            const CausalGenerator::Listener& listener) {
+  if (!inputs_) fail_internal("generation before bind()");
+  if (options_.beams != 1 || static_cast<int64_t>(sources.size()) > options_.sentences || sources.empty())
+    fail_internal("sampling needs one beam, and as many sentences as were planned");
+  std::vector<const std::vector<int32_t>*> batch;
+  size_t longest = 0;
+  for (const auto& source : sources) batch.push_back(&source), longest = std::max(longest, source.size());
+  const Bucket& bucket = bucket_for(static_cast<int64_t>(longest));
+  fill_sources(batch, bucket.length);
+  bucket.run_prefill->run(pool);
+
+  Sampler sampler(settings.sampling, vocab_);
+  const SpecialTokens& special = options_.special;
+  const float* logits = bucket.run_decode->output("logits").as<float>();
+  std::vector<std::vector<int32_t>> written(sources.size(), {special.begin});
+  std::vector<Continuation> results(sources.size());
+  std::vector<bool> done(sources.size());
+  std::vector<float> row_logits(static_cast<size_t>(vocab_));
+  const int64_t limit = std::min(settings.max_tokens, options_.max_length);
+  for (int32_t position = 0; position < limit && std::ranges::find(done, false) != done.end(); ++position) {
+    *inputs_->position = position;
+    for (int64_t row = 0; row < options_.sentences; ++row) {
+      const auto i = static_cast<size_t>(row);
+      const bool live = i < sources.size() && !done[i];
+      inputs_->tokens[row] = live ? written[i].back() : std::max(special.pad, 0);
+      inputs_->parents[row] = static_cast<int32_t>(row);
+      inputs_->lengths[row] = live ? position + 1 : 0;
+      if (!live) inputs_->source_lengths[row] = 0;
+    }
+    bucket.run_decode->run(pool);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (done[i]) continue;
+      std::copy_n(logits + static_cast<int64_t>(i) * vocab_, vocab_, row_logits.begin());
+      for (const TokenId never : {special.pad, special.begin})
+        if (never >= 0) row_logits[static_cast<size_t>(never)] = -INFINITY;
+      const int32_t token =
+          sampler.pick(row_logits, written[i], settings.first_sample + i, static_cast<uint64_t>(position));
+      done[i] = results[i].ended = std::ranges::find(settings.ends, token) != settings.ends.end();
+      if (done[i]) continue;
+      written[i].push_back(token);
+      results[i].tokens.push_back(token);
+      if (listener && !listener(static_cast<int64_t>(i), token)) return results;
+    }
+  }
+  return results;
 }
 
 void Generator::fill_sources(std::span<const std::vector<int32_t>* const> sources, int64_t padded_length) {

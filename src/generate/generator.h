@@ -10,6 +10,7 @@
 
 #include "exec/executor.h"
 #include "generate/beam_search.h"
+#include "generate/causal_generator.h"
 #include "models/encoder_decoder.h"
 #include "nn/parameter_layout.h"
 #include "text/tokenizer.h"
@@ -57,6 +58,13 @@ class Generator {
                                                 ThreadPool& pool,
                                                 const std::function<void(int64_t done)>& progress = {});
 
+  // Draws each token instead of searching; options.beams must be 1. For at most options.sentences sources; `listener`
+  // as for a decoder. Padding and begin are never drawn.
+  std::vector<Continuation> sample(std::span<const std::vector<int32_t>> sources, const GenerateSettings& settings,
+                                   ThreadPool& pool, const CausalGenerator::Listener& listener = {});
+  // From now on asked after each step of a search whether to go on; what it has not found by then stays empty.
+  void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
+
   const GenerateOptions& options() const { return options_; }
   const std::vector<const Plan*>& plans() const { return plan_list_; }  // for reports
 
@@ -64,6 +72,7 @@ class Generator {
   struct Bucket;  // the plans of one source length
   struct Inputs;  // where the graphs' inputs lie
 
+  const Bucket& bucket_for(int64_t source_length) const;
   void decode_batch(std::span<const std::vector<int32_t>* const> sources, ThreadPool& pool);
   void fill_sources(std::span<const std::vector<int32_t>* const> sources, int64_t padded_length);
   int64_t generated_limit(size_t source_length) const;
@@ -76,6 +85,7 @@ class Generator {
   std::vector<const Plan*> plan_list_;
   std::unique_ptr<Inputs> inputs_;
   BeamSearch search_;
+  std::function<bool()> stop_;
   std::vector<float> top_values_;
   std::vector<int32_t> top_ids_;
 };

@@ -6,6 +6,9 @@ namespace linnet {
 
 std::span<const BackendOp> cuda_ops() {
   static const std::array ops{
+#ifndef LINNET_CUDA_EMULATION
+      BackendOp{"pointwise", pointwise_cuda_kernels()},
+#endif
       BackendOp{"reshape", reshape_cuda_kernels()},
       BackendOp{"split", split_cuda_kernels()},
       BackendOp{"concat", concat_cuda_kernels()},

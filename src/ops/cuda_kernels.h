@@ -8,6 +8,7 @@ namespace linnet {
 
 std::span<const BackendOp> cuda_ops();
 
+KernelList pointwise_cuda_kernels();  // not in the emulation
 KernelList reshape_cuda_kernels();
 KernelList split_cuda_kernels();
 KernelList concat_cuda_kernels();

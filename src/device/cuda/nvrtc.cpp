@@ -1,0 +1,107 @@
+#include "device/cuda/nvrtc.h"
+
+#include <array>
+#include <vector>
+
+#include "base/error.h"
+#include "device/cuda/libraries.h"
+#include "device/disk_cache.h"
+
+namespace linnet {
+namespace {
+
+// What is used of nvrtc.h (NVRTC documentation, CUDA 12 and 13): results are 0 for success.
+using Program = void*;
+struct Nvrtc {
+  void* library = nullptr;
+  int (*version)(int* major, int* minor) = nullptr;
+  const char* (*error_text)(int result) = nullptr;
+  int (*create)(Program*, const char* source, const char* name, int, const char* const*, const char* const*) = nullptr;
+  int (*compile)(Program, int count, const char* const* options) = nullptr;
+  int (*log_size)(Program, size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*cubin_size)(Program, size_t*) = nullptr;
+  int (*cubin)(Program, char*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+};
+
+const std::vector<std::string> kNames{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+
+template <class Function>
+void look_up(void* library, Function*& function, const char* name) {
+  function = reinterpret_cast<Function*>(find_symbol(library, name));
+}
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc opened = [] {
+    Nvrtc api;
+    api.library = open_library(kNames);
+    look_up(api.library, api.version, "nvrtcVersion");
+    look_up(api.library, api.error_text, "nvrtcGetErrorString");
+    look_up(api.library, api.create, "nvrtcCreateProgram");
+    look_up(api.library, api.compile, "nvrtcCompileProgram");
+    look_up(api.library, api.log_size, "nvrtcGetProgramLogSize");
+    look_up(api.library, api.log, "nvrtcGetProgramLog");
+    look_up(api.library, api.cubin_size, "nvrtcGetCUBINSize");
+    look_up(api.library, api.cubin, "nvrtcGetCUBIN");
+    look_up(api.library, api.destroy, "nvrtcDestroyProgram");
+    return api;
+  }();
+  return opened;
+}
+
+void check(int result, const char* doing) {
+  if (result == 0) return;
+  errno = 0;
+  fail_system(std::string("NVRTC: ") + doing + ": " + nvrtc().error_text(result));
+}
+
+struct OwnedProgram {
+  ~OwnedProgram() { nvrtc().destroy(&program); }
+  Program program = nullptr;
+};
+
+std::string log_of(Program program) {
+  size_t size = 0;
+  if (nvrtc().log_size(program, &size) != 0 || size == 0) return "";
+  std::string log(size, 0);
+  if (nvrtc().log(program, log.data()) != 0) return "";
+  log.resize(size - 1);  // ends in a NUL
+  return log;
+}
+
+std::string version_text() {
+  int major = 0, minor = 0;
+  check(nvrtc().version(&major, &minor), "asking for its version");
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+}  // namespace
+
+bool has_nvrtc() { return find_library(kNames) != nullptr; }
+
+std::string compile_cuda_uncached(const std::string& source, int compute_capability, std::string* log) {
+  OwnedProgram owned;
+  check(nvrtc().create(&owned.program, source.c_str(), "linnet.cu", 0, nullptr, nullptr), "taking a source");
+  const std::string architecture = "--gpu-architecture=sm_" + std::to_string(compute_capability);
+  const std::array options{architecture.c_str(), "--std=c++17"};
+  const int result = nvrtc().compile(owned.program, static_cast<int>(options.size()), options.data());
+  const std::string said = log_of(owned.program);
+  if (log) *log = said;
+  if (result != 0) fail_internal(std::string("NVRTC: ") + nvrtc().error_text(result) + ": " + said.substr(0, 2000));
+  size_t size = 0;
+  check(nvrtc().cubin_size(owned.program, &size), "asking for the machine code's size");
+  std::string cubin(size, 0);
+  check(nvrtc().cubin(owned.program, cubin.data()), "taking the machine code");
+  return cubin;
+}
+
+std::string compile_cuda(const std::string& source, int compute_capability) {
+  const std::string key = "NVRTC " + version_text() + " sm_" + std::to_string(compute_capability) + "\n" + source;
+  if (auto kept = cached_bytes("nvrtc", key)) return *std::move(kept);
+  const std::string cubin = compile_cuda_uncached(source, compute_capability);
+  cache_bytes("nvrtc", key, cubin);
+  return cubin;
+}
+
+}  // namespace linnet

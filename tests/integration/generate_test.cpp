@@ -1,0 +1,107 @@
+// `linnet generate` on the tiny model folders of tests/golden: what transformers writes, streamed or not, until Ctrl-C.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+const std::string kGolden = LINNET_GOLDEN;
+
+// Token 17 is the word "w17".
+std::string text_of(const std::vector<int>& ids) {
+  std::string text;
+  for (const int id : ids) text += (text.empty() ? "w" : " w") + std::to_string(id);
+  return text;
+}
+
+class Generate : public ::testing::Test {
+ protected:
+  // A model folder with a tokenizer of such words.
+  std::string model(const std::string& name) const {
+    const std::string folder = folder_ / name;
+    if (exists(folder)) return folder;
+    copy_folder(kGolden + "/" + name, folder);
+    const int size = nlohmann::json::parse(contents(folder + "/config.json"))["vocab_size"];
+    std::string vocabulary;
+    for (int id = 0; id < size; ++id) vocabulary += id == 3 ? "[UNK]\n" : "w" + std::to_string(id) + "\n";
+    folder_.write(name + "/vocab.txt", vocabulary);
+    return folder;
+  }
+  std::string generate(const std::string& name, const Arguments& more) const {
+    Arguments arguments{"generate", model(name)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return outcome.out;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Generate, WritesWhatTransformersWrites) {
+  const auto golden = nlohmann::json::parse(contents(kGolden + "/generated.json"));
+  for (const auto& [name, cases] : golden.items())
+    for (const auto& one : cases) {
+      const Arguments prompt{"--prompt", text_of(one["prompt"]), "--max-tokens", "14"};
+      const auto with = [&](const char* option, const char* value) {
+        Arguments all = prompt;
+        all.insert(all.end(), {option, value});
+        return all;
+      };
+      EXPECT_EQ(generate(name, with("--temperature", "0")), text_of(one["greedy"]) + "\n") << name;
+      EXPECT_EQ(generate(name, with("--beam", "3")), text_of(one["beam"]) + "\n") << name;
+    }
+}
+
+TEST_F(Generate, AStreamedTextIsTheWholeOne) {
+  for (const char* name : {"llama", "t5_gated"}) {
+    const Arguments likeliest{"--prompt", "w30 w52 w6", "--temperature", "0", "--max-tokens", "20"};
+    Arguments two = likeliest;
+    two.insert(two.end(), {"--samples", "2"});  // printed when both are done
+    const std::string streamed = generate(name, likeliest);
+    EXPECT_EQ(generate(name, two), streamed + "\n" + streamed);
+    const Arguments drawn{"--prompt", "w30 w52 w6", "--seed", "5", "--temperature", "0.9", "--max-tokens", "20"};
+    EXPECT_EQ(generate(name, drawn), generate(name, drawn));
+    EXPECT_NE(generate(name, drawn), streamed);
+  }
+}
+
+TEST_F(Generate, AnInterruptEndsTheTextWithAWholeLine) {
+  const std::string out = folder_ / "out";
+  Program program({"generate", model("gpt2"), "--prompt", "w30 w52", "--ignore-end", "--max-tokens", "1000000000"},
+                  {.output_path = out});
+  for (int i = 0; i < 1000 && contents(out).size() < 100 && program.running(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(program.running());
+  program.send(SIGINT);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error << outcome.signal;
+  const std::string text = contents(out);
+  ASSERT_GT(text.size(), 100u);
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_EQ(lines(text).size(), 1u);
+}
+
+TEST_F(Generate, BadInputIsOneLine) {
+  const auto refused = [&](const std::string& name, const Arguments& more, const std::string& part) {
+    Arguments arguments{"generate", model(name)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  };
+  refused("t5", {"--prompt", ""}, "the prompt is empty");
+  refused("t5", {"--prompt", "w7", "--no-cache"}, "--no-cache");
+  refused("t5", {"--prompt", "caf\xE9"}, "not valid UTF-8");
+  refused("marian", {"--prompt", "w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7"}, "the model takes 20");
+  refused("t5", {"--prompt", "w7", "--beam", "2", "--temperature", "1"}, "a search takes the likeliest");
+}
+
+}  // namespace
+}  // namespace linnet::testing

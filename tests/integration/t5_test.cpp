@@ -1,0 +1,122 @@
+// T5 through the command line: on sentences from nothing, and again from the folder that it was exported to.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+// The target says the source's words in another language, in their order.
+void write_pairs(const TemporaryFolder& folder) {
+  const char *from[] = {"red", "green", "small", "large", "house", "river", "stone", "bread"},
+             *to[] = {"rot", "grün", "klein", "groß", "Haus", "Fluss", "Stein", "Brot"};
+  std::string source, target;
+  uint32_t random = 7;
+  for (int i = 0; i < 1200; ++i) {
+    for (int k = 0; k < 2 + i % 3; ++k) {
+      random = random * 1664525 + 1013904223;
+      source += std::string(k > 0 ? " " : "") + from[random >> 29];
+      target += std::string(k > 0 ? " " : "") + to[random >> 29];
+    }
+    source += "\r\n", target += "\n";
+  }
+  folder.write("source.txt", source);
+  folder.write("target.txt", target);
+}
+
+class T5Run : public ::testing::Test {
+ protected:
+  T5Run() { write_pairs(folder_); }
+  Outcome train_t5(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {}) const {
+    Arguments arguments{"train",    "t5-small",
+                        "--run",    folder_ / run_folder,
+                        "--source", folder_ / "source.txt",
+                        "--target", folder_ / "target.txt"};
+    const Arguments small{"d_model=32",         "d_ff=64",        "num_heads=2",      "num_layers=1",
+                          "max_seq_len=32",     "vocab_size=44",  "batch_size=32",    "batch_tokens=0",
+                          "num_buckets=2",      "dropout=0",      "max_steps=700",    "learning_rate=3e-3",
+                          "warmup_steps=20",    "eval_every=350", "save_every=50",    "held_out_pairs=50",
+                          "metric=exact_match", "precision=fp32", "schedule=constant"};
+    for (const Arguments* list : {&small, &settings})
+      for (const std::string& setting : *list) arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(T5Run, LearnsTranslatesAndGoesOnFromItsModelFolder) {
+  const Outcome trained = train_t5("a");
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const Outcome evaluated = run({"eval", folder_ / "a", "--split", "valid", "--beam", "1", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
+  const auto json = nlohmann::json::parse(evaluated.out);
+  EXPECT_EQ(json["pairs"], 50);
+  EXPECT_GT(json["exact_match"], 0.6);
+  EXPECT_GT(json["bleu"], 50);
+  EXPECT_LT(json["loss"], 0.35);
+
+  ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "model"}).exit_code, 0);
+  EXPECT_TRUE(exists(folder_ / "model/spiece.model"));
+  const std::string input = "red house\n\nlarge stone bread\n";
+  const Outcome from_run = run({"translate", folder_ / "a"}, {.input = input});
+  ASSERT_EQ(from_run.exit_code, 0) << from_run.error;
+  EXPECT_EQ(lines(from_run.out).size(), 3u);
+  const Outcome from_folder = run({"translate", folder_ / "model"}, {.input = input});
+  EXPECT_EQ(from_folder.out, from_run.out) << from_folder.error;
+  const Outcome greedy = run({"translate", folder_ / "model", "--beam", "1"}, {.input = "red house\n"});
+  EXPECT_EQ(run({"generate", folder_ / "model", "--prompt", "red house"}).out, greedy.out);
+  EXPECT_EQ(run({"generate", folder_ / "a", "--prompt", "red house"}).out, greedy.out);
+
+  const Outcome tuned =
+      train_t5("b", {"model.from=" + (folder_ / "model"), "max_steps=1", "learning_rate=1e-7", "warmup_steps=0"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.error;
+  const Outcome again = run({"eval", folder_ / "b", "--split", "valid", "--beam", "1", "--json"});
+  ASSERT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_NEAR(nlohmann::json::parse(again.out)["loss"], json["loss"].get<double>(), 1e-3);
+}
+
+TEST_F(T5Run, AResumedRunIsTheSameBitForBit) {
+  ASSERT_EQ(train_t5("straight", {"max_steps=60", "dropout=0.1"}).exit_code, 0);
+  ASSERT_EQ(train_t5("resumed", {"max_steps=33", "dropout=0.1"}).exit_code, 0);
+  const Outcome resumed = train_t5("resumed", {"max_steps=60", "dropout=0.1"}, {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
+  const auto losses = [&](const char* name) { return of_split(read_metrics(folder_ / name), "train"); };
+  EXPECT_EQ(losses("resumed"), losses("straight"));
+}
+
+TEST_F(T5Run, AMarianFolderIsTrainedOn) {
+  copy_folder(std::string(LINNET_GOLDEN) + "/marian", folder_ / "marian");
+  std::string vocabulary;
+  for (int id = 0; id < 61; ++id)
+    vocabulary += (id == 3   ? "[UNK]"
+                   : id < 30 ? std::string(1, static_cast<char>('a' + id % 26)) + (id > 25 ? "x" : "")
+                             : "##" + std::string(1, static_cast<char>('a' + id % 26)) + (id > 55 ? "x" : "")) +
+                  "\n";
+  folder_.write("marian/vocab.txt", vocabulary);
+  const Outcome trained = train_t5("m", {"architecture=marian", "norm=post", "max_seq_len=20", "metric=loss",
+                                         "max_steps=20", "eval_every=10", "model.from=" + (folder_ / "marian")});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  ASSERT_EQ(run({"export", folder_ / "m", "--out", folder_ / "out"}).exit_code, 0);
+  const Outcome evaluated = run({"eval", folder_ / "out", "--source", folder_ / "source.txt", "--target",
+                                 folder_ / "target.txt", "--beam", "1", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
+  EXPECT_LT(nlohmann::json::parse(evaluated.out)["loss"], 4.1);
+}
+
+TEST_F(T5Run, BadInputIsOneLine) {
+  const auto refused = [&](const Arguments& settings, const std::string& part) {
+    const Outcome outcome = train_t5("refused", settings);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  };
+  refused({"joint_vocab=false", "share_embeddings=false"}, "a t5 has one vocabulary");
+  refused({"model.from=missing"}, "missing");
+  refused({"model.from=" + std::string(LINNET_GOLDEN) + "/gpt2"}, "gpt2");
+}
+
+}  // namespace
+}  // namespace linnet::testing
