@@ -120,8 +120,11 @@ const std::vector<ConfigKey>& table() {
       between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount),
       between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount),
       between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount),
-      one_of(DATA(tokenizer), "What a token is: a learned piece of a word, a character, or a word.",
-             {"sentencepiece", "char", "word"}),
+      one_of(DATA(tokenizer),
+             "What a token is: a learned piece of a word, a character, a word; of a language model: byte_bpe, bytes "
+             "joined "
+             "to pieces as GPT-2 does, or char.",
+             {"sentencepiece", "char", "word", "byte_bpe"}),
       any(DATA(tokenizer_dir),
           "Of a language model: a tokenizer that is there already: tokenizer.json, vocab.txt or the folder that holds "
           "it."),
