@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "exec/backend.h"
 #include "metrics/f1.h"
 #include "pretrained/bert.h"
 #include "train/checkpoint.h"
@@ -70,7 +71,8 @@ ClassificationSession::ClassificationSession(const Config& config, SequenceClass
       lengths(padded_lengths(longest(config, classifier))),
       classes(std::move(class_names)),
       model(classifier),
-      layout(model) {
+      layout(model),
+      store(open_backend(config.train.device)) {
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   TrainerOptions options = trainer_options(config, training);

@@ -23,6 +23,7 @@ struct TextGenerationOptions {
   int64_t samples = 1;  // texts that go on from the same prompt, each by other draws
   bool no_cache = false, ignore_end = false;
   int threads = 0;  // 0: all there are
+  std::string device = "cpu";
 };
 
 struct GenerationChoice {

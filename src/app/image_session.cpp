@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/image_batches.h"
+#include "exec/backend.h"
 
 namespace linnet {
 namespace {
@@ -66,7 +67,10 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
 }
 
 ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans)
-    : batch_size(config.data.batch_size), model(cnn_config(config, format)), layout(model) {
+    : batch_size(config.data.batch_size),
+      model(cnn_config(config, format)),
+      layout(model),
+      store(open_backend(config.train.device)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   TrainerOptions options = trainer_options(config, training);

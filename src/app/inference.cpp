@@ -32,6 +32,7 @@ std::unique_ptr<Session> load_session(const OpenedTranslationModel& opened, cons
 void apply(const InferenceOptions& options, Config& config) {
   if (options.beams > 0) config.train.beam = options.beams;
   if (options.threads > 0) config.train.threads = options.threads;
+  config.train.device = options.device;
 }
 
 Config inference_config(const std::string& folder, const InferenceOptions& options) {

@@ -7,6 +7,7 @@ namespace linnet {
 struct InferenceOptions {
   int64_t beams = 0;    // 0: the configuration's
   int64_t threads = 0;  // 0: the configuration's, or what the machine allows
+  std::string device = "cpu";
 };
 
 // Loads a run folder's best model for a set of pairs: the session has batch shapes for all of them.

@@ -5,6 +5,7 @@
 
 #include "app/trainer_options.h"
 #include "base/error.h"
+#include "exec/backend.h"
 #include "metrics/word_count.h"
 
 namespace linnet {
@@ -33,7 +34,8 @@ LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalMod
     : windows(window_options(config, *causal_model, options.separator)),
       packed(options.packed),
       model(std::move(causal_model)),
-      layout(*model) {
+      layout(*model),
+      store(open_backend(config.train.device)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   TrainerOptions train = trainer_options(config, options.training);

@@ -41,18 +41,24 @@ std::string MemoryForecast::text() const {
 
 MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   MemoryForecast forecast;
-  forecast.items.push_back({"program, text, plans", resident});
+  if (const Device* device = store.device()) {
+    forecast.where = device->info().name;
+    forecast.limit = device->info().free_bytes;
+  }
+  if (!store.device()) forecast.items.push_back({"program, text, plans", resident});
   std::map<MemoryKind, uint64_t> by_kind;
-  for (const Store::Region& region : store.regions()) by_kind[region.kind] += Buffer::mapped_bytes(region.bytes);
+  for (const Store::Region& region : store.regions())
+    by_kind[region.kind] += store.device() ? region.bytes : Buffer::mapped_bytes(region.bytes);
   for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
-  forecast.items.push_back({"code, stacks, strings", kUnplanned});
+  if (!store.device()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
   return forecast;
 }
 
 void check_fits(const Store& store, const std::string& advice) {
-  const uint64_t need = forecast_memory(resident_bytes(), store).peak(), available = available_memory();
+  const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
+  const uint64_t need = forecast.peak(), available = store.device() ? forecast.limit : available_memory();
   if (need > available)
-    fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and the machine has " +
+    fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and " + forecast.where + " has " +
               std::to_string(available / 1000000) + " MB available" + advice);
 }
 

@@ -13,7 +13,10 @@ struct MemoryItem {
 };
 
 struct MemoryForecast {
-  std::vector<MemoryItem> items;  // what the process held before planning, then each kind of planned memory
+  // On the CPU what the process held before planning, then each kind of planned memory; on a device the latter alone.
+  std::vector<MemoryItem> items;
+  std::string where = "the machine";
+  uint64_t limit = 0;  // of a device: its free memory
   uint64_t peak() const;
   std::string text() const;  // a table, one item a line, in MB
 };

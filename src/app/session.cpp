@@ -5,6 +5,7 @@
 #include <set>
 
 #include "app/trainer_options.h"
+#include "exec/backend.h"
 #include "models/translation_loss.h"
 
 namespace linnet {
@@ -13,6 +14,7 @@ Session::Session(const Config& config, const TranslationModel& translation, Sess
       tokenizers(translation.tokenizers),
       model(translation.model),
       layout(*model),
+      store(open_backend(config.train.device)),
       shapes(std::move(options.shapes)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};

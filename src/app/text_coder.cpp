@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "text/bpe_trainer.h"
 
 namespace linnet {
 namespace {
@@ -127,10 +128,14 @@ std::unique_ptr<TextCoder> open_text_coder(const std::string& path) {
 std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts) {
   if (!config.data.tokenizer_dir.empty()) return open_text_coder(config.data.tokenizer_dir);
   if (!config.model.from.empty()) return open_text_coder(config.model.from);
+  if (config.data.tokenizer == "byte_bpe") {
+    BpeTrainer trainer({.vocab_size = config.data.vocab_size});
+    for (const std::string& text : texts) trainer.add(text);
+    return std::make_unique<PretrainedCoder>(trainer.train());
+  }
   if (config.data.tokenizer != "char")
     fail_user("tokenizer = \"" + config.data.tokenizer +
-              "\": a language model learns \"char\" itself; any other is given as tokenizer_dir (`linnet tokenizer "
-              "train` makes one)");
+              "\": a language model learns \"byte_bpe\" or \"char\" itself; any other is given as tokenizer_dir");
   TokenizerOptions options;
   options.kind = config.data.tokenizer;
   options.vocab_size = config.data.vocab_size;

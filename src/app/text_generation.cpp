@@ -5,6 +5,7 @@
 
 #include "app/memory_report.h"
 #include "base/error.h"
+#include "exec/backend.h"
 #include "text/utf8.h"
 
 namespace linnet {
@@ -52,6 +53,7 @@ TextGeneration::TextGeneration(const std::string& folder, const std::string& pro
       prompt_(encode_prompt(*opened_.coder, prompt)),
       choice_(choose_generation(options, opened_, static_cast<int64_t>(prompt_.size()))),
       layout_(*opened_.model),
+      store_(open_backend(options.device)),
       pool_(options.threads > 0 ? options.threads : available_threads()) {
   const size_t bytes = static_cast<size_t>(layout_.parameter_count()) * sizeof(float);
   const size_t constants = static_cast<size_t>(layout_.constant_count()) * sizeof(float);

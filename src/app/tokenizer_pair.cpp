@@ -39,8 +39,7 @@ std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vect
 TokenizerPair train_marian(const Config& config, const std::vector<std::string>& lines) {
   const std::string model = train_sentencepiece(tokenizer_options(config), lines);
   nlohmann::ordered_json vocabulary;
-  for (const auto& piece : read_sentencepiece_model(model, kTrained).pieces)
-    vocabulary[piece.text] = vocabulary.size();
+  for (const auto& piece : read_sentencepiece_model(model, kTrained).pieces) vocabulary[piece.text] = vocabulary.size();
   const auto make = [&](const char* file_name) {
     return std::make_shared<SentencePiecePretrained>(
         model, kTrained,

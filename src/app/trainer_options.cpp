@@ -8,6 +8,12 @@ int thread_count(const Config& config) {
   return config.train.threads > 0 ? static_cast<int>(config.train.threads) : available_threads();
 }
 
+Precision precision_of(const std::string& name) {
+  for (const Precision precision : {Precision::kTf32, Precision::kBf16})
+    if (name == precision_name(precision)) return precision;
+  return Precision::kF32;
+}
+
 TrainerOptions trainer_options(const Config& config, bool training) {
   const TrainConfig& c = config.train;
   TrainerOptions options;
@@ -20,7 +26,8 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.threads = thread_count(config);
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;
-  options.passes.precision = c.precision == "bf16" ? Precision::kBf16 : Precision::kF32;
+  options.passes.precision = precision_of(c.precision);
+  options.passes.narrow = c.device != "cpu" && c.precision == "bf16";
   return options;
 }
 

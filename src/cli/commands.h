@@ -18,7 +18,7 @@ struct ConfigArguments {
   std::vector<std::string> settings;  // key=value
   std::string source, target;         // --source, --target
   int threads = 0;
-  std::string isa;
+  std::string isa, device;
 
   void declare(CLI::App& command, bool data_files);
   Config load() const;  // reads, applies the settings, validates, and selects the instruction set

@@ -17,6 +17,7 @@ void ConfigArguments::declare(CLI::App& command, bool data_files) {
     command.add_option("--target", target, "its translation, line by line")->type_name("FILE");
   }
   command.add_option("--threads", threads, "0: what the machine and its cgroup allow")->check(CLI::Range(0, 4096));
+  command.add_option("--device", device, "cpu, cuda or cuda:N")->type_name("NAME");
   command.add_option("--isa", isa, "instruction set of the kernels (see `linnet info`)")->type_name("NAME");
 }
 
@@ -37,6 +38,7 @@ Config ConfigArguments::load() const {
   for (const std::string& setting : settings) set_value(loaded, setting);
   if (threads > 0) loaded.train.threads = threads;
   if (!isa.empty()) loaded.train.isa = isa;
+  if (!device.empty()) loaded.train.device = device;
   validate(loaded);
   force_isa(loaded.train.isa);
   return loaded;

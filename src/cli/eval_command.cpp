@@ -185,6 +185,7 @@ void add_eval_command(CLI::App& app, Action& action) {
       ->type_name("DIR");
   command->add_option("--beam", arguments->beams, "beam size (default: the run's)")->check(CLI::Range(1, 1024));
   command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
+  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
   command->add_flag("--json", arguments->json, "one JSON object instead of a line for people");
   command->callback([arguments, &action] { action = [arguments] { return evaluate(*arguments); }; });
 }

@@ -80,6 +80,7 @@ void add_generate_command(CLI::App& app, Action& action) {
   command->add_flag("--ignore-end", arguments->ignore_end, "go on after the end of a text");
   command->add_flag("--echo", arguments->echo, "also print the prompt");
   command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
+  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
   command->add_option("--isa", arguments->isa, "instruction set of the kernels");
   command->callback([arguments, prompt, &action] {
     arguments->has_prompt = prompt->count() > 0;

@@ -86,6 +86,7 @@ void add_translate_command(CLI::App& app, Action& action) {
                    "the N best translations of each line: number, score, text, with tabs")
       ->check(CLI::Range(1, 1024));
   command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
+  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
   command->callback([arguments, &action] { action = [arguments] { return translate_input(*arguments); }; });
 }
 

@@ -81,6 +81,7 @@ struct TrainConfig {
   int64_t save_every = 500;
   int64_t log_every = 1;
   int64_t threads = 0;
+  std::string device = "cpu";
   std::string precision = "fp32";
   std::string isa = "auto";
   bool operator==(const TrainConfig&) const = default;

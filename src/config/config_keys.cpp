@@ -120,8 +120,11 @@ const std::vector<ConfigKey>& table() {
       between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount),
       between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount),
       between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount),
-      one_of(DATA(tokenizer), "What a token is: a learned piece of a word, a character, or a word.",
-             {"sentencepiece", "char", "word"}),
+      one_of(DATA(tokenizer),
+             "What a token is: a learned piece of a word, a character, a word; of a language model: byte_bpe, bytes "
+             "joined "
+             "to pieces as GPT-2 does, or char.",
+             {"sentencepiece", "char", "word", "byte_bpe"}),
       any(DATA(tokenizer_dir),
           "Of a language model: a tokenizer that is there already: tokenizer.json, vocab.txt or the folder that holds "
           "it."),
@@ -172,10 +175,11 @@ const std::vector<ConfigKey>& table() {
       resumable(between(TRAIN(save_every), "Steps between checkpoints.", 1, kMaxCount)),
       resumable(between(TRAIN(log_every), "Steps between lines of metrics.jsonl.", 1, kMaxCount)),
       resumable(between(TRAIN(threads), "0: what the machine and its cgroup allow.", 0, 4096)),
+      resumable(any(TRAIN(device), "Where training runs: cpu, cuda or cuda:N (needs the CUDA module, docs/gpu.md).")),
       one_of(TRAIN(precision),
              "In what products multiply: bf16 is about twice as fast where the CPU has it, and fp32 elsewhere. Sums, "
-             "weights and everything else are fp32.",
-             {"fp32", "bf16"}),
+             "weights and everything else are fp32. On a GPU bf16 stores activations in bf16 too; tf32 is a GPU's.",
+             {"fp32", "tf32", "bf16"}),
       any(TRAIN(isa), "Instruction set of the kernels; `linnet info` lists them. Another one rounds differently."),
   };
   return keys;

@@ -47,6 +47,12 @@ void check_size(const char* what, double elements) {
   fail_user(std::string("config: ") + what + " would take " + text + " bytes, beyond any memory");
 }
 
+void check_device(const TrainConfig& train) {
+  const bool cuda = train.device == "cuda" || train.device.starts_with("cuda:");
+  require(cuda || train.device == "cpu", "device = \"" + train.device + "\"; there are cpu, cuda and cuda:N");
+  require(cuda || train.precision != "tf32", "precision = \"tf32\" is a GPU's: it needs device = \"cuda\"");
+}
+
 void check_model(const Config& config) {
   const ModelConfig& model = config.model;
   require(model.d_model % model.num_heads == 0,
@@ -166,6 +172,7 @@ void validate(const Config& config) {
   }
   check_task(config);
   check_training(config.train);
+  check_device(config.train);
   if (config.data.task == "images") return check_images(config.data);
   if (config.data.task == "classification") return check_classification(config);
   if (config.data.task == "language" || config.data.task == "masked_language") {

@@ -71,7 +71,7 @@ save_every = 600
 metric = "exact_match"
 beam = 1
 )"},
-    {"gpt2-124m", "GPT-2's smallest model on a text of your own: data.text=FILE data.tokenizer_dir=FOLDER.", R"(
+    {"gpt2-124m", "GPT-2's smallest model on a text of your own: data.text=FILE [data.tokenizer_dir=FOLDER].", R"(
 [model]
 architecture = "gpt"
 d_model = 768
@@ -83,6 +83,7 @@ dropout = 0.0
 
 [data]
 task = "language"
+tokenizer = "byte_bpe"
 vocab_size = 50257
 batch_size = 2
 batch_tokens = 0
@@ -104,7 +105,7 @@ save_every = 500
 sample_length = 100
 metric = "loss"
 )"},
-    {"mini-gpt", "A small GPT on a text of your own: data.text=FILE data.tokenizer_dir=FOLDER.", R"(
+    {"mini-gpt", "A small GPT on a text of your own: data.text=FILE [data.tokenizer_dir=FOLDER].", R"(
 [model]
 architecture = "gpt"
 d_model = 512
@@ -116,6 +117,7 @@ dropout = 0.1
 
 [data]
 task = "language"
+tokenizer = "byte_bpe"
 vocab_size = 50257
 batch_size = 8
 batch_tokens = 0

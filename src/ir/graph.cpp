@@ -55,6 +55,10 @@ std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attr
   } catch (const ShapeProblem& problem) {
     shape_error(problem.what());
   }
+  return append(std::move(node), out_types);
+}
+
+std::vector<Tensor> Graph::append(Node node, std::span<const TensorType> out_types) {
   std::vector<Tensor> out;
   for (size_t i = 0; i < out_types.size(); ++i) {
     values_.push_back({out_types[i], node_count(), static_cast<int>(i), std::nullopt});
@@ -63,6 +67,13 @@ std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attr
   }
   nodes_.push_back(std::move(node));
   return out;
+}
+
+std::vector<Tensor> Graph::add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs,
+                                      std::source_location where, std::span<const TensorType> types) {
+  Node node{&op, std::move(attrs), {}, {}, where, scope_};
+  for (const Tensor& tensor : in) node.in.push_back(tensor.id);
+  return append(std::move(node), types);
 }
 
 Tensor Graph::add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where) {

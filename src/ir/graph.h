@@ -94,6 +94,9 @@ class Graph {
 
   // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".
   std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
+  // For a pass that chooses how results are stored: `types` are what inference would give, some in bf16 (verify()).
+  std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where,
+                                 std::span<const TensorType> types);
   // The same for an op with one output.
   Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
 
@@ -126,6 +129,8 @@ class Graph {
   std::string where_text(NodeId id) const;  // "gpt.cpp:57: add (in h.3.mlp)"
 
  private:
+  std::vector<Tensor> append(Node node, std::span<const TensorType> out_types);
+
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<GraphInput> inputs_;

@@ -31,6 +31,7 @@ constexpr std::array kPasses{
     Pass{"fuse_epilogue", plain<fuse_epilogue>},
     Pass{"fuse_accumulate", plain<fuse_accumulate>},
     Pass{"fuse_pointwise", plain<fuse_pointwise>},
+    Pass{"narrow", plain<narrow>, [](const PassOptions& o) { return o.narrow; }},
     Pass{"make_views", plain<make_views>}};
 
 }  // namespace

@@ -29,6 +29,8 @@ Graph fuse_epilogue(const Graph& graph);
 Graph fuse_accumulate(const Graph& graph);
 // Chains of elementwise ops become one.
 Graph fuse_pointwise(const Graph& graph);
+// Activations are stored in bf16, for devices that have kernels for it.
+Graph narrow(const Graph& graph);
 // reshape, split and concat become views where the ops around them can read and write with strides.
 Graph make_views(const Graph& graph);
 
@@ -43,6 +45,7 @@ struct PassReport {
 struct PassOptions {
   std::set<std::string> off;              // names of passes to leave out (pass_names())
   Precision precision = Precision::kF32;  // not kF32: lower_precision runs first
+  bool narrow = false;                    // for devices: activations are stored in bf16, see narrow()
   bool recompute = false;                 // for graphs with a backward pass: see recompute()
   bool verify = true;
 };

@@ -30,6 +30,12 @@ std::vector<Tensor> Rewriter::add(const Node& like, const OpDef& op, std::span<c
   return new_.add(op, in, std::move(attrs), like.where);
 }
 
+std::vector<Tensor> Rewriter::add_stored(const Node& like, std::span<const Tensor> in,
+                                         std::span<const TensorType> types) {
+  new_.set_scope(like.scope);
+  return new_.add_stored(*like.op, in, like.attrs, like.where, types);
+}
+
 void Rewriter::copy(const Node& node) {
   const std::vector<Tensor> out = add(node, *node.op, inputs_of(node), node.attrs);
   for (size_t i = 0; i < out.size(); ++i) map(node.out[i], out[i]);

@@ -25,6 +25,7 @@ class Rewriter {
 
   // Appends a node in the place (source line, module) of `like`.
   std::vector<Tensor> add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
+  std::vector<Tensor> add_stored(const Node& like, std::span<const Tensor> in, std::span<const TensorType> types);
   void copy(const Node& node);  // as it is
   Graph finish();               // maps outputs and updates
 

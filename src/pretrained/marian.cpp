@@ -86,8 +86,11 @@ TransformerConfig marian_config(const ConfigFile& config) {
   check_heads(config, "d_model", "encoder_attention_heads");
   const double dropout = probability_of(config, "dropout", 0.1);
   const int64_t vocab = config.size("vocab_size");
+  const bool shared = config.flag("share_encoder_decoder_embeddings", true);
   return {.source_vocab = vocab,
-          .target_vocab = config.size("decoder_vocab_size", vocab),
+          .target_vocab = shared && config.has("decoder_vocab_size")
+                              ? common(config, "vocab_size", "decoder_vocab_size")
+                              : config.size("decoder_vocab_size", vocab),
           .d_model = config.size("d_model"),
           .num_heads = common(config, "encoder_attention_heads", "decoder_attention_heads"),
           .d_ff = common(config, "encoder_ffn_dim", "decoder_ffn_dim"),
@@ -96,7 +99,7 @@ TransformerConfig marian_config(const ConfigFile& config) {
           .max_seq_len = config.size("max_position_embeddings"),
           .dropout = dropout,
           .activation = activation_of(config, "activation_function", Activation::kGelu),
-          .share_embeddings = config.flag("share_encoder_decoder_embeddings", true),
+          .share_embeddings = shared,
           .tie_head = true,
           .attention_dropout = probability_of(config, "attention_dropout", 0),
           .hidden_dropout = probability_of(config, "activation_dropout", 0),

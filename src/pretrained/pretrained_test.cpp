@@ -93,6 +93,9 @@ TEST_F(PretrainedFolder, SettingsThatAreWrongAreNamed) {
   with("\"n_head\": 2", "\"n_head\": 3", "\"n_embd\" 16 is not a multiple of \"n_head\" 3");
   with("\"resid_pdrop\": 0.0", "\"resid_pdrop\": 1.5", "\"resid_pdrop\" is not a probability");
   with("\"vocab_size\"", "\"vocab_sise\"", "has no \"vocab_size\"");
+  take("marian");
+  replace("config.json", "\"vocab_size\": 61", "\"vocab_size\": 22");
+  expect_problem("config.json': \"vocab_size\" is 22 and \"decoder_vocab_size\" is 61");
 }
 
 TEST_F(PretrainedFolder, TensorsThatDoNotFitAreNamed) {

@@ -11,7 +11,7 @@ using nlohmann::json;
 json read_piece_lines(std::string_view text, const std::string& path) {
   json vocabulary = json::object();
   int64_t id = 0;
-  for (; !text.empty(); ++id) {
+  for (text = without_mark(text); !text.empty(); ++id) {
     const size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);

@@ -12,6 +12,7 @@ using nlohmann::json;
 json read_merge_lines(std::string_view text, const std::string& path) {
   json merges = json::array();
   size_t number = 0;
+  text = without_mark(text);
   while (!text.empty()) {
     const size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
@@ -38,7 +39,7 @@ Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabul
   const json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
   Pipeline pipeline;
-  pipeline.model = read_model(JsonObject(model, vocabulary_path + " and " + merges_path + ":"), true);
+  pipeline.model = read_model(JsonObject(model, "'" + vocabulary_path + "' and '" + merges_path + "'"), true);
   const JsonObject step(byte_level, merges_path);
   read_pre_tokenizer(step, pipeline.pre_tokenizers);
   read_post_processor(step, pipeline.post);

@@ -9,13 +9,14 @@ namespace linnet {
 // Only for .cpp files: it includes the JSON library.
 class JsonObject {
  public:
-  // `value` outlives this; `where` is "tokenizer.json: model" and begins every message.
+  // `value` outlives this; `where` is "'tokenizer.json': model" and begins every message.
   JsonObject(const nlohmann::json& value, std::string where);
 
   const std::string& where() const { return where_; }
   bool has(const char* key) const;  // there, and not null
   const nlohmann::json& at(const char* key) const;
-  JsonObject object(const char* key) const { return JsonObject(at(key), where_ + "." + key); }
+  JsonObject object(const char* key) const { return JsonObject(at(key), within(key)); }
+  std::string within(const std::string& key) const;  // where() and the key
   std::string text(const char* key) const;
   std::string text(const char* key, const std::string& otherwise) const { return has(key) ? text(key) : otherwise; }
   bool flag(const char* key, bool otherwise) const;

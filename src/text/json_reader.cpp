@@ -40,6 +40,10 @@ int64_t JsonObject::integer(const char* key) const {
   return value.get<int64_t>();
 }
 
+std::string JsonObject::within(const std::string& key) const {
+  return where_ + (where_.ends_with(':') ? " " : ".") + key;
+}
+
 void JsonObject::fail(const std::string& what) const { fail_user(where_ + " " + what); }
 
 json parse_json(std::string_view text, const std::string& path) {

@@ -10,7 +10,7 @@ std::unique_ptr<Normalizer> read_sequence(const JsonObject& json) {
   if (!list.is_array()) json.fail("'normalizers' is not a list");
   std::vector<std::unique_ptr<Normalizer>> steps;
   for (size_t i = 0; i < list.size(); ++i)
-    steps.push_back(read_normalizer(JsonObject(list[i], json.where() + ".normalizers[" + std::to_string(i) + "]")));
+    steps.push_back(read_normalizer(JsonObject(list[i], json.within("normalizers") + "[" + std::to_string(i) + "]")));
   return std::make_unique<SequenceNormalizer>(std::move(steps));
 }
 

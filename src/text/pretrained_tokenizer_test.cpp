@@ -137,7 +137,7 @@ TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
   EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("holds no tokenizer"), std::string::npos);
   EXPECT_EQ(error_of([] { load_pretrained_tokenizer("/no/such"); }), "there is no tokenizer '/no/such'");
   EXPECT_NE(load("{\"model\":").find("is not JSON"), std::string::npos);
-  EXPECT_EQ(load("{}"), path + ": has no 'model'");
+  EXPECT_EQ(load("{}"), "'" + path + "': has no 'model'");
   EXPECT_NE(load("[1]").find("is not an object"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"Magic"}})").find("has the type 'Magic'"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})").find("merge 1"), std::string::npos);
@@ -145,7 +145,7 @@ TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
   EXPECT_NE(load(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":7}})").find("unk_id"), std::string::npos);
   EXPECT_NE(load(std::string(200, '[') + std::string(200, ']')).find("deeper"), std::string::npos);
   EXPECT_NE(load(R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{}})")
-                .find("regular expression '('"),
+                .find(path + "': pre_tokenizer.pattern: the regular expression '('"),
             std::string::npos);
 }
 

@@ -48,11 +48,10 @@ struct SplitPattern::Code {
   ~Code() { pcre2_code_free(code); }
 };
 
-SplitPattern::SplitPattern(const std::string& expression) : code_(std::make_unique<Code>()) {
-  code_->shown = expression.size() <= 100 ? expression : expression.substr(0, 100) + "...";
-  for (char& c : code_->shown)
-    if (static_cast<unsigned char>(c) < ' ') c = ' ';
-  if (invalid_utf8_at(expression) != std::string::npos) fail_user("a regular expression is not valid UTF-8");
+SplitPattern::SplitPattern(const std::string& expression, const std::string& where) : code_(std::make_unique<Code>()) {
+  code_->shown = (where.empty() ? "" : where + ": ") + "the regular expression '" +
+                 (expression.size() <= 100 ? expression : expression.substr(0, 100) + "...") + "'";
+  if (invalid_utf8_at(expression) != std::string::npos) fail_user(code_->shown + " is not valid UTF-8");
   int error = 0;
   PCRE2_SIZE offset = 0;
   // No callouts, \C or (*...) verbs are of use in a tokenizer's pattern.
@@ -61,8 +60,8 @@ SplitPattern::SplitPattern(const std::string& expression) : code_(std::make_uniq
   if (!code_->code) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof message);
-    fail_user("the regular expression '" + code_->shown + "' is not understood: " +
-              reinterpret_cast<const char*>(message) + " (at byte " + std::to_string(offset) + ")");
+    fail_user(code_->shown + " is not understood: " + reinterpret_cast<const char*>(message) + " (at byte " +
+              std::to_string(offset) + ")");
   }
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // where it cannot, pcre2_match interprets
 }
@@ -100,8 +99,7 @@ void SplitPattern::find_valid(std::string_view text, size_t base, MatchScratch& 
     const int count = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, state.data, state.context);
     if (count == PCRE2_ERROR_NOMATCH) return;
     if (count < 0)
-      fail_user("the regular expression '" + code_->shown + "' takes too many steps on a text (PCRE2 error " +
-                std::to_string(count) + ")");
+      fail_user(code_->shown + " takes too many steps on a text (PCRE2 error " + std::to_string(count) + ")");
     if (found[1] > found[0] && found[0] >= at) {
       matches.push_back({base + found[0], base + found[1]});
       at = found[1];

@@ -28,7 +28,7 @@ class MatchScratch {
 class SplitPattern {
  public:
   // An expression that PCRE2 refuses is a user error that shows it.
-  explicit SplitPattern(const std::string& expression);
+  explicit SplitPattern(const std::string& expression, const std::string& where = "");
   static SplitPattern literal(std::string_view text);  // matches exactly these bytes
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;

@@ -17,7 +17,7 @@ void for_each(const JsonObject& parent, const char* key, const std::function<voi
   const json& list = parent.at(key);
   if (!list.is_array()) parent.fail(std::string("'") + key + "' is not a list");
   for (size_t i = 0; i < list.size(); ++i)
-    read(JsonObject(list[i], parent.where() + "." + key + "[" + std::to_string(i) + "]"));
+    read(JsonObject(list[i], parent.within(key) + "[" + std::to_string(i) + "]"));
 }
 
 [[noreturn]] void fail_unknown(const JsonObject& step, const std::string& type) {
@@ -64,7 +64,7 @@ std::string read_replacement(const JsonObject& step) {
 
 SplitPattern read_pattern(const JsonObject& step) {
   const JsonObject pattern = step.object("pattern");
-  if (pattern.has("Regex")) return SplitPattern(pattern.text("Regex"));
+  if (pattern.has("Regex")) return SplitPattern(pattern.text("Regex"), pattern.where());
   return SplitPattern::literal(pattern.text("String"));
 }
 

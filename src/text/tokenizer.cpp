@@ -36,6 +36,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, cons
   if (options.kind == "word") return train_vocabulary(TextUnit::kWord, options.vocab_size, lines);
   if (options.kind == "sentencepiece")
     return std::make_unique<SentencePieceTokenizer>(train_sentencepiece(options, lines), "(just trained)");
+  if (options.kind == "byte_bpe") fail_user("tokenizer = \"byte_bpe\" is for language models alone");
   fail_user("unknown tokenizer '" + options.kind + "' (char, word or sentencepiece)");
 }
 

@@ -33,7 +33,7 @@ std::vector<AddedToken> read_added_tokens(const JsonObject& root) {
   if (!list.is_array()) root.fail("'added_tokens' is not a list");
   std::unordered_set<TokenId> ids;
   for (size_t i = 0; i < list.size(); ++i) {
-    const JsonObject object(list[i], root.where() + ".added_tokens[" + std::to_string(i) + "]");
+    const JsonObject object(list[i], root.within("added_tokens") + "[" + std::to_string(i) + "]");
     added.push_back(read_added_token(object));
     if (!ids.insert(added.back().id).second) object.fail("has an id that another has");
   }
@@ -66,7 +66,7 @@ std::string vocabulary_json(const Vocabulary& vocabulary) {
 
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path) {
   const json document = parse_json(text, path);
-  const JsonObject root(document, path + ":");
+  const JsonObject root(document, "'" + path + "':");
   Pipeline pipeline;
   bool byte_level = false;
   if (root.has("normalizer")) {

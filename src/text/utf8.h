@@ -31,4 +31,9 @@ bool is_white_space(char32_t code_point);
 // The pieces of `text` between runs of white space; views into `text`, never empty.
 std::vector<std::string_view> split_white_space(std::string_view text);
 
+// The text behind the byte order mark that editors on Windows put before it.
+inline std::string_view without_mark(std::string_view text) {
+  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
+}
+
 }  // namespace linnet

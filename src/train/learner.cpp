@@ -4,7 +4,8 @@
 
 namespace linnet {
 
-Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options) : layout_(model) {
+Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options)
+    : layout_(model), store_(options.backend) {
   const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
                              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared, options);

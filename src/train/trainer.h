@@ -24,6 +24,8 @@ struct TrainerOptions {
   PassOptions passes = {};
   bool training = true;      // false: only evaluation; no gradients and no moments
   bool verify_plans = true;  // see PlanOptions
+  // For a Learner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store says.
+  const Backend* backend = nullptr;
 };
 
 struct StepReport {

@@ -26,9 +26,19 @@ struct Widened {
     view.type.dtype = DType::kF32;
     view.data = values.data();
   }
+  // Only the view's own elements: others' lie between them.
   void store() const {
-    for (size_t i = 0; i < values.size(); ++i)
-      original.as<uint16_t>()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(values[i])) >> 16);
+    if (original.type.dtype != DType::kBF16) return;
+    const Shape& shape = original.shape();
+    for (int64_t e = 0; e < original.elements(); ++e) {
+      int64_t rest = e, place = 0;
+      for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+        place += rest % shape[axis] * original.strides[axis];
+        rest /= shape[axis];
+      }
+      original.as<uint16_t>()[place] =
+          static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(values[static_cast<size_t>(place)])) >> 16);
+    }
   }
   TensorView view, original;
   std::vector<float> values;

@@ -128,6 +128,169 @@ TEST_F(BadInput, Texts) {
   }
 }
 
+class BadTokenizer : public BadInput {
+ protected:
+  // A file of a folder of its own, and what tokenizing with that folder ends with.
+  std::string write(const std::string& name, const std::string& bytes) {
+    model_ = folder_ / ("model" + std::to_string(++count_));
+    ::mkdir(model_.c_str(), 0755);
+    return add(name, bytes);
+  }
+  std::string add(const std::string& name, const std::string& bytes) {
+    std::ofstream(model_ + "/" + name, std::ios::binary) << bytes;
+    return model_ + "/" + name;
+  }
+  void add_folder(const std::string& name) { ASSERT_EQ(::mkdir((model_ + "/" + name).c_str(), 0755), 0); }
+  Outcome encode(const Arguments& more = {}) const {
+    Arguments arguments{"tokenizer", "encode", model_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments, {.input = "ab a\n"});
+  }
+  void expect_bad(const std::string& name, const std::string& bytes, const std::vector<std::string>& parts) {
+    const std::string path = write(name, bytes);
+    std::vector<std::string> all = parts;
+    all.push_back(path);
+    expect_refused(encode(), all);
+  }
+  void expect_bad_model(const std::string& model, const std::vector<std::string>& parts) {
+    expect_bad("tokenizer.json", "{\"model\":" + model + "}", parts);
+  }
+
+  std::string model_;
+  int count_ = 0;
+};
+
+TEST_F(BadTokenizer, TokenizerJson) {
+  const std::string good = R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})";
+  write("tokenizer.json", good);
+  EXPECT_EQ(encode().out, "2 0\n");
+  for (const size_t length : {size_t{0}, size_t{1}, good.size() / 2, good.size() - 1})
+    expect_bad("tokenizer.json", good.substr(0, length), {"is not JSON"});
+  expect_bad("tokenizer.json", std::string(200, '[') + std::string(200, ']'), {"nests deeper than 100 levels"});
+  expect_bad("tokenizer.json", std::string("{\0\xff}", 4), {"is not JSON"});
+  expect_bad("tokenizer.json", "[1]", {"is not an object"});
+  expect_bad("tokenizer.json", "{}", {"has no 'model'"});
+  expect_bad_model("null", {"model is not an object"});
+  expect_bad_model(R"({"type":7})", {"model 'type' is not a string"});
+  expect_bad_model(R"({"type":"Magic"})", {"Magic"});
+  expect_bad_model(R"({"type":"BPE","vocab":[],"merges":[]})", {"'vocab' is not an object"});
+  expect_bad_model(R"({"type":"BPE","vocab":{"a":"0"},"merges":[]})", {"an id that is no integer"});
+  expect_bad_model(R"({"type":"BPE","vocab":{"a":1e30},"merges":[]})", {"an id that is no integer"});
+  expect_bad_model(R"({"type":"BPE","vocab":{"a":0,"b":0},"merges":[]})", {"comes twice: 0"});
+  expect_bad_model(R"({"type":"BPE","vocab":{"a":4000000000},"merges":[]})", {"out of range", "4000000000"});
+  expect_bad_model(R"({"type":"BPE","vocab":{"a":-1},"merges":[]})", {"out of range", "-1"});
+  expect_bad_model(R"({"type":"BPE","vocab":{"a":0},"merges":[5]})", {"merge 1 is not two pieces"});
+  expect_bad_model(R"({"type":"BPE","vocab":{"a":0},"merges":["a b"]})", {"merge 1 needs a piece that is not in"});
+  const std::string model = R"({"type":"BPE","vocab":{"a":0},"merges":[]})";
+  expect_bad_model(model + R"(,"added_tokens":[{"id":4000000000,"content":"x"}])", {"added_tokens[0]", "4000000000"});
+  expect_bad_model(model + R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(a"},"behavior":"Isolated"})",
+                   {"pre_tokenizer", "'(a' is not understood"});
+  expect_bad_model(model + R"(,"normalizer":{"type":"Line\nbreak"})", {"Line break"});
+}
+
+// Merges that lead back to where they began, or make a piece in two ways, are no error: each joins two symbols to one.
+TEST_F(BadTokenizer, MergesInCirclesEnd) {
+  write("tokenizer.json", R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"ba":3,"aba":4},
+                              "merges":["a b","b a","ab a","a ba","a b"]}})");
+  const Outcome outcome = encode();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(outcome.out, "4\n");
+}
+
+TEST_F(BadTokenizer, VocabulariesAndMerges) {
+  const auto expect_pair = [&](const std::string& vocabulary, const std::string& merges, const std::string& named,
+                               const std::string& part) {
+    write("vocab.json", vocabulary);
+    add("merges.txt", merges);
+    expect_refused(encode(), {model_ + "/" + named, part});
+  };
+  const std::string vocabulary = R"({"a":0,"b":1,"ab":2,"\u0120":3})";
+  // Line ends and the mark before the text as Windows has them.
+  for (const std::string merges : {"#version: 0.2\r\na b\r\n", "\xEF\xBB\xBF#version: 0.2\na b",
+                                   "\xEF\xBB\xBF"
+                                   "a b"}) {
+    write("vocab.json", "\xEF\xBB\xBF" + vocabulary);
+    add("merges.txt", merges);
+    const Outcome outcome = encode();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(outcome.out, "2 3 0\n");
+  }
+  expect_pair(vocabulary, "a b\na b c\n", "merges.txt", "line 2: not two pieces and a space");
+  expect_pair(vocabulary, "a c\n", "merges.txt", "merge 1 needs a piece");
+  expect_pair(vocabulary.substr(0, 9), "a b\n", "vocab.json", "is not JSON");
+  expect_pair("[0]", "a b\n", "vocab.json", "'vocab' is not an object");
+  write("vocab.json", vocabulary);
+  expect_refused(encode(), {"has no merges.txt"});
+  add_folder("merges.txt");
+  expect_refused(encode(), {"merges.txt", "Is a directory"});
+
+  for (const std::string mark : {"", "\xEF\xBB\xBF"}) {
+    write("vocab.txt", mark + "[UNK]\r\nab\r\na\r\n");
+    EXPECT_EQ(encode().out, "1 2\n");
+  }
+  expect_bad("vocab.txt", "ab\na\n", {"no unknown token '[UNK]'"});
+  expect_bad("vocab.txt", "", {"no unknown token '[UNK]'"});
+  expect_bad("vocab.txt", "[UNK]\n\xff\xfe\n", {"line 2: not valid UTF-8"});
+}
+
+TEST_F(BadTokenizer, FilesBeside) {
+  const auto expect_config = [&](const std::string& name, const std::string& text, const std::string& part) {
+    write("vocab.txt", "[UNK]\na\n");
+    add(name, text);
+    expect_refused(encode(), {model_ + "/" + name, part});
+  };
+  expect_config("tokenizer_config.json", "{\"cls_token\"", "is not JSON");
+  expect_config("tokenizer_config.json", "[]", "is not an object");
+  expect_config("tokenizer_config.json", R"({"do_lower_case":"yes"})", "neither true nor false");
+  expect_config("tokenizer_config.json", R"({"cls_token":7})", "'cls_token' is not a string");
+  expect_config("special_tokens_map.json", R"({"pad_token":{"content":7}})", "'content' is not a string");
+  write("vocab.txt", "[UNK]\na\n");
+  add_folder("tokenizer_config.json");
+  expect_refused(encode(), {"tokenizer_config.json", "Is a directory"});
+}
+
+TEST_F(BadTokenizer, SentencePieceModels) {
+  expect_bad("spiece.model", "", {"no SentencePiece model or is damaged"});
+  expect_bad("spiece.model", std::string(1000, '\x0a'), {"damaged"});
+  expect_bad("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 791656\n",
+             {"damaged"});
+  const std::string piece(
+      "\x0a\x05\x0a\x01"
+      "a\x18\x01",
+      7),
+      unknown(
+          "\x0a\x05\x0a\x01"
+          "?\x18\x02",
+          7);
+  write("spiece.model", unknown + piece);
+  EXPECT_EQ(encode().exit_code, 0);
+  expect_bad("spiece.model", unknown + piece + piece, {"piece 2 is there twice"});
+  expect_bad("spiece.model", piece, {"0 unknown pieces"});
+  expect_bad("spiece.model", (unknown + piece).substr(0, 12), {"it ends too soon"});
+  const std::string marian = write("source.spm", unknown + piece);
+  add("vocab.json", R"({"a":1,"<unk>":1})");
+  expect_refused(encode(), {"vocab.json", "comes twice"});
+  add("vocab.json", R"({"a":1})");
+  expect_refused(encode(), {"vocab.json", "has no <unk>"});
+}
+
+TEST_F(BadTokenizer, PathsAndStreams) {
+  expect_refused(run({"tokenizer", "encode", folder_ / "none"}), {"there is no tokenizer '" + folder_ / "none"});
+  model_ = folder_.path();
+  expect_refused(encode(), {"holds no tokenizer of a kind that Linnet knows"});
+  const std::string path = write("tokenizer.json", "{}");
+  if (::geteuid() != 0) {  // root reads everything
+    ::chmod(path.c_str(), 0);
+    expect_refused(encode(), {path, "Permission denied"});
+  }
+  write("vocab.txt", "[UNK]\na\n");
+  add_folder("tokenizer.json");
+  expect_refused(encode(), {"tokenizer.json", "Is a directory"});
+  write("vocab.txt", "[UNK]\na\n");
+  for (const char* line : {"1 x\n", "99999999999999999999\n", "-1\n", "2\n"})
+    expect_refused(run({"tokenizer", "decode", model_}, {.input = line}), {"standard input: line 1"});
+}
+
 class BadRun : public BadInput {
  protected:
   void SetUp() override { ASSERT_EQ(train(whole_).exit_code, 0); }

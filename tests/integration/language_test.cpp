@@ -62,6 +62,31 @@ TEST_F(Language, LearnsAndScoresEveryCharacterOnce) {
   EXPECT_EQ(nlohmann::json::parse(other.out)["words"], 3);
 }
 
+TEST_F(Language, LearnsAByteLevelVocabularyThatIsExportedWithTheModel) {
+  const Arguments bytes{"--set", "tokenizer=byte_bpe", "--set", "vocab_size=270"};
+  ASSERT_EQ(train_language("a", bytes).exit_code, 0);
+  const Outcome again = train_language(
+      "a", {"--set", "tokenizer=byte_bpe", "--set", "vocab_size=270", "--set", "max_steps=70", "--resume"});
+  ASSERT_EQ(again.exit_code, 0) << again.error;  // the tokenizer of the run, not a new one
+  const Outcome evaluated = run({"eval", folder_ / "a", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
+  ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "model"}).exit_code, 0);
+  const auto encode = [&](const std::string& folder) {
+    const Outcome outcome = run({"tokenizer", "encode", folder}, {.input = "the cat slept \xF0\x9F\x91\x8D\n"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return outcome.out;
+  };
+  const std::string ids = encode(folder_ / "model");
+  EXPECT_EQ(ids, encode(folder_ / "a/tokenizer"));
+  EXPECT_EQ(run({"tokenizer", "decode", folder_ / "model"}, {.input = ids}).out, "the cat slept \xF0\x9F\x91\x8D\n");
+  const auto config = nlohmann::json::parse(contents(folder_ / "model/config.json"));
+  EXPECT_EQ(config["vocab_size"], 270);
+  EXPECT_EQ(config["eos_token_id"], 269);
+  const Outcome small = train_language("b", {"--set", "tokenizer=byte_bpe", "--set", "vocab_size=200"});
+  EXPECT_EQ(small.exit_code, 2);
+  EXPECT_NE(small.error.find("a vocabulary of 200 tokens"), std::string::npos) << small.error;
+}
+
 TEST_F(Language, AResumedRunIsTheSameBitForBit) {
   ASSERT_EQ(train_language("straight").exit_code, 0);
   ASSERT_EQ(train_language("resumed", {"--set", "max_steps=40", "--set", "schedule=constant"}).exit_code, 0);

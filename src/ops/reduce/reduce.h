@@ -21,7 +21,7 @@ KernelList reduce_kernels();
 
 // The gradient of a broadcast; x itself when the shape is already right. On a device the sum of bf16 may be f32.
 Tensor sum_to(At x, Shape shape, std::optional<DType> dtype = {});
-Tensor max_last(At x);             // [..., N] -> [..., 1]; a constant to the gradient
-Tensor log_sum_exp_last(At x);     // [..., N] -> [..., 1]
+Tensor max_last(At x);          // [..., N] -> [..., 1]; a constant to the gradient
+Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
 
 }  // namespace linnet
