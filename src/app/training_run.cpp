@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "exec/backend.h"
 #include "kernels/isa.h"
 #include "train/schedule.h"
 
@@ -230,6 +231,7 @@ void check_space(const RunFolder& folder, const Trainer& trainer) {
 TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingTask&)>& afterwards) {
   catch_stop_signals();
   RunFolder folder(request.folder);
+  open_backend(request.config.train.device);  // a device that is not there is told before any text is read
   const std::string assets = open_folder(request, folder);
   const std::unique_ptr<TrainingTask> task = make_training_task(request.config, assets);
   Trainer& trainer = task->trainer();

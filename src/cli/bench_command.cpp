@@ -3,10 +3,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
 #include "cli/commands.h"
+#include "exec/backend.h"
 #include "kernels/isa.h"
 #include "kernels/peak.h"
 #include "workloads/generation_bench.h"
@@ -16,7 +18,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string name, precision = "fp32", isa = "auto", write_data;
+  std::string name, precision = "fp32", device = "cpu", isa = "auto", write_data;
   int threads = 0;
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false;
@@ -86,6 +88,40 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
   std::printf("%s\n", json.dump().c_str());
 }
 
+int print_device(const Arguments& arguments, const Workload& workload, const Measurement& m, const DeviceInfo& device) {
+  if (arguments.json) {
+    const nlohmann::ordered_json json{{"workload", workload.name},
+                                      {"precision", arguments.precision},
+                                      {"device", device.name},
+                                      {"device_detail", device.detail},
+                                      {"unit", workload.unit},
+                                      {"median", m.median},
+                                      {"min", m.min},
+                                      {"max", m.max},
+                                      {"steps", m.steps},
+                                      {"flop_per_step", m.flop_per_step},
+                                      {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12},
+                                      {"memory_mb", m.memory_mb},
+                                      {"predicted_mb", m.predicted_mb},
+                                      {"joules_per_unit", m.joules_per_unit},
+                                      {"idle_watts", m.idle_watts},
+                                      {"first_step_seconds", m.first_step_seconds},
+                                      {"parameters", m.parameters},
+                                      {"first_loss", m.first_loss},
+                                      {"last_loss", m.last_loss}};
+    std::printf("%s\n", json.dump().c_str());
+    return 0;
+  }
+  std::printf("%s, %s, %s: %.1f %s (%.1f to %.1f, %lld steps), %.1f TFLOP/s\n", workload.name.c_str(),
+              arguments.precision.c_str(), device.name.c_str(), m.median, workload.unit.c_str(), m.min, m.max,
+              static_cast<long long>(m.steps), m.flop_per_step / m.seconds_per_step * 1e-12);
+  std::printf("memory %.1f MB, first step done %.2f s after the start\n", m.memory_mb, m.first_step_seconds);
+  if (m.joules_per_unit > 0)
+    std::printf("energy %.4g J for each of %s, idle %.0f W included\n", m.joules_per_unit, workload.unit.c_str(),
+                m.idle_watts);
+  return 0;
+}
+
 int print_generation(const Arguments& arguments, int threads) {
   const GenerationMeasurement m = measure_generation(threads, {100, 500, 1000});
   auto rows = nlohmann::ordered_json::array();
@@ -118,7 +154,9 @@ int bench(const Arguments& arguments) {
   if (arguments.list) return list_workloads();
   if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
   force_isa(arguments.isa);
-  const Precision precision = arguments.precision == "bf16" ? Precision::kBf16 : Precision::kF32;
+  const Precision precision = precision_of(arguments.precision);
+  const Backend* backend = open_backend(arguments.device);
+  if (!backend && precision == Precision::kTf32) fail_user("tf32 is a GPU's precision: --device cuda");
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
@@ -128,12 +166,15 @@ int bench(const Arguments& arguments) {
     return 0;
   }
   if (arguments.profile) {
-    const MeasureOptions options{.precision = precision, .threads = threads, .seconds = arguments.seconds};
+    const MeasureOptions options{
+        .precision = precision, .backend = backend, .threads = threads, .seconds = arguments.seconds};
     std::printf("%s", profile(workload, options).c_str());
     return 0;
   }
   const Measurement m =
-      measure(workload, {.precision = precision, .threads = threads, .seconds = arguments.seconds}, resident);
+      measure(workload, {.precision = precision, .backend = backend, .threads = threads, .seconds = arguments.seconds},
+              resident);
+  if (backend) return print_device(arguments, workload, m, backend->device->info());
   ThreadPool pool(threads);
   print(arguments, workload, m, threads, measured_peak_gflops(precision, pool));
   return 0;
@@ -146,8 +187,9 @@ void add_bench_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("bench", "how fast this machine trains one of the reference workloads");
   command->add_option("name", arguments->name, "the workload");
   command->add_flag("--list", arguments->list, "name the workloads");
-  command->add_option("--precision", arguments->precision, "of products: fp32 (default) or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command->add_option("--precision", arguments->precision, "fp32 (default), bf16, or a GPU's tf32")
+      ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
   command->add_option("--threads", arguments->threads, "0: all")->check(CLI::Range(0, 4096));
   command->add_option("--seconds", arguments->seconds, "how long to measure (default 5)")->check(CLI::Range(0.0, 1e6));
   command->add_option("--dropout", arguments->dropout, "instead of the workload's own")->check(CLI::Range(0.0, 0.99));

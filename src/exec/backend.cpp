@@ -30,8 +30,8 @@ std::vector<std::filesystem::path> module_places() {
   if (const char* given = std::getenv("LINNET_CUDA_MODULE")) return {given};
   std::error_code ignored;
   const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  return {folder / kModule, folder / "../lib/linnet" / kModule, folder / "../../cuda" / kModule,
-          folder / "../../src/cuda" / kModule};
+  // Installed beside the program or in its library folder; in a build tree.
+  return {folder / kModule, folder / "../lib/linnet" / kModule, folder / "../cuda" / kModule};
 }
 
 OpenBackend load_module() {

@@ -28,6 +28,9 @@ class Learner {
   }
 
   StepReport step(double learning_rate) { return trainer_->step(shape_, learning_rate, ++steps_); }
+  // See Trainer::submit.
+  void submit(double learning_rate) { trainer_->submit(shape_, learning_rate, ++steps_); }
+  StepReport collect() const { return trainer_->collect(shape_); }
   double evaluate();  // mean loss, without dropout
 
   Trainer& trainer() { return *trainer_; }

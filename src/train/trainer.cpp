@@ -126,12 +126,17 @@ StepReport Trainer::report(const Executor& executor) const {
   return {sum / count, norm, static_cast<int64_t>(count), std::isfinite(sum / count) && std::isfinite(norm)};
 }
 
-StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
+void Trainer::submit(int shape, double learning_rate, int64_t step) {
   set_control(learning_rate, step);
   set_random(step, 0);
-  const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;
-  executor.run(pool_);
-  return report(executor);
+  shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
+}
+
+StepReport Trainer::collect(int shape) const { return report(*shapes_[static_cast<size_t>(shape)]->run_train); }
+
+StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
+  submit(shape, learning_rate, step);
+  return collect(shape);
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro) {

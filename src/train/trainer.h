@@ -53,6 +53,10 @@ class Trainer {
 
   // One step of one micro-batch. `step` counts from 1.
   StepReport step(int shape, double learning_rate, int64_t step);
+  // The same in two: on a device submit() only queues the step, so that the next batch can be made meanwhile, and
+  // collect() waits for the one submitted last.
+  void submit(int shape, double learning_rate, int64_t step);
+  StepReport collect(int shape) const;
   // Or several: accumulate() each (micro from 0), then apply().
   void accumulate(int shape, int64_t step, int64_t micro);
   StepReport apply(double learning_rate, int64_t step);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <thread>
 
 #include "base/process_memory.h"
 #include "io/safetensors.h"
@@ -12,6 +13,8 @@
 
 namespace linnet {
 namespace {
+
+constexpr int64_t kTogether = 16, kWarmUp = 32;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -28,30 +31,44 @@ class Measuring {
 
   Measurement run(uint64_t resident_at_start) {
     Measurement m;
+    m.idle_watts = idle_watts();
     m.first_loss = step();
     m.first_step_seconds = process_seconds();
     step();  // caches and the machine's clock are as they will be
+    // A device works ahead of the host, as in a training loop: steps are timed several at a time.
+    const int64_t together = device() ? kTogether : 1;
+    if (device()) steps(kWarmUp);
     std::vector<double> seconds;
-    for (const double began = now(); m.steps < options_.least || now() - began < options_.seconds; ++m.steps) {
+    const double joules = device() ? device()->joules() : -1;
+    for (const double began = now(); m.steps < options_.least || now() - began < options_.seconds;
+         m.steps += together) {
       const double before = now();
-      m.last_loss = step();
-      seconds.push_back(now() - before);
+      m.last_loss = steps(together);
+      seconds.push_back((now() - before) / static_cast<double>(together));
     }
+    if (joules >= 0)
+      m.joules_per_unit = (device()->joules() - joules) / (static_cast<double>(m.steps) * workload_.units_per_step);
     m.seconds_per_step = median(seconds);
     m.median = workload_.units_per_step / m.seconds_per_step;
     m.max = workload_.units_per_step / *std::ranges::min_element(seconds);
     m.min = workload_.units_per_step / *std::ranges::max_element(seconds);
     if (workload_.forward_apart) measure_parts(m);
-    m.memory_mb = static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
     m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
+    m.memory_mb = device() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
     m.parameters = learner_.trainer().layout().parameter_count();
     m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
     return m;
   }
 
-  double step() {
-    load_batch();
-    return learner_.step(workload_.learning_rate).loss;
+  double step() { return steps(1); }
+
+  // The loss of the last.
+  double steps(int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      load_batch();
+      learner_.submit(workload_.learning_rate);
+    }
+    return learner_.collect().loss;
   }
 
   // Seconds of each node, added up over `steps` steps.
@@ -73,7 +90,18 @@ class Measuring {
     options.optimizer = workload_.optimizer;
     options.threads = options_.threads;
     options.passes.precision = options_.precision;
+    options.passes.narrow = options_.backend && options_.precision == Precision::kBf16;
+    options.backend = options_.backend;
     return options;
+  }
+
+  Device* device() const { return options_.backend ? options_.backend->device : nullptr; }
+
+  double idle_watts() const {
+    const double before = device() ? device()->joules() : -1, began = now();
+    if (before < 0) return 0;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return (device()->joules() - before) / (now() - began);
   }
 
   void load_batch() {

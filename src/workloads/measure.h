@@ -3,12 +3,14 @@
 #include <string>
 
 #include "kernels/precision.h"
+#include "ops/kernel.h"
 #include "workloads/workload.h"
 
 namespace linnet {
 
 struct MeasureOptions {
   Precision precision = Precision::kF32;
+  const Backend* backend = nullptr;  // null: the CPU
   int threads = 1;
   double seconds = 5;  // of timed steps
   int64_t least = 3;   // timed steps, however long they take
@@ -22,9 +24,11 @@ struct Measurement {
   double forward_seconds = 0;           // 0: not measured apart
   double update_seconds = 0;            // clipping and optimizer
   double first_step_seconds = 0;        // from the start of the process to the end of step 1
-  double memory_mb = 0;                 // high-water mark less what the process had at its start
+  double memory_mb = 0;                 // high-water mark less what the process had at its start; of a device: planned
   double predicted_mb = 0;
   int64_t parameters = 0;
+  // Of a device that counts its energy, else 0: all of it, and what it draws when idle.
+  double joules_per_unit = 0, idle_watts = 0;
   double first_loss = 0, last_loss = 0;
 };
 

@@ -42,6 +42,18 @@ class BadInput : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
+// No test machine has a CUDA module beside its program.
+TEST_F(BadInput, Devices) {
+  ::setenv("LINNET_CUDA_MODULE", (folder_ / "none.so").c_str(), 1);
+  expect_refused(run({"train", "dates", "--device", "cuda", "--run", folder_ / "run"}),
+                 {"no CUDA module", folder_ / "none.so", "./dev gpu build"});
+  expect_refused(run({"bench", "cnn-128", "--device", "cuda:3"}), {"no CUDA module"});
+  ::unsetenv("LINNET_CUDA_MODULE");
+  expect_refused(run({"train", "dates", "--device", "gpu"}), {"device = \"gpu\"", "cuda:N"});
+  expect_refused(run({"train", "dates", "--set", "precision=tf32"}), {"tf32", "device"});
+  expect_refused(run({"bench", "cnn-128", "--precision", "tf32"}), {"--device cuda"});
+}
+
 TEST_F(BadInput, CommandLines) {
   expect_refused(run({}), {"command", "linnet --help"});
   expect_refused(run({"trian", "dates"}), {"no command 'trian'", "did you mean train?"});
