@@ -9,6 +9,7 @@
 #include <random>
 
 #include "exec/executor.h"
+#include "isolated_run.h"
 #include "kernels/precision.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -205,6 +206,8 @@ void check_on_backend(const Graph& graph, const NamedTensors& inputs, const Name
   disturb_backend(true);
   expect_same_bits(planned.run(inputs), first, "replayed, threads in another order:");
   disturb_backend(false);
+  const Graph optimized = optimize(graph.clone());
+  expect_same_bits(IsolatedRun(optimized, backend).run(inputs), first, "values apart:");
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 //   - the planned executor, after all passes, against the interpreter on the same kernels: bit for bit;
 //   - 1, 2 and 3 threads: bit for bit;
 //   - and on a backend (a GPU, or its emulation): the plan, run twice (as it comes and recorded), against the float64
-//     reference, and both runs bit for bit; where the case asks for it, in bf16 too.
+//     reference, and both runs bit for bit; where the case asks for it, in bf16 too; and kernel by kernel, each value
+//     in memory of its own, bit for bit (isolated_run.h).
 #pragma once
 #include <functional>
 #include <string>
