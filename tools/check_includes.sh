@@ -11,7 +11,7 @@ folders=$(sed -n 's/^set(LINNET_FOLDERS \(.*\))$/\1/p' CMakeLists.txt)
   exit 1
 }
 
-find src -mindepth 2 \( -name '*.h' -o -name '*.cpp' \) ! -name '*_test.cpp' -print0 | sort -z |
+find src -mindepth 2 \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) ! -name '*_test.cpp' -print0 | sort -z |
   xargs -0 awk -v folders="$folders" '
     BEGIN { for (n = split(folders, list, " "); n > 0; n--) place[list[n]] = n }
     function report(problem) { print FILENAME ":" FNR ": " problem; bad = 1 }
@@ -27,7 +27,7 @@ find src -mindepth 2 \( -name '*.h' -o -name '*.cpp' \) ! -name '*_test.cpp' -pr
       split(path, target, "/")
       if (target[1] in place) {
         if (place[target[1]] > place[own]) report("src/" own " must not include \"" path "\", which stands below it")
-      } else if (path ~ /^\.\.?\// || path !~ /^hwy\//) {
+      } else if (path ~ /^\.\.?\// || path !~ /^(hwy|cuda_emulation)\//) {
         report("\"" path "\" is not below a folder of src/")
       }
     }
