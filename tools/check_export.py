@@ -184,6 +184,50 @@ def check_others(check):
 
 
 @torch.no_grad()
+def check_pairs(check):
+    """T5 and Marian trained here: their folders write in transformers what `linnet translate` writes."""
+    lines = [line.strip() for line in open(check.text) if len(line) > 20]
+    source, target = check / "source.txt", check / "target.txt"
+    for path, change in (source, str.strip), (target, lambda line: line[::-1].strip()):
+        with open(path, "w") as file:
+            file.writelines(change(line) + "\n" for line in lines)
+    own = {"t5": ("t5-small", {}), "marian": ("translate", {"norm": "post", "final_norm": "false", "ema_decay": 0})}
+    for architecture, (preset, more) in own.items():
+        run, settings = check / ("run_" + architecture), dict(
+            architecture=architecture, d_model=32, d_ff=64, num_heads=2, num_layers=1, max_seq_len=96, vocab_size=200,
+            max_steps=60, eval_every=60, metric="loss", warmup_steps=5, precision="fp32", **more)
+        check.run("train", preset, "--run", run, "--source", source, "--target", target,
+                  *(part for key, value in settings.items() for part in ("--set", f"{key}={value}")))
+        check.run("export", run, "--out", run + "_out")
+        model, tokenizer = load(run + "_out"), transformers.AutoTokenizer.from_pretrained(run + "_out")
+        ours = check.run("translate", run + "_out", "--beam", "1", input="\n".join(lines[:10]) + "\n")
+        for line, text in zip(lines, ours.splitlines()):
+            inputs = tokenizer(line, return_tensors="pt")
+            limit = min(getattr(model.config, "max_position_embeddings", 512), 2 * inputs["input_ids"].shape[1] + 20)  # as `linnet translate` has it
+            out = model.generate(**inputs, max_new_tokens=limit, do_sample=False, forced_eos_token_id=None)
+            want = tokenizer.decode(out[0], skip_special_tokens=True)
+            assert text.strip() == want.strip(), (architecture, text, want)
+        print(f"a run of {architecture}: exported, it translates alike")
+
+
+@torch.no_grad()
+def check_masked(check):
+    """A masked language model trained here: logits at every place."""
+    run, settings = check / "run_masked", {
+        "model.from": check / "bert", "data.text": check.text,
+        "data.tokenizer_dir": os.path.join(os.path.dirname(TOKENIZERS), "pretrained", "bert_model", "vocab.txt"), "context": 64, "max_steps": 3, "eval_every": 3,
+        "batch_size": 4, "precision": "fp32"}
+    check.run("train", "bert-base", "--run", run, *(part for key, value in settings.items()
+                                                  for part in ("--set", f"{key}={value}")))
+    check.run("export", run, "--out", run + "_out")
+    ours = json.loads(check.run("eval", run, "--json"))
+    again = json.loads(check.run("eval", run + "_out", "--data", check.text, "--json"))
+    load(run + "_out")
+    assert 0.14 < ours["masked"] / ours["tokens"] < 0.16 and math.isfinite(again["loss"]), (ours, again)
+    print(f"a run of bert_masked: loss {ours['loss']:.6f} at {ours['masked']} of {ours['tokens']} tokens; transformers loads it")
+
+
+@torch.no_grad()
 def check_embeddings(check):
     folder = check.make("bert", "BertModel", ENCODER, "bert.json")
     lines = [line.strip() for line in open(check.text) if len(line) > 20][:20]
@@ -244,3 +288,5 @@ if __name__ == "__main__":
         check_others(check)
         check_embeddings(check)
         check_classifier(check)
+        check_masked(check)
+        check_pairs(check)

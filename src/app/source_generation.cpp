@@ -5,6 +5,7 @@
 #include "app/memory_report.h"
 #include "app/run_folder.h"
 #include "base/error.h"
+#include "exec/backend.h"
 #include "text/pretrained_tokenizer.h"
 #include "text/utf8.h"
 
@@ -86,6 +87,7 @@ SourceGeneration::SourceGeneration(const std::string& folder, const std::string&
       source_(encode_source(opened_, prompt)),
       choice_(choose(options, opened_)),
       layout_(*opened_.model),
+      store_(open_backend(options.device)),
       pool_(options.threads > 0 ? options.threads : available_threads()) {
   const size_t bytes = static_cast<size_t>(layout_.parameter_count()) * sizeof(float);
   const size_t constants = static_cast<size_t>(layout_.constant_count()) * sizeof(float);

@@ -169,8 +169,6 @@ void Generator::decode_batch(std::span<const std::vector<int32_t>* const> source
   for (const auto* source : sources) limits.push_back(generated_limit(source->size()));
   search_.start(limits);
   const int64_t rows = options_.sentences * options_.beams;
-  const float* logits = bucket.run_decode->output("logits").as<float>();
-  const float* log_sum_exp = bucket.run_decode->output("log_sum_exp").as<float>();
   for (int32_t position = 0; !search_.done(); ++position) {
     *inputs_->position = position;
     std::copy_n(search_.tokens().data(), rows, inputs_->tokens);
@@ -181,6 +179,9 @@ void Generator::decode_batch(std::span<const std::vector<int32_t>* const> source
     for (int64_t i = 0; i < options_.sentences; ++i)
       if (search_.done(i)) inputs_->source_lengths[i] = 0;
     bucket.run_decode->run(pool);
+    // Asked for after each run: of a device they are copied then.
+    const float* logits = bucket.run_decode->output("logits").as<float>();
+    const float* log_sum_exp = bucket.run_decode->output("log_sum_exp").as<float>();
     top_k_rows(rows, vocab_, candidates_, logits, top_values_.data(), top_ids_.data(), pool);
     search_.advance(candidates_, top_ids_.data(), top_values_.data(), log_sum_exp);
     if (stop_ && stop_()) break;
@@ -202,7 +203,6 @@ std::vector<Continuation> Generator::sample(std::span<const std::vector<int32_t>
 
   Sampler sampler(settings.sampling, vocab_);
   const SpecialTokens& special = options_.special;
-  const float* logits = bucket.run_decode->output("logits").as<float>();
   std::vector<std::vector<int32_t>> written(sources.size(), {special.begin});
   std::vector<Continuation> results(sources.size());
   std::vector<bool> done(sources.size());
@@ -219,6 +219,7 @@ std::vector<Continuation> Generator::sample(std::span<const std::vector<int32_t>
       if (!live) inputs_->source_lengths[row] = 0;
     }
     bucket.run_decode->run(pool);
+    const float* logits = bucket.run_decode->output("logits").as<float>();
     for (size_t i = 0; i < sources.size(); ++i) {
       if (done[i]) continue;
       std::copy_n(logits + static_cast<int64_t>(i) * vocab_, vocab_, row_logits.begin());

@@ -48,6 +48,25 @@ TEST(Memory, WithAccumulationAndAMovingAverageIsAsPredicted) {
              "ema_decay=0.9", "--set", "eval_beam=3", "--set", "train_samples=20000"});
 }
 
+TEST(Memory, OfAT5AndOfAMaskedLanguageModelIsAsPredicted) {
+  const TemporaryFolder folder;
+  check_run({"train", "dates", "--run", folder / "t5", "--set", "architecture=t5", "--set", "joint_vocab=true", "--set",
+             "max_steps=12", "--set", "d_model=128", "--set", "train_samples=20000"});
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", text;
+  for (int i = 0; i < 3000; ++i) words += "w" + std::to_string(i) + "\n";
+  for (int i = 0; i < 40000; ++i) text += "w" + std::to_string(i * 7 % 3000) + (i % 30 == 0 ? "\n" : " ");
+  check_run({"train", "bert-base",
+             "--run", folder / "bert",
+             "--set", "tokenizer_dir=" + folder.write("vocab.txt", words),
+             "--set", "data.text=" + folder.write("text.txt", text),
+             "--set", "d_model=128",
+             "--set", "num_heads=4",
+             "--set", "num_layers=2",
+             "--set", "d_ff=512",
+             "--set", "max_seq_len=128",
+             "--set", "max_steps=3"});
+}
+
 // `linnet plan` says the same without taking the memory.
 TEST(Memory, ThePlanCommandAgreesWithTheRun) {
   const TemporaryFolder folder;
