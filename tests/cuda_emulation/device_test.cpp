@@ -1,0 +1,83 @@
+// The program with --device cuda, on the emulation as its module.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+class DeviceProgram : public ::testing::Test {
+ protected:
+  DeviceProgram() { ::setenv("LINNET_CUDA_MODULE", LINNET_EMULATED_MODULE, 1); }
+  ~DeviceProgram() override { ::unsetenv("LINNET_CUDA_MODULE"); }
+
+  const TemporaryFolder folder_;
+};
+
+const Arguments kSettings{"dropout=0.1",  "ema_decay=0.9", "max_steps=4",
+                          "eval_every=2", "save_every=2",  "eval_pairs=4"};
+
+Arguments with(Arguments settings, const Arguments& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+void expect_near(const std::vector<Metrics>& got, const std::vector<Metrics>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double loss = std::stod(expected[i].loss);
+    EXPECT_NEAR(std::stod(got[i].loss), loss, 1e-4 * loss) << "line " << i + 1;
+  }
+}
+
+TEST_F(DeviceProgram, TrainsAsOnTheCpu) {
+  ASSERT_EQ(train(folder_ / "cpu", kSettings).exit_code, 0);
+  const Outcome outcome = train(folder_ / "gpu", kSettings, {"--device", "cuda"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  expect_near(read_metrics(folder_ / "gpu"), read_metrics(folder_ / "cpu"));
+}
+
+TEST_F(DeviceProgram, ResumesBitForBit) {
+  ASSERT_EQ(train(folder_ / "whole", kSettings, {"--device", "cuda"}).exit_code, 0);
+  ASSERT_EQ(train(folder_ / "parts", with(kSettings, {"max_steps=2"}), {"--device", "cuda"}).exit_code, 0);
+  const Outcome rest = train(folder_ / "parts", kSettings, {"--device", "cuda", "--resume"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.error;
+  const auto whole = read_metrics(folder_ / "whole"), parts = read_metrics(folder_ / "parts");
+  ASSERT_FALSE(whole.empty());
+  EXPECT_EQ(of_split(parts, "train"), of_split(whole, "train"));
+}
+
+TEST_F(DeviceProgram, StoresActivationsInBf16WhenAsked) {
+  ASSERT_EQ(train(folder_ / "cpu", kSettings).exit_code, 0);
+  const Outcome outcome = train(folder_ / "gpu", with(kSettings, {"precision=bf16"}), {"--device", "cuda:0"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const auto got = of_split(read_metrics(folder_ / "gpu"), "train"),
+             expected = of_split(read_metrics(folder_ / "cpu"), "train");
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NE(got[i].loss, expected[i].loss);
+    EXPECT_NEAR(std::stod(got[i].loss), std::stod(expected[i].loss), 2e-2 * std::stod(expected[i].loss));
+  }
+}
+
+TEST_F(DeviceProgram, EvaluatesAndTranslatesARun) {
+  ASSERT_EQ(train(folder_ / "run", kSettings).exit_code, 0);
+  const Outcome cpu = run({"translate", folder_ / "run"}, {.input = "1 May 2020\nJune 3, 1999\n"});
+  const Outcome gpu = run({"translate", folder_ / "run", "--device", "cuda"}, {.input = "1 May 2020\nJune 3, 1999\n"});
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.error;
+  EXPECT_EQ(gpu.exit_code, 0) << gpu.error;
+  EXPECT_EQ(gpu.out, cpu.out);
+}
+
+TEST_F(DeviceProgram, AGpuThatIsNotThereIsOneLine) {
+  const Outcome outcome = train(folder_ / "run", {}, {"--device", "cuda:7"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+  EXPECT_NE(outcome.error.find("cuda:7"), outcome.error.npos) << outcome.error;
+}
+
+}  // namespace
+}  // namespace linnet::testing
