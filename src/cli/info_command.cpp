@@ -4,18 +4,37 @@
 #include "app/memory_report.h"
 #include "base/thread_pool.h"
 #include "cli/commands.h"
+#include "exec/backend.h"
 #include "kernels/isa.h"
 #include "pretrained/describe.h"
 
 namespace linnet {
 
+namespace {
+
+int describe_device(const std::string& name) {
+  const Backend* backend = open_backend(name);
+  if (!backend) {
+    std::printf("cpu: %s kernels\n", current_isa().c_str());
+    return 0;
+  }
+  const DeviceInfo& device = backend->device->info();
+  std::printf("%s (%s), %.1f of %.1f GB free\n", device.name.c_str(), device.detail.c_str(),
+              static_cast<double>(device.free_bytes) / 1e9, static_cast<double>(device.memory_bytes) / 1e9);
+  return 0;
+}
+
+}  // namespace
+
 void add_info_command(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("info", "version, CPU features, threads, memory, libraries; or a model folder");
-  auto folder = std::make_shared<std::string>();
+  auto folder = std::make_shared<std::string>(), device = std::make_shared<std::string>();
   command->add_option("MODEL", *folder, "a model folder (config.json, model.safetensors): its family and sizes");
-  command->callback([&action, folder] {
-    action = [folder] {
+  command->add_option("--device", *device, "opens a GPU (cuda, cuda:N) and says what it is")->type_name("NAME");
+  command->callback([&action, folder, device] {
+    action = [folder, device] {
+      if (!device->empty()) return describe_device(*device);
       if (!folder->empty()) {
         std::fputs(describe_pretrained(*folder).c_str(), stdout);
         return 0;

@@ -72,6 +72,12 @@ TEST_F(DeviceProgram, EvaluatesAndTranslatesARun) {
   EXPECT_EQ(gpu.out, cpu.out);
 }
 
+TEST_F(DeviceProgram, InfoSaysWhatItIs) {
+  const Outcome outcome = run({"info", "--device", "cuda"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(outcome.out.rfind("emulated GPU (", 0), 0u) << outcome.out;
+}
+
 TEST_F(DeviceProgram, AGpuThatIsNotThereIsOneLine) {
   const Outcome outcome = train(folder_ / "run", {}, {"--device", "cuda:7"});
   EXPECT_EQ(outcome.exit_code, 2);
