@@ -29,6 +29,16 @@ Schedule schedule_of(const TrainConfig& config) {
   return schedule;
 }
 
+// "2 threads, avx512, fp32", or the GPU and what its precision means.
+std::string where_it_runs(const TrainConfig& train, int threads) {
+  const Backend* backend = open_backend(train.device);
+  if (!backend) return std::to_string(threads) + " threads, " + current_isa() + ", " + train.precision;
+  const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
+                                : train.precision == "tf32" ? "tf32 products, the rest fp32"
+                                                            : "strict fp32";
+  return backend->device->info().name + ", " + precision;
+}
+
 class TrainingRun {
  public:
   TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingTask& task)
@@ -237,7 +247,7 @@ TrainOutcome run_training(const TrainRequest& request, const std::function<void(
   Trainer& trainer = task->trainer();
   check_space(folder, trainer);
   log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " + std::to_string(task->shape_count()) +
-           " batch shapes, " + std::to_string(trainer.options().threads) + " threads, " + current_isa() +
+           " batch shapes, " + where_it_runs(request.config.train, trainer.options().threads) +
            "; memory at its peak:\n" + task->forecast().text());
   task->take_memory();
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
