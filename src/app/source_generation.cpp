@@ -6,6 +6,7 @@
 #include "app/run_folder.h"
 #include "base/error.h"
 #include "exec/backend.h"
+#include "nn/model_store.h"
 #include "text/pretrained_tokenizer.h"
 #include "text/utf8.h"
 
@@ -89,12 +90,7 @@ SourceGeneration::SourceGeneration(const std::string& folder, const std::string&
       layout_(*opened_.model),
       store_(open_backend(options.device)),
       pool_(options.threads > 0 ? options.threads : available_threads()) {
-  const size_t bytes = static_cast<size_t>(layout_.parameter_count()) * sizeof(float);
-  const size_t constants = static_cast<size_t>(layout_.constant_count()) * sizeof(float);
-  store_.bind("parameters", {store_.add_region("parameters", MemoryKind::kParameters, bytes), 0}, bytes);
-  store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
-  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
-                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared = declare_model(store_, layout_);
   generator_ = std::make_unique<Generator>(
       *opened_.model, layout_, store_, shared,
       plan_for(opened_, options, choice_, static_cast<int64_t>(source_.size()), pool_.size()));

@@ -6,6 +6,7 @@
 #include "app/memory_report.h"
 #include "base/error.h"
 #include "exec/backend.h"
+#include "nn/model_store.h"
 #include "text/utf8.h"
 
 namespace linnet {
@@ -55,12 +56,7 @@ TextGeneration::TextGeneration(const std::string& folder, const std::string& pro
       layout_(*opened_.model),
       store_(open_backend(options.device)),
       pool_(options.threads > 0 ? options.threads : available_threads()) {
-  const size_t bytes = static_cast<size_t>(layout_.parameter_count()) * sizeof(float);
-  const size_t constants = static_cast<size_t>(layout_.constant_count()) * sizeof(float);
-  store_.bind("parameters", {store_.add_region("parameters", MemoryKind::kParameters, bytes), 0}, bytes);
-  store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
-  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
-                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared = declare_model(store_, layout_);
   generator_ = std::make_unique<CausalGenerator>(
       *opened_.model, layout_, store_, shared,
       plan_for(*opened_.model, static_cast<int64_t>(prompt_.size()), options, choice_, pool_.size()));

@@ -44,6 +44,24 @@ int print_peak(const Arguments& arguments, Precision precision, int threads) {
   return 0;
 }
 
+// What is said of a workload wherever it ran.
+nlohmann::ordered_json figures(const Arguments& arguments, const Workload& workload, const Measurement& m) {
+  return {{"workload", workload.name},
+          {"precision", arguments.precision},
+          {"unit", workload.unit},
+          {"median", m.median},
+          {"min", m.min},
+          {"max", m.max},
+          {"steps", m.steps},
+          {"flop_per_step", m.flop_per_step},
+          {"memory_mb", m.memory_mb},
+          {"predicted_mb", m.predicted_mb},
+          {"first_step_seconds", m.first_step_seconds},
+          {"parameters", m.parameters},
+          {"first_loss", m.first_loss},
+          {"last_loss", m.last_loss}};
+}
+
 void print(const Arguments& arguments, const Workload& workload, const Measurement& m, int threads, double peak) {
   const double gflops = m.flop_per_step / m.seconds_per_step * 1e-9;
   const double backward = m.seconds_per_step - m.forward_seconds - m.update_seconds;
@@ -59,28 +77,15 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
                 m.memory_mb, m.predicted_mb, static_cast<long long>(m.parameters), m.first_step_seconds);
     return;
   }
-  nlohmann::ordered_json json{{"workload", workload.name},
-                              {"precision", arguments.precision},
-                              {"threads", threads},
-                              {"isa", current_isa()},
-                              {"unit", workload.unit},
-                              {"median", m.median},
-                              {"min", m.min},
-                              {"max", m.max},
-                              {"steps", m.steps},
-                              {"flop_per_step", m.flop_per_step},
-                              {"gflops", gflops},
-                              {"peak_gflops", peak},
-                              {"fraction_of_peak", gflops / peak},
-                              {"memory_mb", m.memory_mb},
-                              {"predicted_mb", m.predicted_mb},
-                              {"first_step_seconds", m.first_step_seconds},
-                              {"parameters", m.parameters},
-                              {"first_loss", m.first_loss},
-                              {"last_loss", m.last_loss},
-                              {"forward_ms", nullptr},
-                              {"backward_ms", nullptr},
-                              {"update_ms", nullptr}};
+  nlohmann::ordered_json json = figures(arguments, workload, m);
+  json.update({{"threads", threads},
+               {"isa", current_isa()},
+               {"gflops", gflops},
+               {"peak_gflops", peak},
+               {"fraction_of_peak", gflops / peak},
+               {"forward_ms", nullptr},
+               {"backward_ms", nullptr},
+               {"update_ms", nullptr}});
   if (m.forward_seconds > 0) {
     json["forward_ms"] = m.forward_seconds * 1e3, json["backward_ms"] = backward * 1e3;
     json["update_ms"] = m.update_seconds * 1e3;
@@ -90,25 +95,12 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
 
 int print_device(const Arguments& arguments, const Workload& workload, const Measurement& m, const DeviceInfo& device) {
   if (arguments.json) {
-    const nlohmann::ordered_json json{{"workload", workload.name},
-                                      {"precision", arguments.precision},
-                                      {"device", device.name},
-                                      {"device_detail", device.detail},
-                                      {"unit", workload.unit},
-                                      {"median", m.median},
-                                      {"min", m.min},
-                                      {"max", m.max},
-                                      {"steps", m.steps},
-                                      {"flop_per_step", m.flop_per_step},
-                                      {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12},
-                                      {"memory_mb", m.memory_mb},
-                                      {"predicted_mb", m.predicted_mb},
-                                      {"joules_per_unit", m.joules_per_unit},
-                                      {"idle_watts", m.idle_watts},
-                                      {"first_step_seconds", m.first_step_seconds},
-                                      {"parameters", m.parameters},
-                                      {"first_loss", m.first_loss},
-                                      {"last_loss", m.last_loss}};
+    nlohmann::ordered_json json = figures(arguments, workload, m);
+    json.update({{"device", device.name},
+                 {"device_detail", device.detail},
+                 {"tflops", m.flop_per_step / m.seconds_per_step * 1e-12},
+                 {"joules_per_unit", m.joules_per_unit},
+                 {"idle_watts", m.idle_watts}});
     std::printf("%s\n", json.dump().c_str());
     return 0;
   }

@@ -1,15 +1,10 @@
 #include "nn/forward.h"
 
 #include "base/error.h"
+#include "nn/model_store.h"
 #include "passes/passes.h"
 
 namespace linnet {
-namespace {
-
-size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
-}  // namespace
-
 Forward::Forward(const Module& model, const std::vector<Function>& functions, int threads)
     : layout_(model), pool_(threads > 0 ? threads : available_threads()) {
   std::vector<Graph> graphs;
@@ -18,14 +13,8 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, in
     function(trace);
     graphs.push_back(trace.finish());
   }
-  const auto add = [&](const char* name, MemoryKind kind, size_t bytes) {
-    if (bytes > 0) store_.bind(name, {store_.add_region(name, kind, bytes), 0}, bytes);
-  };
-  add("parameters", MemoryKind::kParameters, float_bytes(layout_.parameter_count()));
-  add("constants", MemoryKind::kConstants, float_bytes(layout_.constant_count()));
+  const SharedRegions shared = declare_model(store_, layout_);
   bind_inputs(graphs);
-  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
-                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   for (Graph& graph : graphs)
     plans_.push_back(make_plan(optimize(std::move(graph)), store_, shared, {.threads = pool_.size()}));
   store_.allocate();
