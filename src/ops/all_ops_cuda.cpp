@@ -36,6 +36,9 @@ std::span<const BackendOp> cuda_ops() {
 
       BackendOp{"layer_norm", layer_norm_cuda_kernels()},
       BackendOp{"layer_norm_grad", layer_norm_grad_cuda_kernels()},
+      BackendOp{"residual_norm", residual_norm_cuda_kernels()},
+      BackendOp{"residual_norm_grad", residual_norm_grad_cuda_kernels()},
+
   };
   return ops;
 }

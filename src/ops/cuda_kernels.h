@@ -36,5 +36,7 @@ KernelList max_pool_grad_cuda_kernels();
 
 KernelList layer_norm_cuda_kernels();
 KernelList layer_norm_grad_cuda_kernels();
+KernelList residual_norm_cuda_kernels();
+KernelList residual_norm_grad_cuda_kernels();
 
 }  // namespace linnet

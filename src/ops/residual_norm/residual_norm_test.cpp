@@ -29,6 +29,10 @@ TEST(ResidualNorm, ValuesAndGradientsWithAndWithoutDropout) {
     for (int64_t width : {1, 2, 7, 16, 33, 128}) check({3, 5, width}, probability, Wanted::kBoth);
 }
 
+TEST(ResidualNorm, ValuesAndGradientsOfWideRows) {
+  for (int64_t width : {31, 256, 260, 768, 1600, 5000, 8200}) check({3, 7, width}, 0.2f, Wanted::kBoth);
+}
+
 TEST(ResidualNorm, TheSumAndItsNormAreUsedTogetherOrAlone) {
   for (const Wanted wanted : {Wanted::kSum, Wanted::kNormal}) check({4, 24}, 0.2f, wanted);
 }
