@@ -38,5 +38,11 @@ KernelList layer_norm_cuda_kernels();
 KernelList layer_norm_grad_cuda_kernels();
 KernelList residual_norm_cuda_kernels();
 KernelList residual_norm_grad_cuda_kernels();
+KernelList softmax_cuda_kernels();
+KernelList softmax_grad_cuda_kernels();
+KernelList cross_entropy_cuda_kernels();
+KernelList cross_entropy_grad_cuda_kernels();
+KernelList sum_of_squares_cuda_kernels();
+KernelList optimizer_step_cuda_kernels();
 
 }  // namespace linnet
