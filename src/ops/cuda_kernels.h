@@ -44,5 +44,8 @@ KernelList cross_entropy_cuda_kernels();
 KernelList cross_entropy_grad_cuda_kernels();
 KernelList sum_of_squares_cuda_kernels();
 KernelList optimizer_step_cuda_kernels();
+KernelList conv_relu_pool_cuda_kernels();
+KernelList conv_relu_pool_weight_grad_cuda_kernels();
+KernelList conv_relu_pool_input_grad_cuda_kernels();
 
 }  // namespace linnet

@@ -7,6 +7,7 @@
 // depends on their number alone. dx and df may be dy, sum or dsum: an element is written by the thread that has read
 // it.
 #pragma once
+#include "kernels/cuda/add_parts.cuh"
 #include "kernels/cuda/norm_forward.cuh"
 
 namespace linnet {
@@ -172,26 +173,6 @@ __global__ void __launch_bounds__(kRowBlock) norm_backward_long_kernel(NormBackw
   }
 }
 
-constexpr int kPartSlices = 32;  // of the second stage: warps that share the blocks' sums of 32 columns
-
-// Column j of dweight and dbias side by side: parts [parts, 2 * width].
-static __global__ void __launch_bounds__(kPartSlices* kWarp)
-    add_parts_kernel(int64_t parts, int64_t width, const float* __restrict__ from, float* __restrict__ dweight,
-                     float* __restrict__ dbias) {
-  __shared__ float slices[kPartSlices][kWarp];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, slice = static_cast<int>(threadIdx.x) / kWarp;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
-  float sum = 0;
-  if (column < 2 * width)
-    for (int64_t part = slice; part < parts; part += kPartSlices) sum += from[part * 2 * width + column];
-  slices[slice][lane] = sum;
-  __syncthreads();
-  if (slice != 0 || column >= 2 * width) return;
-  for (int i = 1; i < kPartSlices; ++i) sum += slices[i][lane];
-  float* to = column < width ? dweight : dbias;
-  if (to) to[column < width ? column : column - width] = sum;
-}
-
 template <bool kResidual, class T>
 void norm_backward(Device* device, NormBackward<T> call) {
   const auto parts = static_cast<unsigned>(norm_part_count(call.rows));
@@ -203,8 +184,7 @@ void norm_backward(Device* device, NormBackward<T> call) {
       }))
     launch(device, norm_backward_long_kernel<T, kResidual>, parts, kRowBlock, 0, call);
   if (call.dweight || call.dbias)
-    launch(device, add_parts_kernel, blocks_for(2 * call.width, kWarp), kPartSlices * kWarp, 0, parts, call.width,
-           call.parts, call.dweight, call.dbias);
+    add_parts(device, parts, call.width, 2 * call.width, call.parts, call.dweight, call.dbias);
 }
 
 }  // namespace linnet

@@ -38,7 +38,27 @@ TEST(ConvReluPool, ValuesAndGradientsOfManyChannels) {
   for (const Sizes& s : {Sizes{2, 4, 4, 3, 5}, {1, 6, 4, 16, 16}, {2, 3, 5, 20, 33}, {1, 14, 14, 16, 32}}) check(s);
 }
 
-TEST(ConvReluPool, ManyImages) { check({70, 4, 4, 1, 16}); }
+TEST(ConvReluPool, ManyImages) {
+  for (const int64_t images : {70, 600, 1300}) check({images, 4, 4, 1, 16});
+}
+
+TEST(ConvReluPool, ImagesThatAreCutIntoBands) { check({1, 40, 300, 1, 3}); }
+
+// Images have no gradient, so that on a device, too, the weights' gradient computes that of the pooled images itself.
+TEST(ConvReluPool, UnderALinearLayer) {
+  for (const Sizes& s : {Sizes{9, 8, 12, 1, 16}, {700, 4, 4, 2, 5}}) {
+    const int64_t width = s.height / 2 * (s.width / 2) * s.filters;
+    testing::check_op(
+        {.inputs = {{.shape = {s.images, s.height, s.width, s.channels}, .low = 0, .high = 256, .byte = true},
+                    {{s.filters, 3, 3, s.channels}},
+                    {{s.filters}},
+                    {{10, width}}},
+         .build = [=](Graph&, const auto& x) {
+           const Tensor pooled = conv_relu_pool(x[0], x[1], x[2], pixel_scaling(s.channels));
+           return std::vector{matmul(reshape(pooled, {s.images, width}), x[3], false, true)};
+         }});
+  }
+}
 
 TEST(ConvReluPool, BytesAreScaledBeforeTheyArePadded) {
   for (int64_t channels : {1, 3}) {
