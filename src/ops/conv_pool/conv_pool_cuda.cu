@@ -1,6 +1,7 @@
 // Small convolutional networks: everything fits in the caches, and a step is bound by how many kernels are started and
 // by having enough threads for every multiprocessor. So each op is one direct kernel, and a gradient's sums two.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/conv_pool.h"
 #include "kernels/cuda/add_parts.cuh"
@@ -46,7 +47,7 @@ struct Images {
   template <class X>
   LINNET_DEVICE float pixel(const X* image, int row, int column, const Channel& channel) const {
     if (row < 0 || row >= height || column < 0 || column >= width) return 0;
-    const int64_t place = (static_cast<int64_t>(row) * width + column) * channels + channel.index;
+    const int place = (row * width + column) * channels + channel.index;
     if constexpr (std::is_same_v<X, uint8_t>)
       return static_cast<float>(image[place]) * channel.scale + channel.shift;
     else
@@ -71,7 +72,7 @@ LINNET_DEVICE void choose(const float (&sums)[4], float& largest, unsigned& whic
 // read once for all of them. A channel's weights lie in shared memory, [9][filters]. `wide`: the four filters' results
 // are written together.
 template <class X, class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     conv_pool_kernel(Images images, int groups, bool wide, const X* __restrict__ x, Numbers weight,
                      const float* __restrict__ bias, T* __restrict__ y, uint8_t* __restrict__ which) {
   auto* weights = dynamic_shared<float>();
@@ -265,7 +266,9 @@ void for_images(DType dtype, const Body& body) {
 }
 
 bool supports_images(const KernelQuery& query) {
-  return query.in[0].dtype != DType::kU8 || query.in[0].shape[3] <= kMaxByteChannels;
+  const TensorType& x = query.in[0];
+  return x.shape.elements(1, 4) <= std::numeric_limits<int>::max() &&
+         (x.dtype != DType::kU8 || x.shape[3] <= kMaxByteChannels);
 }
 
 size_t weight_bytes(const Images& images) {
