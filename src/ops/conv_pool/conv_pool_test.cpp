@@ -40,11 +40,14 @@ TEST(ConvReluPool, ValuesAndGradientsOfManyChannels) {
   for (const Sizes& s : {Sizes{2, 4, 4, 3, 5}, {1, 6, 4, 16, 16}, {2, 3, 5, 20, 33}, {1, 14, 14, 16, 32}}) check(s);
 }
 
-TEST(ConvReluPool, ManyImages) {
-  for (const int64_t images : {70, 600, 1300}) check({images, 4, 4, 1, 16});
-}
+TEST(ConvReluPool, ManyImages) { check({70, 4, 4, 1, 16}); }
 
-TEST(ConvReluPool, ImagesThatAreCutIntoBands) { check({1, 40, 300, 1, 3}); }
+// Several parts of the sums, images cut into bands. Not on the CPU alone: among so many windows one is so close to
+// another choice that differences are none.
+TEST(ConvReluPool, ManyAndLargeImagesOnADevice) {
+  if (testing::tested_backend() == nullptr) GTEST_SKIP();
+  for (const Sizes& s : {Sizes{600, 4, 4, 1, 16}, {1300, 4, 4, 1, 16}, {1, 40, 300, 1, 3}}) check(s);
+}
 
 // Images have no gradient, so that on a device, too, the weights' gradient computes that of the pooled images itself.
 TEST(ConvReluPool, UnderALinearLayer) {
