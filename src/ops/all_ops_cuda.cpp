@@ -50,7 +50,6 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"conv_relu_pool", conv_relu_pool_cuda_kernels()},
       BackendOp{"conv_relu_pool_weight_grad", conv_relu_pool_weight_grad_cuda_kernels()},
       BackendOp{"conv_relu_pool_input_grad", conv_relu_pool_input_grad_cuda_kernels()},
-
   };
   return ops;
 }

@@ -38,6 +38,25 @@ TEST(CrossEntropy, UniformLogitsCostLogOfTheClasses) {
   EXPECT_NEAR(interpret(graph, inputs, {.kernels = KernelSet::kFast}).outputs.at("y")[0], 2 * std::log(1000.0), 1e-3);
 }
 
+TEST(CrossEntropy, NanReachesTheLossAndMaskedClassesCostNothing) {
+  for (const int64_t classes : {3, 400, 5000}) {
+    Graph graph;
+    graph.output(
+        "y", cross_entropy_sum(graph.input("x", {DType::kF32, {1, classes}}), graph.input("t", {DType::kI32, {1}})));
+    std::vector<float> logits(static_cast<size_t>(classes), -1000);
+    logits[0] = logits[1] = 2;
+    NamedTensors inputs;
+    inputs["t"] = HostTensor({DType::kI32, {1}});
+    inputs["x"] = HostTensor({DType::kF32, {1, classes}}, std::span<const float>(logits));
+    for (const NamedTensors& out : testing::run_everywhere(graph, inputs))
+      EXPECT_NEAR(out.at("y")[0], std::log(2.0), 1e-6) << classes;
+    logits[2] = NAN;
+    inputs["x"] = HostTensor({DType::kF32, {1, classes}}, std::span<const float>(logits));
+    for (const NamedTensors& out : testing::run_everywhere(graph, inputs))
+      EXPECT_TRUE(std::isnan(out.at("y")[0])) << classes;
+  }
+}
+
 TEST(CrossEntropy, TargetsBeyondTheirLengthsAreMaskedAndNotCounted) {
   Graph graph;
   const Tensor masked = mask_targets(graph.input("t", {DType::kI32, {2, 3}}), graph.input("n", {DType::kI32, {2}}));
