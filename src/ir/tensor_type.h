@@ -14,6 +14,8 @@ enum class DType : uint8_t { kF32, kF64, kI32, kU8, kBF16 };
 
 const char* dtype_name(DType dtype);  // "f32", "f64", "i32", "u8", "bf16"
 size_t dtype_size(DType dtype);       // bytes of one element
+// What statistics, weights of norms, losses and sums are beside activations of this type: never narrower than f32.
+inline DType full_type(DType dtype) { return dtype == DType::kBF16 ? DType::kF32 : dtype; }
 inline bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16; }
 
 constexpr int kMaxRank = 6;

@@ -36,6 +36,20 @@ std::span<const BackendOp> cuda_ops() {
 
       BackendOp{"layer_norm", layer_norm_cuda_kernels()},
       BackendOp{"layer_norm_grad", layer_norm_grad_cuda_kernels()},
+      BackendOp{"residual_norm", residual_norm_cuda_kernels()},
+      BackendOp{"residual_norm_grad", residual_norm_grad_cuda_kernels()},
+      BackendOp{"softmax", softmax_cuda_kernels()},
+      BackendOp{"softmax_grad", softmax_grad_cuda_kernels()},
+      BackendOp{"cross_entropy", cross_entropy_cuda_kernels()},
+      BackendOp{"cross_entropy_grad", cross_entropy_grad_cuda_kernels()},
+      BackendOp{"sum_of_squares", sum_of_squares_cuda_kernels()},
+      BackendOp{"optimizer_step", optimizer_step_cuda_kernels()},
+      BackendOp{"conv2d", conv2d_cuda_kernels()},
+      BackendOp{"conv2d_input_grad", conv2d_input_grad_cuda_kernels()},
+      BackendOp{"conv2d_weight_grad", conv2d_weight_grad_cuda_kernels()},
+      BackendOp{"conv_relu_pool", conv_relu_pool_cuda_kernels()},
+      BackendOp{"conv_relu_pool_weight_grad", conv_relu_pool_weight_grad_cuda_kernels()},
+      BackendOp{"conv_relu_pool_input_grad", conv_relu_pool_input_grad_cuda_kernels()},
   };
   return ops;
 }

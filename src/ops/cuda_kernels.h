@@ -36,5 +36,19 @@ KernelList max_pool_grad_cuda_kernels();
 
 KernelList layer_norm_cuda_kernels();
 KernelList layer_norm_grad_cuda_kernels();
+KernelList residual_norm_cuda_kernels();
+KernelList residual_norm_grad_cuda_kernels();
+KernelList softmax_cuda_kernels();
+KernelList softmax_grad_cuda_kernels();
+KernelList cross_entropy_cuda_kernels();
+KernelList cross_entropy_grad_cuda_kernels();
+KernelList sum_of_squares_cuda_kernels();
+KernelList optimizer_step_cuda_kernels();
+KernelList conv2d_cuda_kernels();
+KernelList conv2d_input_grad_cuda_kernels();
+KernelList conv2d_weight_grad_cuda_kernels();
+KernelList conv_relu_pool_cuda_kernels();
+KernelList conv_relu_pool_weight_grad_cuda_kernels();
+KernelList conv_relu_pool_input_grad_cuda_kernels();
 
 }  // namespace linnet

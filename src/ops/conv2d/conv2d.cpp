@@ -8,7 +8,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect_inputs(args, 2);
   const TensorType &x = args.in[0], &weight = args.in[1];
   const std::string both = "got " + x.text() + " and weight " + weight.text();
-  expect(is_float(x.dtype) && x.dtype == weight.dtype, both + ", expected two of one float type");
+  expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
+         both + ", expected two of one float type");
   expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both + ", expected [N, H, W, C] and [O, R, S, C]");
   expect(x.shape[3] == weight.shape[3],
          both + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) + " differ");
@@ -23,10 +24,16 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {out};
 }
 
-// dy, weight -> dx; x, dy -> dweight
-std::vector<TensorType> infer_grad(const InferArgs& args) {
+// dy, weight -> dx
+std::vector<TensorType> infer_input_grad(const InferArgs& args) {
   expect_inputs(args, 2);
   return {{args.in[0].dtype, args.attrs.as<Conv2dAttrs>().result}};
+}
+
+// x, dy -> dweight
+std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
+  expect_inputs(args, 2);
+  return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
@@ -41,8 +48,8 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 }  // namespace
 
 const OpDef kConv2d{.name = "conv2d", .infer = infer, .gradient = gradient};
-const OpDef kConv2dInputGrad{.name = "conv2d_input_grad", .infer = infer_grad};
-const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad", .infer = infer_grad};
+const OpDef kConv2dInputGrad{.name = "conv2d_input_grad", .infer = infer_input_grad};
+const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad", .infer = infer_weight_grad};
 
 Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding) {
   return x.value.graph->add_one(kConv2d, std::array{x.value, weight}, Conv2dAttrs{stride, padding, {}}, x.where);

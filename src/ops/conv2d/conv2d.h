@@ -4,7 +4,8 @@
 //   c]
 //
 // x [N, H, W, C], weight [O, R, S, C] -> y [N, (H + 2 padding - R) / stride + 1, (W + 2 padding - S) / stride + 1, O].
-// A bias is added by `+`. Channels last in image and weight: PyTorch's channels_last.
+// Where x is bf16 (on a device) so is y, weights are bf16 or f32, and their gradient is f32. A bias is added by `+`.
+// Channels last in image and weight: PyTorch's channels_last.
 #pragma once
 #include "ir/graph.h"
 #include "ops/kernel.h"

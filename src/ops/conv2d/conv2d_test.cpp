@@ -9,9 +9,12 @@ namespace {
 
 void check(Shape x, Shape weight, int64_t stride, int64_t padding) {
   SCOPED_TRACE(x.text() + " " + weight.text() + " " + std::to_string(stride) + " " + std::to_string(padding));
-  testing::check_op({.inputs = {{x}, {weight}}, .build = [=](Graph&, const auto& in) {
-                       return std::vector{conv2d(in[0], in[1], stride, padding)};
-                     }});
+  for (const bool full : {false, true})  // of weights beside bf16
+    testing::check_op(
+        {.inputs = {{x}, {.shape = weight, .full = full}},
+         .build = [=](Graph&, const auto& in) { return std::vector{conv2d(in[0], in[1], stride, padding)}; },
+         .differentiate = full,
+         .bf16_tolerance = 2e-2});
 }
 
 TEST(Conv2d, ValuesAndGradients) {
@@ -21,6 +24,8 @@ TEST(Conv2d, ValuesAndGradients) {
   check({2, 8, 7, 2}, {4, 3, 5, 2}, 2, 1);
   check({2, 9, 9, 3}, {5, 7, 7, 3}, 2, 3);
   check({2, 6, 6, 16}, {18, 3, 3, 16}, 1, 1);
+  check({3, 17, 21, 6}, {70, 3, 3, 6}, 1, 1);  // tiles beside tiles, sums in two parts
+  check({5, 16, 16, 5}, {3, 4, 4, 5}, 3, 2);
 }
 
 // A filter that is one in the middle returns the image.

@@ -13,24 +13,26 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType &x = args.in[0], &weight = args.in[1], &bias = args.in[2];
   const std::string all = "got " + x.text() + ", weight " + weight.text() + ", bias " + bias.text();
   expect(x.shape.rank() == 4 && weight.shape.rank() == 4, all + ", expected [N, H, W, C] and [O, 3, 3, C]");
-  expect(is_float(weight.dtype) && (x.dtype == weight.dtype || x.dtype == DType::kU8),
+  expect(is_float(weight.dtype) &&
+             (x.dtype == DType::kU8 || weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
          all + ", expected one float type, or images of u8");
   expect(weight.shape[1] == 3 && weight.shape[2] == 3, all + ", expected filters of 3x3");
   expect(weight.shape[3] == x.shape[3],
          all + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) + " differ");
-  expect(bias == TensorType{weight.dtype, {weight.shape[0]}}, all + ", expected bias [O]");
+  expect(bias == TensorType{full_type(weight.dtype), {weight.shape[0]}}, all + ", expected bias [O]");
   expect(x.shape[1] >= 2 && x.shape[2] >= 2, all + ", images smaller than the 2x2 window");
   const size_t channels = x.dtype == DType::kU8 ? static_cast<size_t>(x.shape[3]) : 0;
   expect(scaling.scale.size() == channels && scaling.shift.size() == channels,
          all + ", and a scaling of " + std::to_string(scaling.scale.size()) + " channels; u8 needs one, floats none");
-  const TensorType y{weight.dtype, {x.shape[0], x.shape[1] / 2, x.shape[2] / 2, weight.shape[0]}};
+  const TensorType y{x.dtype == DType::kU8 ? weight.dtype : x.dtype,
+                     {x.shape[0], x.shape[1] / 2, x.shape[2] / 2, weight.shape[0]}};
   return {y, {DType::kU8, y.shape}};
 }
 
 // x, which, dy (or its two factors) -> dweight, dbias
 std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
   if (args.in.size() != 4) expect_inputs(args, 3);
-  const DType dtype = args.in[2].dtype;
+  const DType dtype = full_type(args.in[2].dtype);
   const int64_t filters = args.in[1].shape[3];
   return {{dtype, {filters, 3, 3, args.in[0].shape[3]}}, {dtype, {filters}}};
 }

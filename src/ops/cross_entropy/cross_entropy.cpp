@@ -13,7 +13,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(logits.shape.rank() >= 1 && is_float(logits.dtype), "got logits " + logits.text());
   const Shape rows(logits.shape.sizes().first(static_cast<size_t>(logits.shape.rank() - 1)));
   expect(targets == TensorType{DType::kI32, rows}, "got logits " + logits.text() + " and targets " + targets.text());
-  return {{logits.dtype, {}}, {logits.dtype, {rows.elements()}}};
+  const DType full = full_type(logits.dtype);
+  return {{full, {}}, {full, {rows.elements()}}};
 }
 
 // logits, targets, lse, dloss -> dlogits

@@ -19,7 +19,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   expect(x.shape.rank() >= 1 && is_float(x.dtype), "got " + x.text());
   expect_norm_parameters(attrs, x, args.in.subspan(1));
-  const TensorType row{x.dtype, rows_shape(x.shape)};
+  const TensorType row{full_type(x.dtype), rows_shape(x.shape)};
   return {x, row, row};
 }
 
@@ -29,7 +29,7 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
   const TensorType& x = args.in[1];
   expect(args.in[0] == x, "got " + args.in[0].text() + " and " + x.text());
   std::vector<TensorType> out{x};
-  out.resize(1 + parameter_count(attrs), TensorType{x.dtype, {x.shape[-1]}});
+  out.resize(1 + parameter_count(attrs), TensorType{full_type(x.dtype), {x.shape[-1]}});
   return out;
 }
 
@@ -72,7 +72,7 @@ std::string LayerNormAttrs::text() const {
 }
 
 void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {
-  const TensorType expected{x.dtype, {x.shape[-1]}};
+  const TensorType expected{full_type(x.dtype), {x.shape[-1]}};
   for (size_t i = 0; i < parameter_count(attrs); ++i)
     expect(parameters[i] == expected,
            "got " + x.text() + " with " + (i == 0 && attrs.has_weight ? "weight " : "bias ") + parameters[i].text());

@@ -4,7 +4,8 @@
 //   y = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + epsilon), variance over N, not N - 1
 //
 // x [..., D], weight [D], bias [D] -> y [..., D], mean [..., 1], rstd [..., 1]
-// Weight and bias may be left out. Not centred, the mean is taken to be 0: y = x / sqrt(mean(x^2) + epsilon) * weight.
+// Where x is bf16 only y is, too. Weight and bias may be left out. Not centred, the mean is taken to be 0: y = x /
+// sqrt(mean(x^2) + epsilon) * weight.
 #pragma once
 #include "ir/graph.h"
 #include "ops/kernel.h"

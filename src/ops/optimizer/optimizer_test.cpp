@@ -6,10 +6,13 @@
 #include <limits>
 
 #include "op_harness.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {
 
+using testing::OpCase;
 using Kind = OptimizerAttrs::Kind;
 
 Graph step_graph(const OptimizerAttrs& attrs, DType dtype, int64_t n) {
@@ -65,6 +68,53 @@ TEST(Optimizer, FastAndReferenceAgreeForEveryKind) {
                           .states;
     for (const auto& [name, tensor] : exact) EXPECT_LE(testing::distance(fast.at(name), tensor), 1e-6) << name;
   }
+}
+
+// As an op like any other, so that devices take part; the states' new values are results. The first element of `scale`
+// is the gradient's factor: NaN makes the step not finite.
+OpCase step_case(const OptimizerAttrs& attrs, int64_t n, double gradient = 1) {
+  const Shape flat{n};
+  return {.inputs = {{flat}, {flat}, {.shape = flat, .center = 1, .spread = 0.5}, {flat}, {flat}},
+          .build =
+              [=](Graph& graph, const std::vector<Tensor>& x) {
+                const DType dtype = x[0].type().dtype;
+                OptimizerState old{x[0], x[1], {}, {}};
+                if (attrs.kind == Kind::kAdam) old.moment2 = x[2];
+                if (attrs.ema_decay > 0) old.ema = x[3];
+                const Tensor d = x[4] * gradient, rate = fill(graph, {dtype, {1}}, 0.01),
+                             step = fill(graph, {dtype, {1}}, 3);
+                const OptimizerState next = optimizer_step(old, d, sum_of_squares(d), fill(graph, {dtype, {}}, 4),
+                                                           concat(rate, std::array{step}, 0), attrs);
+                std::vector<Tensor> results{next.parameters, next.moment1};
+                if (next.moment2.defined()) results.push_back(next.moment2);
+                if (next.ema.defined()) results.push_back(next.ema);
+                return results;
+              },
+          .differentiate = false};
+}
+
+TEST(Optimizer, EveryKindAsAnOp) {
+  for (OptimizerAttrs attrs :
+       {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
+        OptimizerAttrs{.clip_norm = 0.5, .ema_decay = 0.9},
+        OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
+        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}})
+    for (const int64_t n : {7, 1000, 1003}) {
+      SCOPED_TRACE(attrs.text());
+      attrs.decay_count = n / 2 + 1;
+      testing::check_op(step_case(attrs, n));
+    }
+}
+
+TEST(Optimizer, AStepThatIsNotFiniteChangesNothingAsAnOp) {
+  testing::check_op(step_case({.ema_decay = 0.9}, 100, std::numeric_limits<double>::quiet_NaN()));
+}
+
+TEST(Optimizer, ManySquares) {
+  for (const int64_t n : {3, 5000, 65536 + 4, 3 * 16384 + 65537})
+    testing::check_op({.inputs = {{{n}}},
+                       .build = [](Graph&, const auto& x) { return std::vector{sum_of_squares(x[0])}; },
+                       .differentiate = false});
 }
 
 TEST(Optimizer, ClippingLimitsTheStepToTheNorm) {

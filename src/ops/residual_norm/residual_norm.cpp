@@ -24,7 +24,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect_inputs(args, 2u + attrs.norm.has_weight + attrs.norm.has_bias + (attrs.probability > 0));
   const TensorType& x = args.in[0];
   expect(x.shape.rank() >= 1 && is_float(x.dtype) && args.in[1] == x, "got " + x.text() + " and " + args.in[1].text());
-  const TensorType row{x.dtype, rows_shape(x.shape)};
+  const TensorType row{full_type(x.dtype), rows_shape(x.shape)};
   expect_norm_parameters(attrs.norm, x, args.in.subspan(2));
   expect_random(args, attrs);
   return {x, x, row, row};
@@ -39,7 +39,7 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
            "got " + args.in[static_cast<size_t>(i)].text() + " and " + sum.text());
   expect_random(args, attrs);
   std::vector<TensorType> out{sum};
-  out.resize(1u + attrs.norm.has_weight + attrs.norm.has_bias, TensorType{sum.dtype, {sum.shape[-1]}});
+  out.resize(1u + attrs.norm.has_weight + attrs.norm.has_bias, TensorType{full_type(sum.dtype), {sum.shape[-1]}});
   if (attrs.probability > 0) out.push_back(args.in[1]);
   return out;
 }

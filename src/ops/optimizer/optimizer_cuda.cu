@@ -1,0 +1,199 @@
+// The optimizer's step in one pass over the flat buffers. Learning rate, step, norm and token count are read on the
+// device: nothing of a step depends on the host, so that it can be recorded and replayed.
+#include <cmath>
+
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/vectors.cuh"
+#include "ops/cuda_kernels.h"
+#include "ops/optimizer/optimizer.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kThreads = 256, kTotalThreads = 1024;
+constexpr int64_t kPerBlock = 16384;  // elements that a block of sum_of_squares adds up
+constexpr int64_t kOneBlock = 65536;  // up to this many a single block adds all: one kernel instead of two
+
+struct OptimizerCall {
+  int64_t n = 0, decay_count = 0;
+  const float *parameters = nullptr, *moment1 = nullptr, *moment2 = nullptr, *ema = nullptr, *gradient = nullptr;
+  float *to_parameters = nullptr, *to_moment1 = nullptr, *to_moment2 = nullptr, *to_ema = nullptr;
+  const float *squares = nullptr, *count = nullptr, *control = nullptr;
+  bool in_place = true;                // every output is its input
+  float log_beta1 = 0, log_beta2 = 0;  // of the decimal numbers, not of what fp32 makes of them
+  float beta1 = 0, rest1 = 0, beta2 = 0, rest2 = 0, epsilon = 0, momentum = 0, weight_decay = 0, clip_norm = 0,
+        ema_rest = 0;
+};
+
+// What is the same for every element of a step.
+struct StepFactors {
+  float scale, rate, root2, shrink;
+  bool finite;
+};
+
+LINNET_DEVICE StepFactors step_factors(const OptimizerCall& call) {
+  const float count = *call.count, learning_rate = call.control[0], step = call.control[1];
+  const float norm = sqrtf(*call.squares) / count;
+  StepFactors factors;
+  factors.finite = norm < INFINITY;  // false of NaN
+  factors.scale = (call.clip_norm > 0 && norm > call.clip_norm ? call.clip_norm / norm : 1) / count;
+  // 1 - beta^step without the cancellation of a difference of numbers near 1.
+  const bool adam = call.moment2 != nullptr;
+  factors.rate = adam ? learning_rate / -expm1f(step * call.log_beta1) : learning_rate;
+  factors.root2 = adam ? sqrtf(-expm1f(step * call.log_beta2)) : 1;
+  factors.shrink = 1 - learning_rate * call.weight_decay;
+  return factors;
+}
+
+// The formulas and their order are those of kernels/optimizer.h.
+template <bool kAdam, bool kDecoupled>
+LINNET_DEVICE void update(const OptimizerCall& call, const StepFactors& step, bool decays, float gradient,
+                          float& parameter, float& m, float& v, float& ema) {
+  float g = gradient * step.scale, w = parameter;
+  if (kAdam && kDecoupled) {
+    if (decays) w *= step.shrink;
+  } else if (decays) {
+    g += call.weight_decay * w;
+  }
+  if (kAdam) {
+    const float change = g - m;
+    m = call.beta1 > 0.5f ? m + call.rest1 * change : g - call.beta1 * change;
+    v = v * call.beta2 + call.rest2 * g * g;
+    w -= step.rate * m / (sqrtf(v) / step.root2 + call.epsilon);
+  } else {
+    m = call.momentum * m + g;
+    w -= step.rate * m;
+  }
+  parameter = w;
+  ema += call.ema_rest * (w - ema);
+}
+
+// An output may be the input it replaces.
+template <bool kAdam, bool kDecoupled, int kVector>
+__global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call) {
+  __shared__ StepFactors shared_step;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVector;
+  const bool inside = first < call.n;
+  float g[kVector], w[kVector], m[kVector], v[kVector] = {}, ema[kVector] = {};
+  if (inside) {
+    load_vector(call.parameters + first, w);
+    load_vector(call.moment1 + first, m);
+    load_vector(call.gradient + first, g);
+    if (kAdam) load_vector(call.moment2 + first, v);
+    if (call.ema) load_vector(call.ema + first, ema);
+  }
+  if (threadIdx.x == 0) shared_step = step_factors(call);
+  __syncthreads();
+  const StepFactors step = shared_step;
+  if (!inside || (!step.finite && call.in_place)) return;
+  if (step.finite) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      update<kAdam, kDecoupled>(call, step, first + i < call.decay_count, g[i], w[i], m[i], v[i], ema[i]);
+  }
+  store_vector(call.to_parameters + first, w);
+  store_vector(call.to_moment1 + first, m);
+  if (kAdam) store_vector(call.to_moment2 + first, v);
+  if (call.ema) store_vector(call.to_ema + first, ema);
+}
+
+// Squares are added up in fp32 by threads, in a fixed order; their sums, at most a few hundred for each thread of the
+// last block, in float64.
+template <class T, int kVector, int kBlock, class Sum>
+__global__ void __launch_bounds__(kBlock)
+    squares_kernel(int64_t n, int64_t per_block, const T* __restrict__ x, float* __restrict__ sums) {
+  const int64_t end = min(n, (blockIdx.x + 1) * per_block);
+  float sum = 0;
+  for (int64_t i = blockIdx.x * per_block + threadIdx.x * kVector; i < end; i += kBlock * kVector) {
+    float v[kVector];
+    load_vector(x + i, v);
+#pragma unroll
+    for (const float value : v) sum += value * value;
+  }
+  const Sum total = block_sum(static_cast<Sum>(sum));
+  if (threadIdx.x == 0) sums[blockIdx.x] = static_cast<float>(total);
+}
+
+__global__ void __launch_bounds__(kTotalThreads)
+    add_squares_kernel(int64_t count, const float* __restrict__ sums, float* __restrict__ total) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kTotalThreads) sum += static_cast<double>(sums[i]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *total = static_cast<float>(sum);
+}
+
+size_t squares_workspace(const KernelQuery& query) {
+  return blocks_for(query.in[0].shape.elements(), kPerBlock) * sizeof(float);
+}
+
+void run_squares(const KernelArgs& args) {
+  const int64_t n = args.in[0].elements();
+  auto *sums = reinterpret_cast<float*>(args.workspace), *total = args.out[0].as<float>();
+  for_storage(args.in[0].type.dtype, [&]<class T>() {
+    const T* x = args.in[0].as<T>();
+    const auto run_with = [&]<int kVector>() {
+      if (n <= kOneBlock)
+        return launch(args.device, squares_kernel<T, kVector, kTotalThreads, double>, 1, kTotalThreads, 0, n, kOneBlock,
+                      x, total);
+      const unsigned blocks = blocks_for(n, kPerBlock);
+      launch(args.device, squares_kernel<T, kVector, kThreads, float>, blocks, kThreads, 0, n, kPerBlock, x, sums);
+      launch(args.device, add_squares_kernel, 1, kTotalThreads, 0, blocks, sums, total);
+    };
+    if (aligned16(x) && n % kWide<T> == 0)
+      run_with.template operator()<kWide<T>>();
+    else
+      run_with.template operator()<1>();
+  });
+}
+
+OptimizerCall call_of(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  const size_t states = args.out.size();
+  OptimizerCall call;
+  call.n = args.in[0].elements(), call.decay_count = attrs.weight_decay == 0 ? 0 : attrs.decay_count;
+  call.parameters = args.in[0].as<float>(), call.to_parameters = args.out[0].as<float>();
+  call.moment1 = args.in[1].as<float>(), call.to_moment1 = args.out[1].as<float>();
+  if (attrs.kind == OptimizerAttrs::Kind::kAdam)
+    call.moment2 = args.in[2].as<float>(), call.to_moment2 = args.out[2].as<float>();
+  if (attrs.ema_decay > 0) call.ema = args.in[states - 1].as<float>(), call.to_ema = args.out[states - 1].as<float>();
+  call.gradient = args.in[states].as<float>(), call.squares = args.in[states + 1].as<float>();
+  call.count = args.in[states + 2].as<float>(), call.control = args.in[states + 3].as<float>();
+  for (size_t i = 0; i < states; ++i) call.in_place = call.in_place && args.in[i].data == args.out[i].data;
+  const auto f = [](double x) { return static_cast<float>(x); };
+  call.log_beta1 = f(std::log(attrs.beta1)), call.log_beta2 = f(std::log(attrs.beta2));
+  call.beta1 = f(attrs.beta1), call.rest1 = f(1 - attrs.beta1);
+  call.beta2 = f(attrs.beta2), call.rest2 = f(1 - attrs.beta2);
+  call.epsilon = f(attrs.epsilon), call.momentum = f(attrs.momentum), call.weight_decay = f(attrs.weight_decay);
+  call.clip_norm = f(attrs.clip_norm), call.ema_rest = f(1 - attrs.ema_decay);
+  return call;
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  const OptimizerCall call = call_of(args);
+  const bool aligned =
+      call.n % 4 == 0 && aligned16(call.parameters, call.moment1, call.moment2, call.ema, call.gradient,
+                                   call.to_parameters, call.to_moment1, call.to_moment2, call.to_ema);
+  const auto run_with = [&]<bool kAdam, bool kDecoupled>() {
+    if (aligned)
+      launch(args.device, optimizer_kernel<kAdam, kDecoupled, 4>, blocks_for(call.n, 4 * kThreads), kThreads, 0, call);
+    else
+      launch(args.device, optimizer_kernel<kAdam, kDecoupled, 1>, blocks_for(call.n, kThreads), kThreads, 0, call);
+  };
+  if (attrs.kind != OptimizerAttrs::Kind::kAdam)
+    run_with.template operator()<false, false>();
+  else if (attrs.decoupled)
+    run_with.template operator()<true, true>();
+  else
+    run_with.template operator()<true, false>();
+}
+
+constexpr Kernel kStepKernels[] = {{"elements", nullptr, nullptr, run}};
+constexpr Kernel kSquaresKernels[] = {{"blocks", nullptr, squares_workspace, run_squares}};
+
+}  // namespace
+
+KernelList optimizer_step_cuda_kernels() { return kStepKernels; }
+KernelList sum_of_squares_cuda_kernels() { return kSquaresKernels; }
+
+}  // namespace linnet
