@@ -1,0 +1,62 @@
+// No step of a reference workload meets an op that the GPU has no kernel for. (Tests that run steps would not see it: the
+// emulation falls back to the CPU's kernels.)
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "ops/cuda_kernels.h"
+#include "passes/passes.h"
+#include "train/step_graphs.h"
+#include "workloads/workload.h"
+
+namespace linnet {
+namespace {
+
+// What only the module has, by NVIDIA's libraries; each is checked there.
+const std::set<std::string> kByLibraries{"matmul", "linear_cross_entropy", "linear_cross_entropy_grad", "pointwise"};
+
+bool has_kernel(const KernelQuery& query) {
+  if (kByLibraries.contains(query.node.op->name)) return true;
+  for (const BackendOp& entry : cuda_ops()) {
+    if (std::strcmp(entry.op, query.node.op->name) != 0) continue;
+    for (const Kernel& kernel : entry.kernels)
+      if (!kernel.supports || kernel.supports(query)) return true;
+  }
+  return false;
+}
+
+void expect_kernels(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    std::vector<TensorType> in, out;
+    std::string types;
+    for (const ValueId id : node.in) in.push_back(graph.value(id).type), types += " " + in.back().text();
+    for (const ValueId id : node.out) out.push_back(graph.value(id).type);
+    EXPECT_TRUE(has_kernel({node, in, out, 1})) << node.op->name << types << " {" << node.attrs.text() << "}";
+  }
+}
+
+class Coverage : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Coverage, EveryNodeHasAKernel) {
+  const Workload workload = make_workload(GetParam());
+  const ParameterLayout layout(*workload.model);
+  for (const bool narrow : {false, true}) {
+    SCOPED_TRACE(narrow ? "bf16" : "fp32");
+    PassOptions passes{.precision = narrow ? Precision::kBf16 : Precision::kF32, .narrow = narrow, .recompute = true};
+    expect_kernels(optimize(single_graph(layout, workload.loss, {.optimizer = workload.optimizer}), passes));
+    passes.recompute = false;
+    expect_kernels(optimize(evaluate_graph(layout, workload.loss, "parameters"), passes));
+    expect_kernels(optimize(apply_graph(layout, {.optimizer = workload.optimizer}), passes));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workloads, Coverage, ::testing::Values("r-64", "cnn-128", "gpt-6l", "gpt2-124m", "bert-base"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace linnet
