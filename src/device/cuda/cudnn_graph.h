@@ -141,6 +141,7 @@ class CudnnGraph {
   struct Candidate {
     CudnnDescriptor config;
     std::string name;
+    size_t workspace;  // bytes
   };
   std::vector<Candidate> candidates(const CudnnTarget& target, std::string* why = nullptr);
   // Deterministic plans, best first by cuDNN's estimate (its heuristics A, then B, then the fallback's), `at_most` of

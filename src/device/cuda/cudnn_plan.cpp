@@ -31,6 +31,7 @@ int64_t count_of(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name
 
 struct Engine {
   int64_t index = -1;
+  size_t workspace = 0;
   bool deterministic = true;
 };
 
@@ -43,6 +44,10 @@ Engine engine_of(const CudnnDescriptor& config) {
       "reading an engine");
   Engine found;
   cudnn().get_attribute(raw, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &found.index);
+  int64_t workspace = 0;
+  if (cudnn().get_attribute(config.raw(), CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                            &workspace) == CUDNN_STATUS_SUCCESS)
+    found.workspace = static_cast<size_t>(workspace);
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   count = 0;
   cudnn_check(cudnn().get_attribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
@@ -89,7 +94,7 @@ void CudnnGraph::add_candidates(const CudnnDescriptor& graph, const CudnnTarget&
   for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
     const Engine engine = engine_of(configs[i]);
     if (engine.deterministic)
-      found.push_back({std::move(configs[i]), "engine " + std::to_string(engine.index)});
+      found.push_back({std::move(configs[i]), "engine " + std::to_string(engine.index), engine.workspace});
     else if (why)
       *why = "only kernels whose results differ from run to run";
   }

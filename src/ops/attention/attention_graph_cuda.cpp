@@ -1,5 +1,6 @@
 #include "ops/attention/attention_graph_cuda.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -86,10 +87,12 @@ class Builder {
   }
 
   AttentionPlan finish(const CudnnTarget& target, bool check_only) {
-    if (check_only)
-      out.candidates = graph.candidates(target, &out.why).size();
-    else
+    if (!check_only) {
       out.plan = graph.plan(target, &out.why);
+      return std::move(out);
+    }
+    for (const CudnnGraph::Candidate& candidate : graph.candidates(target, &out.why))
+      ++out.candidates, out.workspace = std::max(out.workspace, candidate.workspace);
     return std::move(out);
   }
 

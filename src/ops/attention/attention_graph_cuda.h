@@ -30,7 +30,8 @@ struct AttentionProblem {
 struct AttentionPlan {
   std::shared_ptr<CudnnPlan> plan;  // null: cuDNN has none
   std::string why;                  // then
-  size_t candidates = 0;            // with check_only: how many kernels passed cuDNN's checks
+  // With check_only: how many kernels passed cuDNN's checks, and the largest workspace that one of them wants.
+  size_t candidates = 0, workspace = 0;
   CudnnValue q = 0, k = 0, v = 0, o = 0, stats = 0, query_lengths = 0, key_lengths = 0, seed = 0, offset = 0;
   CudnnValue d_o = 0, dq = 0, dk = 0, dv = 0, sums = 0;
 };
