@@ -274,12 +274,6 @@ void tune(CudaDevice& device, Problem& problem, const LtOperands& operands) {
   problem.tuned = true;
 }
 
-int alignment(std::initializer_list<const void*> addresses) {
-  uintptr_t bits = 16;
-  for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
-  return static_cast<int>(bits & -bits);
-}
-
 }  // namespace
 
 std::string LtProduct::text() const {
@@ -291,6 +285,12 @@ std::string LtProduct::text() const {
   if (aux) text << " aux";
   text << " at " << a_alignment << ' ' << b_alignment << ' ' << c_alignment;
   return text.str();
+}
+
+int lt_alignment(std::initializer_list<const void*> addresses) {
+  uintptr_t bits = 16;
+  for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
+  return static_cast<int>(bits & -bits);
 }
 
 bool lt_supports(CudaDevice& device, const LtProduct& product) {
@@ -306,9 +306,9 @@ bool lt_supports(CudaDevice& device, const LtProduct& product) {
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands) {
   if (product.m == 0 || product.n == 0 || product.batch == 0) return;
   LtProduct placed = product;
-  placed.a_alignment = alignment({operands.a});
-  placed.b_alignment = alignment({operands.b});
-  placed.c_alignment = alignment({operands.d, product.beta != 0 ? operands.c : nullptr, operands.aux});
+  placed.a_alignment = lt_alignment({operands.a});
+  placed.b_alignment = lt_alignment({operands.b});
+  placed.c_alignment = lt_alignment({operands.d, product.beta != 0 ? operands.c : nullptr, operands.aux});
   Problem& problem = problem_of(device, placed);
   problem.point(operands);
   if (!problem.tuned && !device.recording()) tune(device, problem, operands);

@@ -2,6 +2,7 @@
 // deterministic algorithm of its heuristics chosen by timing (device/autotune.h) the first time a problem runs.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "device/cuda/cuda_device.h"
@@ -25,7 +26,7 @@ struct LtProduct {
   After after = After::kNothing;
   bool bias = false;  // [n]
   DType bias_type = DType::kF32;
-  bool aux = false;          // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
+  bool aux = false;  // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
   // What the addresses are multiples of, at most 16; lt_run looks.
   int a_alignment = 16, b_alignment = 16, c_alignment = 16;
   std::string text() const;  // a key
@@ -41,6 +42,8 @@ struct LtOperands {
 
 constexpr size_t kLtWorkspace = size_t{32} << 20;
 
+// What all of the addresses are multiples of, at most 16; null ones do not count.
+int lt_alignment(std::initializer_list<const void*> addresses);
 // Whether cuBLASLt has an algorithm. May be asked inside a recording.
 bool lt_supports(CudaDevice& device, const LtProduct& product);
 // Queues it. The first time, and not inside a recording, algorithms are timed: d and aux are written several times, and

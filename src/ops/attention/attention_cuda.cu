@@ -28,8 +28,9 @@ namespace {
 using namespace flash;
 
 template <class T, class Tile>
-__global__ void __launch_bounds__(kThreads) forward_kernel(Problem p, int tiles, Rows<const T> q, Rows<const T> k,
-                                                           Rows<const T> v, Rows<T> o, float* __restrict__ lse) {
+__global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
+    forward_kernel(Problem p, int tiles, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> o,
+                   float* __restrict__ lse) {
   constexpr int kEach = Tile::kEach, kTile = Tile::kTile;
   float* queries = dynamic_shared<float>();
   float *keys = queries + Tile::kFloats, *weights = keys + Tile::kFloats;  // keys: values too

@@ -77,7 +77,8 @@ LINNET_DEVICE void write_transposed(const typename Tile::Scores& x, float* to) {
 }
 
 template <class T, class Tile>
-__global__ void __launch_bounds__(kThreads) keys_kernel(Problem p, int tiles, Backward<T> x, Rows<T> dk, Rows<T> dv) {
+__global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
+    keys_kernel(Problem p, int tiles, Backward<T> x, Rows<T> dk, Rows<T> dv) {
   constexpr int kTile = Tile::kTile;
   float* keys = dynamic_shared<float>();
   float *values = keys + Tile::kFloats, *queries = values + Tile::kFloats, *d_os = queries + Tile::kFloats;
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(Problem p, int tiles, Ba
 
 // With bias_parts [B, tiles, H, Tq + Tk - 1]: the sums of ds along the diagonals of this block's queries.
 template <class T, class Tile>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
     queries_kernel(Problem p, int tiles, Backward<T> x, Rows<T> dq, float* bias_parts) {
   constexpr int kTile = Tile::kTile, kDiagonals = 2 * kTile - 1;
   float* queries = dynamic_shared<float>();

@@ -70,6 +70,9 @@ struct Tiles {
   static constexpr int kFloats = kTile * kStride, kScoreFloats = kTile * kScoreStride;  // of a tile
   static constexpr int kMaskBytes = kTile * kTile / 8;
 
+  // Blocks that a multiprocessor should hold at once: as many as registers allow without spilling.
+  static constexpr int kForwardBlocks = kSize <= 64 ? 2 : 1, kBackwardBlocks = 1;
+
   using Scores = float[kEach][kEach];
   using Result = float[kEach][kGroups][kVector];
 
@@ -108,28 +111,28 @@ struct Tiles {
     for (int r = 0; r < kEach; ++r)
 #pragma unroll
       for (int c = 0; c < kEach; ++c) scores[r][c] = 0;
-#pragma unroll 4
+#pragma unroll 1
     for (int d = 0; d < kSize; d += 4) {
-      float4 x[kEach], y[kEach];
+      float4 x[kEach];
 #pragma unroll
       for (int r = 0; r < kEach; ++r) x[r] = *reinterpret_cast<const float4*>(a + row(r) * kStride + d);
 #pragma unroll
-      for (int c = 0; c < kEach; ++c) y[c] = *reinterpret_cast<const float4*>(b + score_column(c) * kStride + d);
+      for (int c = 0; c < kEach; ++c) {  // one at a time: registers are short in the backward kernels
+        const float4 y = *reinterpret_cast<const float4*>(b + score_column(c) * kStride + d);
 #pragma unroll
-      for (int r = 0; r < kEach; ++r)
-#pragma unroll
-        for (int c = 0; c < kEach; ++c) {
-          scores[r][c] += x[r].x * y[c].x;
-          scores[r][c] += x[r].y * y[c].y;
-          scores[r][c] += x[r].z * y[c].z;
-          scores[r][c] += x[r].w * y[c].w;
+        for (int r = 0; r < kEach; ++r) {
+          scores[r][c] += x[r].x * y.x;
+          scores[r][c] += x[r].y * y.y;
+          scores[r][c] += x[r].z * y.z;
+          scores[r][c] += x[r].w * y.w;
         }
+      }
     }
   }
 
   // result[row r] += sum over t of weights[row r][t] * tile[t]
   LINNET_DEVICE static void add_weighted(const float* weights, const float* tile, Result& result) {
-#pragma unroll 2
+#pragma unroll 1
     for (int t = 0; t < kTile; t += 4) {
       float4 w[kEach];
 #pragma unroll

@@ -30,12 +30,15 @@ struct Form {
   bool own_bias = false;    // and the bias
 };
 
-// cuBLASLt's GELU is the one by tanh; it keeps what GELU was taken of only in rows of a multiple of 8.
-bool fuses(const MatmulAttrs& attrs, int64_t width) {
-  if (attrs.has_aux()) return attrs.derivative == GemmActivation::kGeluTanh && !attrs.bias && width % 8 == 0;
-  if (attrs.activation == GemmActivation::kGelu) return false;
-  if (attrs.before) return attrs.activation == GemmActivation::kGeluTanh && width % 8 == 0;
-  return true;
+// cuBLASLt's GELU is the one by tanh, which it approximates: not for strict fp32. It keeps what GELU was taken of only
+// in rows of a multiple of 8. (Its ReLU may make 0 of NaN; the optimizer's finite flag keeps NaN out of the weights.)
+bool fuses(const MatmulAttrs& attrs, const LtProduct& p) {
+  const bool strict = p.operand == DType::kF32 && p.precision == Precision::kF32;
+  const auto is_gelu = [&](GemmActivation f) { return f == GemmActivation::kGeluTanh && !strict; };
+  if (attrs.has_aux()) return is_gelu(attrs.derivative) && !attrs.bias && p.n % 8 == 0;
+  if (attrs.before) return is_gelu(attrs.activation) && p.n % 8 == 0;
+  return attrs.activation == GemmActivation::kNone || attrs.activation == GemmActivation::kRelu ||
+         is_gelu(attrs.activation);
 }
 
 Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
@@ -44,7 +47,7 @@ Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
   LtProduct& f = form.product;
   f.bias = attrs.bias;
   f.beta = attrs.accumulate ? 1.0f : 0.0f;
-  form.own_pass = !fuses(attrs, p.n);
+  form.own_pass = !fuses(attrs, p);
   if (form.own_pass) return form;
   if (attrs.has_aux()) {
     f.after = After::kGeluTanhSlope, f.aux = true, f.alpha = attrs.derivative_scale;
@@ -89,10 +92,14 @@ bool supports(const KernelQuery& query) {
 void run(const KernelArgs& args) {
   auto& device = static_cast<CudaDevice&>(*args.device);
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
-  const Form& form = form_of(device, attrs, plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type));
   const float* bias = attrs.bias ? args.in[2].as<float>() : nullptr;
   void* aux = attrs.has_aux() ? args.in[attrs.bias ? 3 : 2].data : nullptr;
   void* before = attrs.before ? args.out[1].data : nullptr;
+  LtProduct plain = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
+  plain.a_alignment = lt_alignment({args.in[0].data});
+  plain.b_alignment = lt_alignment({args.in[1].data});
+  plain.c_alignment = lt_alignment({args.out[0].data, aux, before, attrs.accumulate ? args.in.back().data : nullptr});
+  const Form& form = form_of(device, attrs, plain);
 
   LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
   o.d = form.own_pass && before ? before : args.out[0].data;
