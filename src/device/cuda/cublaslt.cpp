@@ -87,8 +87,8 @@ cudaDataType_t data_type(DType type) {
 }
 
 cublasComputeType_t compute_type(const LtProduct& p) {
-  if (p.operand == DType::kBF16 || p.precision == Precision::kF32) return CUBLAS_COMPUTE_32F;
-  return p.precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F_FAST_16BF;
+  if (p.operand == DType::kBF16 || p.precision == LtPrecision::kF32) return CUBLAS_COMPUTE_32F;
+  return p.precision == LtPrecision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F_FAST_16BF;
 }
 
 cublasLtEpilogue_t epilogue(const LtProduct& p) {
@@ -280,7 +280,8 @@ std::string LtProduct::text() const {
   std::ostringstream text;
   for (const int64_t value : {batch, m, n, k, lda, ldb, ldc, a_batch, b_batch, c_batch}) text << value << ' ';
   text << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << ' ' << dtype_name(operand) << '>' << dtype_name(result)
-       << ' ' << precision_name(precision) << ' ' << alpha << ' ' << beta << " after" << static_cast<int>(after);
+       << " precision" << static_cast<int>(precision) << ' ' << alpha << ' ' << beta << " after"
+       << static_cast<int>(after);
   if (bias) text << " bias " << dtype_name(bias_type);
   if (aux) text << " aux";
   text << " at " << a_alignment << ' ' << b_alignment << ' ' << c_alignment;

@@ -7,9 +7,11 @@
 
 #include "device/cuda/cuda_device.h"
 #include "ir/tensor_type.h"
-#include "kernels/precision.h"
 
 namespace linnet {
+
+// How fp32 operands are multiplied; sums are fp32.
+enum class LtPrecision { kF32, kTf32, kBf16 };
 
 // d = after(alpha * op(a) op(b) + beta * c + bias), all row-major:
 // op(a) [m, k], op(b) [k, n], c and d [m, n], for each of `batch`. a is stored [k, m] when trans_a, b [n, k] when
@@ -21,7 +23,7 @@ struct LtProduct {
   int64_t lda = 0, ldb = 0, ldc = 0;                  // elements between rows of what is stored; d lies like c
   int64_t a_batch = 0, b_batch = 0, c_batch = 0;      // elements between products
   DType operand = DType::kF32, result = DType::kF32;  // a and b; c and d
-  Precision precision = Precision::kF32;              // of fp32 operands
+  LtPrecision precision = LtPrecision::kF32;          // of fp32 operands
   float alpha = 1, beta = 0;
   After after = After::kNothing;
   bool bias = false;  // [n]

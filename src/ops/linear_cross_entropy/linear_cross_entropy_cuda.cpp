@@ -6,6 +6,7 @@
 #include "ops/cuda_kernels.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/linear_cross_entropy/softmax_loss_cuda.h"
+#include "ops/matmul/lt_precision_cuda.h"
 
 namespace linnet {
 namespace {
@@ -70,7 +71,7 @@ struct Call {
   LtProduct product(int64_t m, int64_t n, int64_t k) const {
     LtProduct p;
     p.m = m, p.n = n, p.k = k;
-    p.operand = p.result = sizes.type, p.precision = attrs.precision;
+    p.operand = p.result = sizes.type, p.precision = lt_precision(attrs.precision);
     return p;
   }
 
