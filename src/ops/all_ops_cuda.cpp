@@ -50,6 +50,16 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"conv_relu_pool", conv_relu_pool_cuda_kernels()},
       BackendOp{"conv_relu_pool_weight_grad", conv_relu_pool_weight_grad_cuda_kernels()},
       BackendOp{"conv_relu_pool_input_grad", conv_relu_pool_input_grad_cuda_kernels()},
+
+#ifndef LINNET_CUDA_EMULATION
+      BackendOp{"attention", attention_cudnn_kernels()},
+      BackendOp{"attention_grad", attention_grad_cudnn_kernels()},
+      BackendOp{"matmul", matmul_cuda_kernels()},
+      BackendOp{"linear_cross_entropy", linear_cross_entropy_cuda_kernels()},
+      BackendOp{"linear_cross_entropy_grad", linear_cross_entropy_grad_cuda_kernels()},
+#endif
+      BackendOp{"attention", attention_cuda_kernels()},
+      BackendOp{"attention_grad", attention_grad_cuda_kernels()},
   };
   return ops;
 }

@@ -51,4 +51,13 @@ KernelList conv_relu_pool_cuda_kernels();
 KernelList conv_relu_pool_weight_grad_cuda_kernels();
 KernelList conv_relu_pool_input_grad_cuda_kernels();
 
+KernelList attention_cuda_kernels();
+KernelList attention_grad_cuda_kernels();
+// By NVIDIA's libraries: not in the emulation.
+KernelList matmul_cuda_kernels();
+KernelList linear_cross_entropy_cuda_kernels();
+KernelList linear_cross_entropy_grad_cuda_kernels();
+KernelList attention_cudnn_kernels();
+KernelList attention_grad_cudnn_kernels();
+
 }  // namespace linnet

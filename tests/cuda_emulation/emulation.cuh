@@ -36,6 +36,9 @@ struct alignas(16) float4 {
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
+struct alignas(8) int2 {
+  int x, y;
+};
 struct alignas(8) uint2 {
   unsigned x, y;
 };

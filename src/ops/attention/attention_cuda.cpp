@@ -1,0 +1,221 @@
+// Attention by cuDNN's fused kernels: bf16 storage, or fp32 storage where the model asks for bf16 products (then the
+// operands are rounded to bf16 in the workspace, and so are o and the gradients before they become fp32 again). What
+// cuDNN does not do falls through to the kernels of our own: packed rows, windows, a bias (its deterministic backward
+// pass has no gradient for one), causal attention from fewer queries than keys, strict fp32.
+#include <algorithm>
+
+#include "kernels/philox.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/attention_graph_cuda.h"
+#include "ops/attention/attention_staging_cuda.h"
+#include "ops/cuda_kernels.h"
+
+namespace linnet {
+namespace {
+
+size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+AttentionStrides dense_strides_of(const Shape& x) { return {x[1] * x[2], x[2]}; }
+
+// Forward and backward must agree, since each draws dropout's mask in its own way: this depends on nothing that differs
+// between them.
+bool supports(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<AttentionAttrs>();
+  const Shape &q = query.in[0].shape, &k = query.in[1].shape;
+  const int64_t size = q[2] / attrs.heads;
+  const bool rounds = query.in[0].dtype == DType::kF32 && attrs.precision == Precision::kBf16;
+  return (query.in[0].dtype == DType::kBF16 || rounds) && !attrs.has_starts && !attrs.has_bias && attrs.window == 0 &&
+         size % 8 == 0 && size <= 128 && (!attrs.causal || q[1] == k[1]) && q[1] * k[1] > 1 && q.elements() > 0 &&
+         k.elements() > 0;
+}
+
+AttentionProblem problem_of(const AttentionAttrs& attrs, const Shape& q, const Shape& k) {
+  AttentionProblem p{.batch = q[0],
+                     .heads = attrs.heads,
+                     .kv_heads = attrs.kv_heads,
+                     .queries = q[1],
+                     .keys = k[1],
+                     .size = q[2] / attrs.heads,
+                     .scale = static_cast<float>(attrs.scale)};
+  p.causal = attrs.causal, p.lengths = attrs.has_lengths;
+  if (attrs.dropout > 0) {
+    p.kept = 1 - dropout_threshold(attrs.dropout) / 65536.0;
+    p.kept_scale = dropout_scale(attrs.dropout);
+  }
+  p.q = p.o = p.dq = dense_strides_of(q);
+  p.k = p.v = p.dk = p.dv = dense_strides_of(k);
+  return p;
+}
+
+using MakePlan = AttentionPlan (*)(const AttentionProblem&, const CudnnTarget&, bool check_only);
+
+// check_only: without compiling the kernel, for its workspace.
+AttentionPlan& plan_of(CudaDevice& device, const AttentionProblem& problem, bool backward, bool check_only = false) {
+  const MakePlan make = backward ? attention_backward_plan : attention_forward_plan;
+  const std::string key =
+      std::string("attention ") + (backward ? "backward " : "forward ") + (check_only ? "check " : "") + problem.text();
+  AttentionPlan& plan = device.prepared<AttentionPlan>(
+      key, [&] { return std::make_shared<AttentionPlan>(make(problem, CudnnTarget::of(device), check_only)); });
+  if (check_only ? plan.candidates == 0 : !plan.plan)
+    fail_system("cuDNN refuses attention (" + problem.text() + "): " + plan.why);
+  return plan;
+}
+
+// Pieces of the workspace, one after another.
+class Pieces {
+ public:
+  explicit Pieces(std::byte* begin) : begin_(begin) {}
+  template <class T>
+  T* take(int64_t count) {
+    auto* piece = begin_ ? reinterpret_cast<T*>(begin_ + used_) : nullptr;
+    used_ += rounded(static_cast<size_t>(count) * sizeof(T));
+    return piece;
+  }
+  std::byte* rest() const { return begin_ + used_; }
+  size_t used() const { return used_; }
+
+ private:
+  std::byte* begin_;
+  size_t used_ = 0;
+};
+
+// The workspace before cuDNN's own, the same for the planner and the kernel.
+struct Scratch {
+  int64_t* seed;
+  int32_t *query_lengths, *key_lengths;
+  float* sums;
+  // bf16 copies of fp32 operands: q, k, v, o and then d_o, dq, dk, dv.
+  uint16_t* copies[8];
+
+  Scratch(Pieces& pieces, const Shape& q, const Shape& k, int64_t heads, bool copied, bool backward)
+      : seed(pieces.take<int64_t>(2)),
+        query_lengths(pieces.take<int32_t>(q[0])),
+        key_lengths(pieces.take<int32_t>(q[0])),
+        sums(backward ? pieces.take<float>(q[0] * heads * q[1]) : nullptr),
+        copies{} {
+    if (!copied) return;
+    const int64_t of_q = q.elements(), of_k = k.elements();
+    const int64_t counts[] = {of_q, of_k, of_k, of_q, of_q, of_q, of_k, of_k};
+    for (int i = 0; i < (backward ? 8 : 4); ++i) copies[i] = pieces.take<uint16_t>(counts[i]);
+  }
+};
+
+size_t workspace_of(const KernelQuery& query, bool backward) {
+  const auto& attrs = query.node.attrs.as<AttentionAttrs>();
+  const Shape &q = query.in[0].shape, &k = query.in[1].shape;
+  Pieces pieces(nullptr);
+  const Scratch scratch(pieces, q, k, attrs.heads, query.in[0].dtype == DType::kF32, backward);
+  auto& device = static_cast<CudaDevice&>(*query.device);
+  return pieces.used() + plan_of(device, problem_of(attrs, q, k), backward, true).workspace;
+}
+size_t workspace(const KernelQuery& query) { return workspace_of(query, false); }
+size_t grad_workspace(const KernelQuery& query) { return workspace_of(query, true); }
+
+class Run {
+ public:
+  Run(const KernelArgs& args, bool backward)
+      : args_(args),
+        attrs_(args.node.attrs.as<AttentionAttrs>()),
+        device_(static_cast<CudaDevice&>(*args.device)),
+        copied_(args.in[0].type.dtype == DType::kF32),
+        problem_(problem_of(attrs_, args.in[0].shape(), args.in[1].shape())),
+        pieces_(args.workspace),
+        scratch_(pieces_, args.in[0].shape(), args.in[1].shape(), attrs_.heads, copied_, backward) {}
+
+  void forward() {
+    place(args_.in[0], problem_.q), place(args_.in[1], problem_.k), place(args_.in[2], problem_.v);
+    place(args_.out[0], problem_.o);
+    const AttentionPlan& plan = plan_of(device_, problem_, false);
+    prepare(kAttentionFixed);
+    add(plan.q, read(args_.in[0], 0));
+    add(plan.k, read(args_.in[1], 1));
+    add(plan.v, read(args_.in[2], 2));
+    add(plan.o, written(args_.out[0], 3));
+    add(plan.stats, args_.out[1].data);
+    run(plan);
+    finish(args_.out[0], 3);
+  }
+
+  void backward() {
+    place(args_.in[0], problem_.q), place(args_.in[1], problem_.k), place(args_.in[2], problem_.v);
+    place(args_.in[3], problem_.o);
+    place(args_.out[0], problem_.dq), place(args_.out[1], problem_.dk), place(args_.out[2], problem_.dv);
+    const AttentionPlan& plan = plan_of(device_, problem_, true);
+    prepare(kAttentionGradFixed);
+    add(plan.q, read(args_.in[0], 0));
+    add(plan.k, read(args_.in[1], 1));
+    add(plan.v, read(args_.in[2], 2));
+    add(plan.o, read(args_.in[3], 3));
+    add(plan.d_o, read(args_.in[5], 4));
+    add(plan.stats, args_.in[4].data);
+    add(plan.sums, scratch_.sums);
+    for (size_t i = 0; i < 3; ++i) add(i == 0 ? plan.dq : i == 1 ? plan.dk : plan.dv, written(args_.out[i], 5 + i));
+    run(plan);
+    for (size_t i = 0; i < 3; ++i) finish(args_.out[i], 5 + i);
+  }
+
+ private:
+  void place(const TensorView& x, AttentionStrides& strides) const {
+    if (!copied_) strides = {x.strides[0], x.strides[1]};
+  }
+  void* read(const TensorView& x, size_t copy) const {
+    if (!copied_) return x.data;
+    pack_bf16(&device_, x, scratch_.copies[copy]);
+    return scratch_.copies[copy];
+  }
+  void* written(const TensorView& x, size_t copy) const { return copied_ ? scratch_.copies[copy] : x.data; }
+  void finish(const TensorView& x, size_t copy) const {
+    if (copied_) unpack_bf16(&device_, scratch_.copies[copy], x);
+  }
+
+  void prepare(size_t fixed) {
+    if (!attrs_.has_lengths && attrs_.dropout == 0) return;
+    AttentionExtras extras{.batch = problem_.batch,
+                           .queries = static_cast<int32_t>(problem_.queries),
+                           .keys = static_cast<int32_t>(problem_.keys)};
+    if (attrs_.dropout > 0) extras.random = args_.in.back().as<int32_t>();
+    extras.site = attrs_.dropout_site, extras.seed = scratch_.seed;
+    if (attrs_.has_lengths) {
+      extras.lengths = args_.in[fixed].as<int32_t>();
+      extras.query_lengths = scratch_.query_lengths, extras.key_lengths = scratch_.key_lengths;
+    }
+    prepare_attention(&device_, extras);
+  }
+
+  void add(CudnnValue value, void* data) {
+    if (reinterpret_cast<uintptr_t>(data) % 16 != 0)
+      fail_internal("cuDNN's attention was given memory that is not aligned to 16 bytes");
+    memory_.emplace_back(value, data);
+  }
+
+  void run(const AttentionPlan& plan) {
+    if (plan.key_lengths) add(plan.query_lengths, scratch_.query_lengths), add(plan.key_lengths, scratch_.key_lengths);
+    if (plan.seed) memory_.emplace_back(plan.seed, scratch_.seed), memory_.emplace_back(plan.offset, scratch_.seed + 1);
+    const AttentionProblem reserved = problem_of(attrs_, args_.in[0].shape(), args_.in[1].shape());
+    if (plan.plan->workspace() > plan_of(device_, reserved, plan.sums != 0, true).workspace)
+      fail_internal("cuDNN's attention needs more workspace than it said");
+    plan.plan->run(device_, memory_, pieces_.rest());
+  }
+
+  const KernelArgs& args_;
+  const AttentionAttrs& attrs_;
+  CudaDevice& device_;
+  bool copied_;
+  AttentionProblem problem_;
+  Pieces pieces_;
+  Scratch scratch_;
+  std::vector<std::pair<CudnnValue, void*>> memory_;
+};
+
+void run(const KernelArgs& args) { Run(args, false).forward(); }
+void run_grad(const KernelArgs& args) { Run(args, true).backward(); }
+
+constexpr Kernel kKernels[] = {{"cudnn", supports, workspace, run}};
+constexpr Kernel kGradKernels[] = {{"cudnn", supports, grad_workspace, run_grad}};
+
+}  // namespace
+
+KernelList attention_cudnn_kernels() { return kKernels; }
+KernelList attention_grad_cudnn_kernels() { return kGradKernels; }
+
+}  // namespace linnet

@@ -1,0 +1,21 @@
+// An op's precision as cuBLASLt's.
+#pragma once
+#include "base/error.h"
+#include "device/cuda/cublaslt.h"
+#include "kernels/precision.h"
+
+namespace linnet {
+
+inline LtPrecision lt_precision(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return LtPrecision::kF32;
+    case Precision::kTf32:
+      return LtPrecision::kTf32;
+    case Precision::kBf16:
+      return LtPrecision::kBf16;
+  }
+  fail_internal("an unknown precision");
+}
+
+}  // namespace linnet

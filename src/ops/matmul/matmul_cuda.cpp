@@ -1,0 +1,132 @@
+// Matrix products by cuBLASLt, with what follows them in the same kernel where it can be, else in one pass after it.
+#include <algorithm>
+
+#include "device/cuda/cublaslt.h"
+#include "ops/cuda_kernels.h"
+#include "ops/matmul/lt_precision_cuda.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_epilogue_cuda.h"
+
+namespace linnet {
+namespace {
+
+LtProduct plain_product(const MatmulAttrs& attrs, const TensorType& a, const TensorType& b, const TensorType& out) {
+  LtProduct p;
+  p.k = b.shape[attrs.trans_b ? -1 : -2], p.n = b.shape[attrs.trans_b ? -2 : -1];
+  const bool batched = b.shape.rank() > 2;
+  p.batch = batched ? b.shape.elements(0, b.shape.rank() - 2) : 1;
+  p.m = attrs.trans_a ? a.shape[-1] : a.shape.elements(batched ? a.shape.rank() - 2 : 0, a.shape.rank() - 1);
+  p.trans_a = attrs.trans_a, p.trans_b = attrs.trans_b;
+  p.lda = attrs.trans_a ? p.m : p.k, p.ldb = attrs.trans_b ? p.k : p.n, p.ldc = p.n;
+  p.a_batch = p.m * p.k, p.b_batch = p.k * p.n, p.c_batch = p.m * p.n;
+  p.operand = a.dtype, p.result = out.dtype, p.precision = lt_precision(attrs.precision);
+  return p;
+}
+
+// How a node is computed: the product with what cuBLASLt does after it, and whether a pass of our own does the rest.
+struct Form {
+  LtProduct product;
+  bool round_bias = false;  // to bf16, which is what cuBLASLt takes beside a bf16 result
+  bool own_pass = false;    // activation, derivative
+  bool own_bias = false;    // and the bias
+};
+
+// cuBLASLt's GELU is the one by tanh, which it approximates: not for strict fp32. It keeps what GELU was taken of only
+// in rows of a multiple of 8. (Its ReLU may make 0 of NaN; the optimizer's finite flag keeps NaN out of the weights.)
+bool fuses(const MatmulAttrs& attrs, const LtProduct& p) {
+  const bool strict = p.operand == DType::kF32 && p.precision == LtPrecision::kF32;
+  const auto is_gelu = [&](GemmActivation f) { return f == GemmActivation::kGeluTanh && !strict; };
+  if (attrs.has_aux()) return is_gelu(attrs.derivative) && !attrs.bias && p.n % 8 == 0;
+  if (attrs.before) return is_gelu(attrs.activation) && p.n % 8 == 0;
+  return attrs.activation == GemmActivation::kNone || attrs.activation == GemmActivation::kRelu ||
+         is_gelu(attrs.activation);
+}
+
+Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
+  using After = LtProduct::After;
+  Form form{.product = p};
+  LtProduct& f = form.product;
+  f.bias = attrs.bias;
+  f.beta = attrs.accumulate ? 1.0f : 0.0f;
+  form.own_pass = !fuses(attrs, p);
+  if (form.own_pass) return form;
+  if (attrs.has_aux()) {
+    f.after = After::kGeluTanhSlope, f.aux = true, f.alpha = attrs.derivative_scale;
+  } else if (attrs.activation != GemmActivation::kNone) {
+    f.after = attrs.activation == GemmActivation::kRelu ? After::kRelu : After::kGeluTanh;
+    f.aux = attrs.before;
+  }
+  return form;
+}
+
+// The first of these that cuBLASLt has an algorithm for: all fused, with a rounded bias, the bare product.
+Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain) {
+  Form form = fused_form(attrs, plain);
+  if (lt_supports(device, form.product)) return form;
+  if (attrs.bias && plain.result == DType::kBF16) {
+    form.round_bias = true;
+    form.product.bias_type = DType::kBF16;
+    if (lt_supports(device, form.product)) return form;
+  }
+  LtProduct bare = plain;
+  bare.beta = attrs.accumulate ? 1.0f : 0.0f;
+  return {.product = bare, .own_pass = true, .own_bias = attrs.bias};
+}
+
+const Form& form_of(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain) {
+  return device.prepared<Form>("matmul " + attrs.text() + " " + plain.text(),
+                               [&] { return std::make_shared<Form>(choose(device, attrs, plain)); });
+}
+
+size_t workspace(const KernelQuery& query) {
+  const auto width = static_cast<size_t>(query.out[0].shape[-1]);
+  return kLtWorkspace + (query.node.attrs.as<MatmulAttrs>().bias ? width * dtype_size(DType::kBF16) : 0);
+}
+
+bool supports(const KernelQuery& query) {
+  for (const auto& types : {query.in.first(2), query.out.first(1)})
+    for (const TensorType& type : types)
+      if (type.dtype != DType::kF32 && type.dtype != DType::kBF16) return false;
+  return query.in[0].dtype == query.in[1].dtype && query.in[0].shape.elements() > 0;
+}
+
+void run(const KernelArgs& args) {
+  auto& device = static_cast<CudaDevice&>(*args.device);
+  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  const float* bias = attrs.bias ? args.in[2].as<float>() : nullptr;
+  void* aux = attrs.has_aux() ? args.in[attrs.bias ? 3 : 2].data : nullptr;
+  void* before = attrs.before ? args.out[1].data : nullptr;
+  LtProduct plain = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
+  plain.a_alignment = lt_alignment({args.in[0].data});
+  plain.b_alignment = lt_alignment({args.in[1].data});
+  plain.c_alignment = lt_alignment({args.out[0].data, aux, before, attrs.accumulate ? args.in.back().data : nullptr});
+  const Form& form = form_of(device, attrs, plain);
+
+  LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
+  o.d = form.own_pass && before ? before : args.out[0].data;
+  if (form.product.beta != 0) o.c = args.in.back().data;
+  o.bias = bias;
+  if (form.round_bias) {
+    std::byte* rounded = args.workspace + kLtWorkspace;
+    round_to_bf16_on_device(&device, args.in[2].elements(), bias, rounded);
+    o.bias = rounded;
+  }
+  if (form.product.aux) o.aux = attrs.has_aux() ? aux : before;
+  lt_run(device, form.product, o);
+  if (!form.own_pass) return;
+
+  const LtProduct& p = form.product;
+  MatmulEpilogue after{.rows = p.batch * p.m, .width = p.n, .type = args.out[0].type.dtype};
+  after.x = o.d, after.out = args.out[0].data, after.aux = aux;
+  if (form.own_bias) after.bias = bias, after.before = before;
+  after.activation = attrs.activation, after.derivative = attrs.derivative, after.scale = attrs.derivative_scale;
+  matmul_epilogue(&device, after);
+}
+
+constexpr Kernel kKernels[] = {{"cublaslt", supports, workspace, run}};
+
+}  // namespace
+
+KernelList matmul_cuda_kernels() { return kKernels; }
+
+}  // namespace linnet
