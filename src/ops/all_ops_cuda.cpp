@@ -44,9 +44,6 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"cross_entropy_grad", cross_entropy_grad_cuda_kernels()},
       BackendOp{"sum_of_squares", sum_of_squares_cuda_kernels()},
       BackendOp{"optimizer_step", optimizer_step_cuda_kernels()},
-      BackendOp{"conv2d", conv2d_cuda_kernels()},
-      BackendOp{"conv2d_input_grad", conv2d_input_grad_cuda_kernels()},
-      BackendOp{"conv2d_weight_grad", conv2d_weight_grad_cuda_kernels()},
       BackendOp{"conv_relu_pool", conv_relu_pool_cuda_kernels()},
       BackendOp{"conv_relu_pool_weight_grad", conv_relu_pool_weight_grad_cuda_kernels()},
       BackendOp{"conv_relu_pool_input_grad", conv_relu_pool_input_grad_cuda_kernels()},
@@ -54,12 +51,18 @@ std::span<const BackendOp> cuda_ops() {
 #ifndef LINNET_CUDA_EMULATION
       BackendOp{"attention", attention_cudnn_kernels()},
       BackendOp{"attention_grad", attention_grad_cudnn_kernels()},
+      BackendOp{"conv2d", conv2d_cudnn_kernels()},
+      BackendOp{"conv2d_input_grad", conv2d_input_grad_cudnn_kernels()},
+      BackendOp{"conv2d_weight_grad", conv2d_weight_grad_cudnn_kernels()},
       BackendOp{"matmul", matmul_cuda_kernels()},
       BackendOp{"linear_cross_entropy", linear_cross_entropy_cuda_kernels()},
       BackendOp{"linear_cross_entropy_grad", linear_cross_entropy_grad_cuda_kernels()},
 #endif
       BackendOp{"attention", attention_cuda_kernels()},
       BackendOp{"attention_grad", attention_grad_cuda_kernels()},
+      BackendOp{"conv2d", conv2d_cuda_kernels()},
+      BackendOp{"conv2d_input_grad", conv2d_input_grad_cuda_kernels()},
+      BackendOp{"conv2d_weight_grad", conv2d_weight_grad_cuda_kernels()},
   };
   return ops;
 }

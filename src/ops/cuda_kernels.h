@@ -59,5 +59,8 @@ KernelList linear_cross_entropy_cuda_kernels();
 KernelList linear_cross_entropy_grad_cuda_kernels();
 KernelList attention_cudnn_kernels();
 KernelList attention_grad_cudnn_kernels();
+KernelList conv2d_cudnn_kernels();
+KernelList conv2d_input_grad_cudnn_kernels();
+KernelList conv2d_weight_grad_cudnn_kernels();
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 // Parameters, gradients and the optimizer's states are never stored in less than fp32.
 #include "ir/op.h"
 #include "ops/attention/attention.h"
+#include "ops/conv2d/conv2d.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
 #include "passes/passes.h"
@@ -20,6 +21,8 @@ Attrs lowered(const Attrs& old, Precision precision) {
 
 Attrs lower(const Node& node, Precision precision) {
   if (node.op == &kAttention || node.op == &kAttentionGrad) return lowered<AttentionAttrs>(node.attrs, precision);
+  if (node.op == &kConv2d || node.op == &kConv2dInputGrad || node.op == &kConv2dWeightGrad)
+    return lowered<Conv2dAttrs>(node.attrs, precision);
   if (node.op == &kMatmul) return lowered<MatmulAttrs>(node.attrs, precision);
   if (node.op == &kLinearCrossEntropy || node.op == &kLinearCrossEntropyGrad)
     return lowered<LinearCrossEntropyAttrs>(node.attrs, precision);

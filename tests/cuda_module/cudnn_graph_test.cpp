@@ -7,6 +7,7 @@
 
 #include "h200.h"
 #include "ops/attention/attention_graph_cuda.h"
+#include "ops/conv2d/conv2d_graph_cuda.h"
 
 namespace linnet {
 namespace {
@@ -78,29 +79,29 @@ TEST_F(CudnnGraphs, AttentionOfOddSizesAndSharedKeys) {
   expect_plans(attention_of(2, 4, 256, 256, 128), target);
 }
 
-// NHWC, as fast convolutions want it.
-CudnnValue image(CudnnGraph& graph, cudnnDataType_t type, int64_t n, int64_t c, int64_t h, int64_t w) {
-  return graph.tensor(type, {n, c, h, w}, {h * w * c, 1, w * c, c});
-}
-
-TEST_F(CudnnGraphs, ConvolutionsForwardAndBackward) {
+TEST_F(CudnnGraphs, ConvolutionsForwardAndBackwardInEveryPrecision) {
+  using Kind = ConvolutionProblem::Kind;
   const CudnnTarget target = CudnnTarget::described(kH200);
-  const CudnnGraph::Convolution same{.before = {1, 1}, .after = {1, 1}, .strides = {1, 1}, .dilations = {1, 1}};
-  for (const cudnnDataType_t type : {CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16}) {
-    std::string why;
-    const auto count = [&](auto describe) {
-      CudnnGraph graph;
-      const CudnnValue x = image(graph, type, 32, 64, 28, 28), w = image(graph, type, 128, 64, 3, 3),
-                       y = image(graph, type, 32, 128, 28, 28);
-      describe(graph, x, w, y);
-      return graph.candidates(target, &why).size();
-    };
-    EXPECT_GE(count([&](CudnnGraph& g, auto x, auto w, auto y) { g.convolution(same, x, w, y); }), 1u) << why;
-    EXPECT_GE(count([&](CudnnGraph& g, auto x, auto w, auto y) { g.convolution_input_gradient(same, y, w, x); }), 1u)
-        << why;
-    EXPECT_GE(count([&](CudnnGraph& g, auto x, auto w, auto y) { g.convolution_weight_gradient(same, x, y, w); }), 1u)
-        << why;
-  }
+  struct Sizes {
+    Shape x, weight, y;
+    int64_t stride, padding;
+  };
+  for (const Sizes& s : {Sizes{{32, 28, 28, 64}, {128, 3, 3, 64}, {32, 28, 28, 128}, 1, 1},
+                         {{16, 56, 56, 64}, {128, 3, 3, 64}, {16, 28, 28, 128}, 2, 1},
+                         {{16, 14, 14, 256}, {512, 1, 1, 256}, {16, 14, 14, 512}, 1, 0}})
+    for (const Kind kind : {Kind::kForward, Kind::kInputGradient, Kind::kWeightGradient})
+      for (const int mode : {0, 1, 2}) {  // strict fp32, TF32, bf16
+        const ConvolutionProblem problem{.kind = kind,
+                                         .x = s.x,
+                                         .weight = s.weight,
+                                         .y = s.y,
+                                         .stride = s.stride,
+                                         .padding = s.padding,
+                                         .dtype = mode == 2 ? DType::kBF16 : DType::kF32,
+                                         .tensor_cores = mode != 0};
+        std::string why;
+        EXPECT_GE(convolution_graph(problem).graph->candidates(target, &why).size(), 1u) << problem.text() << why;
+      }
 }
 
 }  // namespace

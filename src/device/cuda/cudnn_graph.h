@@ -137,6 +137,9 @@ class CudnnGraph {
   void convolution_input_gradient(const Convolution& convolution, CudnnValue dy, CudnnValue w, CudnnValue dx);
   void convolution_weight_gradient(const Convolution& convolution, CudnnValue x, CudnnValue dy, CudnnValue dw);
 
+  // Without tensor cores products of floats are those of floats; with them, of what TF32 keeps of them.
+  void use_tensor_cores(bool use) { tensor_cores_ = use; }
+
   // A kernel that passed cuDNN's checks for the target and is deterministic, not compiled yet.
   struct Candidate {
     CudnnDescriptor config;
@@ -161,6 +164,7 @@ class CudnnGraph {
 
   std::deque<CudnnDescriptor> tensors_, parts_, operations_;
   std::optional<CudnnDescriptor> graph_;
+  bool tensor_cores_ = true;
   std::vector<std::pair<CudnnValue, std::array<std::byte, 8>>> numbers_;
 };
 

@@ -32,7 +32,7 @@ int64_t count_of(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name
 struct Engine {
   int64_t index = -1;
   size_t workspace = 0;
-  bool deterministic = true;
+  bool deterministic = true, tensor_cores = false;
 };
 
 Engine engine_of(const CudnnDescriptor& config) {
@@ -54,7 +54,11 @@ Engine engine_of(const CudnnDescriptor& config) {
                                     static_cast<int64_t>(notes.size()), &count, notes.data()),
               "reading an engine's notes");
   for (size_t i = 0; i < std::min(static_cast<size_t>(count), notes.size()); ++i)
-    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) found.deterministic = false;
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
+      found.deterministic = false;
+    else if (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+             notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
+      found.tensor_cores = true;
   return found;
 }
 
@@ -93,10 +97,10 @@ void CudnnGraph::add_candidates(const CudnnDescriptor& graph, const CudnnTarget&
               "reading the heuristics");
   for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
     const Engine engine = engine_of(configs[i]);
-    if (engine.deterministic)
+    if (engine.deterministic && (tensor_cores_ || !engine.tensor_cores))
       found.push_back({std::move(configs[i]), "engine " + std::to_string(engine.index), engine.workspace});
     else if (why)
-      *why = "only kernels whose results differ from run to run";
+      *why = "only kernels whose results differ from run to run, or are less precise";
   }
 }
 

@@ -52,7 +52,8 @@ const OpDef kConv2dInputGrad{.name = "conv2d_input_grad", .infer = infer_input_g
 const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad", .infer = infer_weight_grad};
 
 Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding) {
-  return x.value.graph->add_one(kConv2d, std::array{x.value, weight}, Conv2dAttrs{stride, padding, {}}, x.where);
+  return x.value.graph->add_one(kConv2d, std::array{x.value, weight},
+                                Conv2dAttrs{.stride = stride, .padding = padding, .result = {}}, x.where);
 }
 
 }  // namespace linnet

@@ -8,6 +8,7 @@
 // Channels last in image and weight: PyTorch's channels_last.
 #pragma once
 #include "ir/graph.h"
+#include "kernels/precision.h"
 #include "ops/kernel.h"
 
 namespace linnet {
@@ -15,9 +16,12 @@ namespace linnet {
 struct Conv2dAttrs {
   int64_t stride = 1, padding = 0;
   Shape result;  // of a gradient: the shape of what it is taken for
+  // Set by the lower_precision pass; on the CPU and in bf16 it means nothing, on a GPU less than fp32 allows TF32.
+  Precision precision = Precision::kF32;
   std::string text() const {
     return "stride=" + std::to_string(stride) + " padding=" + std::to_string(padding) +
-           (result.rank() ? " result=" + result.text() : "");
+           (result.rank() ? " result=" + result.text() : "") +
+           (precision == Precision::kF32 ? "" : std::string(" ") + precision_name(precision));
   }
 };
 
