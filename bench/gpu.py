@@ -306,7 +306,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
         sys.exit(main())
     except KeyboardInterrupt:
         print("gpu: stopped; what is measured is kept")

@@ -225,7 +225,7 @@ def bench(folder: Path, name: str, precision: str, clock: Clock, more: list[str]
     try:
         return process.wait()
     except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)  # once more does no harm: a Ctrl-C went to both
+        process.terminate()  # does no harm where a Ctrl-C went to both
         process.wait()
         raise
 
@@ -249,7 +249,7 @@ def main() -> int:
         parser.error(f"unknown arguments: {' '.join(more)}")
     if options.part == "bench" and not options.precision:
         parser.error("bench NAME PRECISION, such as `bench r-256 bf16`")
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     clock = Clock(BUDGET)
     folder = journal.results_folder()
     if options.part == "table":
