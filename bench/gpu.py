@@ -201,7 +201,7 @@ def number(value, form: str = "") -> str:
 
 
 def middle(records: list[dict], field: str):
-    values = [record[field] for record in records if record.get(field) is not None]
+    values = [record[field] for record in records if record.get(field) is not None and record[field] >= 0]  # < 0: unknown
     return statistics.median(values) if values else None
 
 
