@@ -74,9 +74,15 @@ collect() {
   { git rev-parse HEAD && git status --porcelain --untracked-files=no | head -n 5; } >$folder/commit 2>/dev/null || true
 }
 
+size_kib() { du -sk --apparent-size --exclude=results $folder | cut -f 1; }
+
 check_size() {
+  if (($(size_kib) > limit_mib * 1024)) && [[ -d $folder/data ]]; then
+    echo "gpu: MNIST stays here, for $folder to be less than $limit_mib MiB"
+    rm -r $folder/data
+  fi
   local kib
-  kib=$(du -sk --apparent-size --exclude=results $folder | cut -f 1)
+  kib=$(size_kib)
   ((kib <= limit_mib * 1024)) || fail "$folder is $((kib / 1024)) MiB, more than $limit_mib"
   echo "gpu: $folder is ready, $((kib / 1024)) MiB; on the machine with the GPU: $folder/run first"
 }
