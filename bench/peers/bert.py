@@ -1,4 +1,5 @@
-"""BERT-base as a masked language model: 12 layers, d 768, 12 heads, ff 3072, GELU (erf), post-LN, 4 x 512.
+"""BERT-base as a masked language model: 12 layers, d 768, 12 heads, ff 3072, GELU (erf), post-LN, 4 x 512;
+bert-base-32: 32 x 512.
 
 Vocabulary 30522, learned positions and token types (all 0), dropout 0.1; lengths in [256, 512] with padding masked. The
 head (dense, GELU, norm, tied decoder with a bias) sees the masked positions only. AdamW 1e-4, clipped at 1.
@@ -14,7 +15,7 @@ from common import Workload
 
 LAYERS, D, HEADS, FF, VOCAB, BATCH, SEQUENCE = 12, 768, 12, 3072, 30522, 4, 512
 UNUSED, MASK, FIRST_WORD = -1, 103, 1000
-PREDICTED = 4 * 77  # rows of the head: 15% of the tokens, the last of them unused where lengths are short
+PREDICTED = 77  # rows of the head for each sample: 15% of the tokens, the last unused where lengths are short
 
 
 class Layer(nn.Module):
@@ -58,12 +59,12 @@ class Model(nn.Module):
         return F.cross_entropy(logits, targets, ignore_index=UNUSED)
 
 
-def made_up(count: int = 4) -> dict:
+def made_up(batch: int, count: int = 4) -> dict:
     """Random words, 15% of each row masked."""
-    tokens = torch.randint(FIRST_WORD, VOCAB, (count, BATCH, SEQUENCE))
-    lengths = torch.randint(SEQUENCE // 2, SEQUENCE + 1, (count, BATCH))
-    positions = torch.zeros(count, PREDICTED, dtype=torch.long)
-    targets = torch.full((count, PREDICTED), UNUSED)
+    tokens = torch.randint(FIRST_WORD, VOCAB, (count, batch, SEQUENCE))
+    lengths = torch.randint(SEQUENCE // 2, SEQUENCE + 1, (count, batch))
+    positions = torch.zeros(count, batch * PREDICTED, dtype=torch.long)
+    targets = torch.full((count, batch * PREDICTED), UNUSED)
     for index in range(count):
         chosen = torch.cat([row * SEQUENCE + torch.randperm(length)[: int(0.15 * length)]
                             for row, length in enumerate(lengths[index].tolist())])
@@ -75,9 +76,10 @@ def made_up(count: int = 4) -> dict:
 
 def create(options) -> Workload:
     Dropout.hashed = options.mode == "tuned"
-    model = Model(options.dropout)
+    model = Model(options.dropout).to(options.device)
+    batch = 32 if options.workload == "bert-base-32" else BATCH
     parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(training.decayed(model, 0.01), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(training.decayed(model, 0.01), lr=1e-4, **training.optimizer_settings(options))
 
     def update():
         nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -87,5 +89,5 @@ def create(options) -> Workload:
 
     return Workload(
         parameters=parameters, gradients=training.gradients(model, options), update=update,
-        batches=training.batches(options, ("tokens", "lengths", "positions", "targets"), made_up),
-        per_step=BATCH, unit="samples/s")
+        batches=training.batches(options, ("tokens", "lengths", "positions", "targets"), lambda: made_up(batch)),
+        per_step=batch, unit="samples/s")

@@ -48,10 +48,11 @@ def scaled_mask(shape, p: float, seed):
 def attend(q, k, v, mask, dropout: Dropout, causal: bool = False):
     """softmax(q k' / sqrt(d)) v for [B, H, S, d]; mask: bool, true where a key is seen, or None.
 
-    Without dropout PyTorch has a flash kernel for the CPU; with dropout it has not, and these are the steps it takes.
+    Without dropout PyTorch has a flash kernel for the CPU; with dropout it has not, and these are the steps it takes. On
+    a GPU it has kernels for both.
     """
-    if dropout.p == 0:
-        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+    if dropout.p == 0 or q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout.p, is_causal=causal)
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
     return dropout(scores.masked_fill(~mask, -math.inf).softmax(-1)).to(v.dtype) @ v
 

@@ -63,8 +63,8 @@ def made_up(batch: int, count: int = 8) -> dict:
 
 def create(options) -> Workload:
     batch = int(options.workload.removeprefix("cnn-"))
-    model = Model(options.mode == "tuned")
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    model = Model(options.mode == "tuned").to(options.device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, **training.optimizer_settings(options))
 
     def update():
         optimizer.step()

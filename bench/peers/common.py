@@ -47,9 +47,9 @@ def unlocked_mkl() -> str | None:
     return str(library)
 
 
-def environment(threads: int) -> dict[str, str]:
+def environment(threads: int, device: str = "cpu") -> dict[str, str]:
     """The environment of a peer process; the caller may add to it."""
-    library = unlocked_mkl()
+    library = unlocked_mkl() if device == "cpu" else None
     chosen = {
         MARK: "1",
         "OMP_NUM_THREADS": str(threads),

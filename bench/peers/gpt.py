@@ -1,6 +1,7 @@
 """GPT-2's architecture: pre-LN, GELU (tanh form), learned positions, tied head, no dropout; AdamW 3e-4, clipped at 1.
 
-gpt-6l: 6 layers, d 384, 6 heads, vocabulary 65, 8 x 256 tokens. gpt2-124m: 12, 768, 12, 50257, 2 x 1024.
+gpt-6l: 6 layers, d 384, 6 heads, vocabulary 65, 8 x 256 tokens. gpt2-124m: 12, 768, 12, 50257, 2 x 1024;
+gpt2-124m-8: 8 x 1024.
 """
 
 import math
@@ -25,7 +26,8 @@ class Shape:
     sequence: int
 
 
-SHAPES = {"gpt-6l": Shape(6, 384, 6, 65, 8, 256), "gpt2-124m": Shape(12, 768, 12, 50257, 2, 1024)}
+SHAPES = {"gpt-6l": Shape(6, 384, 6, 65, 8, 256), "gpt2-124m": Shape(12, 768, 12, 50257, 2, 1024),
+          "gpt2-124m-8": Shape(12, 768, 12, 50257, 8, 1024)}
 
 
 class Block(nn.Module):
@@ -75,9 +77,9 @@ def made_up(shape: Shape, count: int = 4) -> dict:
 
 def create(options) -> Workload:
     shape = SHAPES[options.workload]
-    model = Model(shape)
+    model = Model(shape).to(options.device)
     parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(training.decayed(model, 0.1), lr=3e-4, betas=(0.9, 0.95), fused=True)
+    optimizer = torch.optim.AdamW(training.decayed(model, 0.1), lr=3e-4, betas=(0.9, 0.95), **training.optimizer_settings(options))
 
     def update():
         nn.utils.clip_grad_norm_(parameters, 1.0)

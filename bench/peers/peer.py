@@ -1,4 +1,4 @@
-"""Trains one workload in PyTorch on the CPU for some seconds and prints one line of JSON.
+"""Trains one workload in PyTorch for some seconds and prints one line of JSON.
 
     build/peers/bin/python bench/peers/peer.py r-64 --mode compile --precision bf16 --threads 2 --seconds 5 [--data FILE]
 
@@ -8,6 +8,9 @@ Modes, the fastest of which is what Linnet is set beside:
            what inductor makes of it
   tuned    loss and gradients as one compiled graph, dropout's bits from a hash, and what the workload's file says
 All of them: MKL kept from choosing slower kernels for processors of another maker, freed memory kept, denormals flushed.
+
+With --device cuda (on_gpu.py): eager; compile, which is max-autotune; graph, the same and the whole step, data and update
+with it, captured as one CUDA graph. Precisions there: fp32 (strict), tf32, bf16 (autocast; weights and moments fp32).
 """
 
 import argparse
@@ -17,15 +20,16 @@ import sys
 
 import common
 
-MODES = ("eager", "compile", "tuned")
+MODES = {"cpu": ("eager", "compile", "tuned"), "cuda": ("eager", "compile", "graph")}
 FAMILIES = {"r": "transformer_r", "cnn": "cnn", "gpt": "gpt", "gpt2": "gpt", "bert": "bert"}
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="a training workload in PyTorch on the CPU")
-    parser.add_argument("workload", help="r-64 r-128 r-256 r-384 cnn-128 cnn-1024 gpt-6l gpt2-124m bert-base")
-    parser.add_argument("--mode", choices=MODES, default="eager")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: torch.autocast")
+    parser = argparse.ArgumentParser(description="a training workload in PyTorch")
+    parser.add_argument("workload", help="r-64 r-128 r-256 r-384 cnn-128 cnn-1024 gpt-6l gpt2-124m[-8] bert-base[-32]")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--mode", default="eager", help="eager, compile, tuned (CPU) or graph (GPU)")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="bf16: torch.autocast")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5.0, help="timed, after warm-up")
     parser.add_argument("--data", help="safetensors with the batches; made up when absent")
@@ -35,6 +39,13 @@ def arguments():
     options = parser.parse_args()
     if options.workload.partition("-")[0] not in FAMILIES:
         parser.error(f"no workload {options.workload}")
+    kind = options.device.partition(":")[0]
+    if kind not in MODES:
+        parser.error(f"no device {options.device}; there are cpu, cuda and cuda:N")
+    if options.mode not in MODES[kind]:
+        parser.error(f"on {kind} there are the modes {', '.join(MODES[kind])}")
+    if kind == "cpu" and options.precision == "tf32":
+        parser.error("tf32 is a GPU's precision")
     return options
 
 
@@ -55,9 +66,14 @@ def configure_compiler(options) -> None:
 def main() -> None:
     options = arguments()
     if common.MARK not in os.environ:
-        os.execve(sys.executable, [sys.executable, *sys.argv], common.environment(options.threads))
+        os.execve(sys.executable, [sys.executable, *sys.argv], common.environment(options.threads, options.device))
     os.environ.pop("LD_PRELOAD", None)  # loaded; the compiler's processes do without
 
+    if options.device != "cpu":
+        import on_gpu
+
+        print(json.dumps(on_gpu.run(options, FAMILIES[options.workload.partition("-")[0]])))
+        return
     import torch
 
     after_import = common.memory_mb("VmRSS")

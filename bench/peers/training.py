@@ -1,15 +1,33 @@
 """What the workload files share beside blocks: data from a file or made up, compilation, precision, weight decay."""
 
+import json
+from pathlib import Path
+
 import torch
-from safetensors.torch import load_file
 
 from common import Gradients
 
 
 def batches(options, names: tuple[str, ...], made_up) -> list[tuple]:
     """One tuple of tensors per batch, in the order of names; made_up() -> the same tensors as the file would hold."""
-    whole = load_file(options.data) if options.data else made_up()
-    return list(zip(*(widened(whole[name]) for name in names)))
+    whole = read_tensors(options.data) if options.data else made_up()
+    return list(zip(*(widened(whole[name]).to(options.device) for name in names)))
+
+
+DTYPES = {"U8": torch.uint8, "I32": torch.int32, "I64": torch.int64, "F32": torch.float32}
+
+
+def read_tensors(path: str) -> dict:
+    """The tensors of a safetensors file: a machine with PyTorch need not have the package of that name."""
+    raw = bytearray(Path(path).read_bytes())
+    start = 8 + int.from_bytes(raw[:8], "little")
+    found = {}
+    for name, about in json.loads(raw[8:start]).items():
+        if name != "__metadata__":
+            begin, end = about["data_offsets"]
+            flat = torch.frombuffer(bytearray(raw[start + begin:start + end]), dtype=DTYPES[about["dtype"]])
+            found[name] = flat.view(about["shape"])
+    return found
 
 
 def widened(tensor):
@@ -25,12 +43,19 @@ def gradients(model, options) -> Gradients:
 class Autograd(Gradients):
     """Forward, then backward: eager, or each a compiled graph."""
 
+    # On a GPU "compile" has CUDA graphs of its own; "graph" captures the whole step (on_gpu.py) and does without them.
+    TUNED = {"compile": "max-autotune", "graph": "max-autotune-no-cudagraphs"}
+
     def __init__(self, model, options):
-        self.model = model if options.mode == "eager" else torch.compile(model, fullgraph=True, dynamic=False)
+        self.model = model
+        if options.mode != "eager":
+            tuned = None if options.device == "cpu" else self.TUNED[options.mode]
+            self.model = torch.compile(model, fullgraph=True, dynamic=False, mode=tuned)
+        self.kind = options.device.partition(":")[0]
         self.bf16 = options.precision == "bf16"
 
     def forward(self, batch):
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(self.kind, torch.bfloat16, enabled=self.bf16):
             return self.model(*batch)
 
     def backward(self, loss):
@@ -70,6 +95,11 @@ class OneGraph(Gradients):
     @torch.no_grad()
     def evaluate(self, batch):
         self.loss(self.parameters, batch).item()
+
+
+def optimizer_settings(options) -> dict:
+    """Adam in one kernel; in a captured graph its step counter lies on the device."""
+    return {"fused": True, "capturable": options.mode == "graph"}
 
 
 def decayed(model, weight_decay: float) -> list[dict]:

@@ -95,8 +95,8 @@ def made_up(sequence: int, count: int = 16) -> dict:
 def create(options) -> Workload:
     sequence = int(options.workload.removeprefix("r-"))
     Dropout.hashed = options.mode == "tuned"
-    model = Model(sequence, options.dropout)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+    model = Model(sequence, options.dropout).to(options.device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, **training.optimizer_settings(options))
 
     def update():
         optimizer.step()

@@ -25,9 +25,9 @@ struct Arguments {
 };
 
 int list_workloads() {
-  for (const WorkloadRow& row : workload_rows()) std::printf("%-10s %s\n", row.name.c_str(), row.description.c_str());
-  std::printf("%-10s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
-  std::printf("%-10s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
+  for (const WorkloadRow& row : workload_rows()) std::printf("%-12s %s\n", row.name.c_str(), row.description.c_str());
+  std::printf("%-12s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
+  std::printf("%-12s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
   return 0;
 }
 

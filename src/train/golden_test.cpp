@@ -5,26 +5,20 @@
 
 #include "exec/executor.h"
 #include "exec/interpreter.h"
-#include "io/safetensors.h"
 #include "models/translation_loss.h"
 #include "passes/passes.h"
 #include "train/step_graphs.h"
+#include "transformer_golden.h"
 
 namespace linnet {
 namespace {
 
-std::vector<double> read_doubles(const SafetensorsEntry& entry) {
-  std::vector<double> values(static_cast<size_t>(entry.type.shape.elements()));
-  std::memcpy(values.data(), entry.data, entry.type.bytes());
-  return values;
-}
+using testing::read_doubles;
+using testing::TransformerGolden;
 
-class Golden : public testing::TestWithParam<const char*> {
+class Golden : public ::testing::TestWithParam<const char*>, protected TransformerGolden {
  protected:
-  Golden()
-      : file_(std::string("tests/golden/transformer_") + GetParam() + ".safetensors"),
-        model_(config()),
-        layout_(model_) {
+  Golden() : TransformerGolden(GetParam()), model_(config()), layout_(model_) {
     options_.optimizer.beta1 = number("beta1");
     options_.optimizer.beta2 = number("beta2");
     options_.optimizer.epsilon = number("epsilon");
@@ -35,40 +29,7 @@ class Golden : public testing::TestWithParam<const char*> {
     loss_ = [this, smoothing](Trace& trace) { return translation_loss(model_, trace, shape_, smoothing); };
   }
 
-  double number(const char* key) const { return std::stod(file_.metadata().at(key)); }
-  bool flag(const char* key) const { return file_.metadata().at(key) == "true"; }
-
-  TransformerConfig config() const {
-    TransformerConfig config;
-    const bool tied = flag("tied");
-    const Shape& target = file_.at(tied ? "init.shared_embedding.weight" : "init.target_embedding.weight").type.shape;
-    config.source_vocab =
-        file_.at(tied ? "init.shared_embedding.weight" : "init.source_embedding.weight").type.shape[0];
-    config.target_vocab = target[0];
-    config.d_model = static_cast<int64_t>(number("d_model"));
-    config.num_heads = static_cast<int64_t>(number("num_heads"));
-    config.d_ff = static_cast<int64_t>(number("d_ff"));
-    config.num_encoder_layers = static_cast<int64_t>(number("num_encoder_layers"));
-    config.num_decoder_layers = static_cast<int64_t>(number("num_decoder_layers"));
-    config.max_seq_len = 16;
-    config.dropout = 0;
-    config.norm_first = flag("norm_first");
-    config.final_norm = true;
-    config.activation = file_.metadata().at("activation") == "gelu" ? Activation::kGelu : Activation::kRelu;
-    config.share_embeddings = config.tie_head = tied;
-    return config;
-  }
-
-  // The flat buffer with "<prefix>.<name>" of the file in each parameter's place.
-  std::vector<double> flat(const std::string& prefix) const {
-    std::vector<double> values(static_cast<size_t>(layout_.parameter_count()));
-    for (const ParameterPlace& place : layout_.trainable()) {
-      const SafetensorsEntry& entry = file_.at(prefix + "." + place.spec.name);
-      EXPECT_EQ(entry.type.shape, place.spec.shape) << place.spec.name;
-      std::memcpy(values.data() + place.offset, entry.data, entry.type.bytes());
-    }
-    return values;
-  }
+  std::vector<double> flat(const std::string& prefix) const { return TransformerGolden::flat(layout_, prefix); }
 
   // The sinusoidal table in float64: the initializer's is rounded to float32.
   std::vector<double> positions() const {
@@ -94,7 +55,6 @@ class Golden : public testing::TestWithParam<const char*> {
 
   static constexpr std::array kBatchInputs{"source", "source_lengths", "target_in", "target_out", "target_lengths"};
 
-  SafetensorsFile file_;
   Transformer model_;
   ParameterLayout layout_;
   StepOptions options_;
@@ -197,7 +157,7 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, Golden, testing::Values("post_ln_relu", "pre_ln_gelu"),
+INSTANTIATE_TEST_SUITE_P(PyTorch, Golden, ::testing::Values("post_ln_relu", "pre_ln_gelu"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

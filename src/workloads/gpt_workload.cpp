@@ -1,16 +1,16 @@
-// Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, vocabulary 50257),
-// with AdamW and clipping, without dropout, on random tokens.
+// Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, vocabulary 50257;
+// for a GPU 8 x 1024), with AdamW and clipping, without dropout, on random tokens.
 #include "models/gpt.h"
 #include "workloads/made_data.h"
 
 namespace linnet {
 
-Workload gpt_workload(const WorkloadOptions& options, bool large) {
+Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
   constexpr int64_t kBatches = 8;
   GptConfig config;  // its defaults are GPT-2's
   if (!large) config = {.vocab_size = 65, .max_seq_len = 256, .width = 384, .heads = 6, .layers = 6};
   if (options.dropout >= 0) config.dropout = options.dropout;
-  const int64_t batch = large ? 2 : 8, length = config.max_seq_len;
+  const int64_t length = config.max_seq_len;
   auto model = std::make_shared<Gpt>(config);
 
   MadeNumbers numbers(2);

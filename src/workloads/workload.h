@@ -47,7 +47,7 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options =
 // One function per family; `variant` is what stands behind the dash of the name.
 Workload transformer_workload(const WorkloadOptions& options, int64_t length);
 Workload cnn_workload(int64_t batch);
-Workload gpt_workload(const WorkloadOptions& options, bool large);
-Workload bert_workload(const WorkloadOptions& options);
+Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch);
+Workload bert_workload(const WorkloadOptions& options, int64_t batch);
 
 }  // namespace linnet

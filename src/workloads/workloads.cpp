@@ -22,9 +22,12 @@ const std::vector<Row>& rows() {
       {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
       {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto&) { return cnn_workload(128); }},
       {"cnn-1024", "the same, batch 1024", [](auto&) { return cnn_workload(1024); }},
-      {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65", [](auto& o) { return gpt_workload(o, false); }},
-      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true); }},
-      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o); }},
+      {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
+       [](auto& o) { return gpt_workload(o, false, 8); }},
+      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
+      {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", [](auto& o) { return gpt_workload(o, true, 8); }},
+      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o, 4); }},
+      {"bert-base-32", "the same, 32 x 512 tokens, for a GPU", [](auto& o) { return bert_workload(o, 32); }},
   };
   return rows;
 }

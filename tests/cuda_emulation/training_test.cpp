@@ -82,6 +82,7 @@ TEST(TrainingOnADevice, TwoRunsAreTheSameBits) {
 }
 
 TEST(TrainingOnADevice, ActivationsInBf16ChangeLossesByLittle) {
+  if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
   for (const bool pre_norm : {false, true}) {
     const TransformerConfig config = config_with(0.1f, pre_norm);
     expect_near(train(config, on_device(true)), train(config, {}), 1e-2);
@@ -97,6 +98,7 @@ TEST(TrainingOnADevice, ActivationsInBf16TakeHalfTheMemory) {
 }
 
 TEST(TrainingOnADevice, NothingIsAllocatedOnceEveryShapeHasRunTwice) {
+  if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
   const TokenBatch a = make_batch({{7, 5}, {3, 8}}, 8, 8, 50);
   Training training(config_with(0.1f, true), {a.shape}, on_device());
   training.load(a);

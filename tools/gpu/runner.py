@@ -1,0 +1,282 @@
+"""What `run` runs on the machine with the GPU: parts of at most nine minutes that go on where they stopped."""
+
+import argparse
+import ctypes
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import journal
+
+HERE = journal.HERE
+DEVICE = os.environ.get("LINNET_GPU_DEVICE", "cuda:0")  # cpu: the parts themselves can be tried without a GPU
+BUDGET = float(os.environ.get("LINNET_GPU_SECONDS", "530"))  # of one call
+FIRST = (("r-256", "bf16"), ("cnn-1024", "tf32"), ("gpt2-124m-8", "bf16"))
+NOT_DONE = 75  # exit code: call again
+
+HELP = """parts:
+  first                 the tests, then short benchmarks: """ + ", ".join(" ".join(row) for row in FIRST) + """
+  test                  op tests and training tests on the GPU
+  train                 dates (and MNIST, where it came along) on the GPU: the quality they reach
+  sanitize              compute-sanitizer, memcheck and racecheck, over the op tests
+  bench NAME PRECISION  a training step beside PyTorch's; fp32, tf32 or bf16
+  table                 the benchmarks' table, again
+Results are in OUT, or else in results/. What is done is skipped; exit code 75 says: call again."""
+
+
+def say(text: str) -> None:
+    print(f"gpu: {text}", flush=True)
+
+
+def stop(text: str):
+    sys.exit(f"gpu: {text}")
+
+
+class Clock:
+    """The seconds that are left of a call, or of a part of one."""
+
+    def __init__(self, seconds: float):
+        self.whole, self.end = seconds, time.monotonic() + seconds
+
+    def left(self) -> float:
+        return self.end - time.monotonic()
+
+
+def library_folders() -> list[str]:
+    """Where a PyTorch installation keeps cuBLAS, cuDNN and NVRTC; the toolkit's and the system's are known to Linnet."""
+    given = [folder for folder in os.environ.get("LINNET_CUDA_LIBRARIES", "").split(":") if folder]
+    roots = dict.fromkeys([*sys.path, sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]])
+    for root in (root for root in roots if root):
+        given += sorted(str(folder) for folder in Path(root).glob("nvidia/*/lib") if folder.is_dir())
+    return list(dict.fromkeys(given))
+
+
+def program_environment() -> dict[str, str]:
+    """For our programs alone: Python and PyTorch must not see our libraries."""
+    ours = os.environ.get("LINNET_GPU_LIBRARIES", str(HERE / "lib"))
+    nvidia = library_folders()
+    path = [*ours.split(":"), *nvidia, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
+    return os.environ | {
+        "LD_LIBRARY_PATH": ":".join(path), "LINNET_CUDA_LIBRARIES": ":".join(nvidia), "LINNET_TEST_DEVICE": DEVICE,
+        "LINNET_CUDA_MODULE": str(HERE / "bin" / "liblinnet_cuda.so"),
+        "LINNET_CACHE": os.environ.get("LINNET_CACHE", str(HERE / "cache")),
+    }
+
+
+def check_device() -> None:
+    if not DEVICE.startswith("cuda"):
+        return
+    try:
+        found = ctypes.CDLL("libcuda.so.1").cuInit(0)
+    except OSError as error:
+        stop(f"no NVIDIA driver here: {error}")
+    if found != 0:
+        stop(f"the NVIDIA driver finds no GPU that works (cuInit: {found})")
+
+
+def build_name() -> str:
+    """Of these very programs: results of others do not count."""
+    whole = hashlib.sha256()
+    for path in sorted((HERE / "bin").iterdir()):
+        whole.update(path.name.encode())
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                whole.update(piece)
+    return whole.hexdigest()[:12]
+
+
+def execute(command: list[str], environment: dict[str, str], seconds: float) -> tuple[int | None, str]:
+    """-> exit code, None when it ran out of time; and its output. Whatever happens, no process is left."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, cwd=HERE, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            code = process.wait(max(seconds, 1))
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            for kind in (signal.SIGTERM, signal.SIGKILL) if process.poll() is None else ():
+                try:
+                    os.killpg(process.pid, kind)
+                    process.wait(3)
+                    break
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    pass
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
+
+
+class Part:
+    """Items of one kind: a name, a command, what is added to the environment."""
+
+    def __init__(self, name: str, folder: Path, build: str):
+        self.name, self.folder, self.build = name, folder, build
+        self.journal = journal.Journal(folder / f"{name}.jsonl")
+
+    def log(self, item: str, output: str) -> None:
+        with (self.folder / "log.txt").open("a") as file:
+            file.write(f"==== {self.name} {item}\n{output[-20000:]}\n")
+
+    def done(self, item: str) -> dict | None:
+        return self.journal.find(item=item, build=self.build)
+
+    def run(self, items: list[tuple[str, list[str]]], clock: Clock, added: dict[str, str] | None = None) -> int:
+        """-> exit code: 0 all is well, 1 something failed, 75 not all is done."""
+        environment = program_environment() | (added or {})
+        for item, command in items:
+            if self.done(item):
+                continue
+            given = clock.left()
+            if given < min(20, clock.whole / 4):
+                break
+            start = time.monotonic()
+            code, output = execute(command, environment, given)
+            seconds = round(time.monotonic() - start, 1)
+            if code is None and given < 0.8 * clock.whole:
+                say(f"{self.name} {item}: the call's time is up; the next one starts with it")
+                break
+            status = "ok" if code == 0 else "too slow" if code is None else f"failed ({code})"
+            failures = [line.split("]")[1].split(",")[0].split("(")[0].strip() for line in output.splitlines()
+                        if line.startswith("[  FAILED  ]") and "." in line]
+            last = [line.strip() for line in output.splitlines() if line.strip()][-3:]
+            self.journal.add({"item": item, "build": self.build, "status": status, "seconds": seconds,
+                              "failures": sorted(set(failures)), "last": last, "device": DEVICE})
+            if status != "ok":
+                self.log(item, output)
+            say(f"{self.name} {item}: {status}, {seconds} s" + "".join(f"\n  {name}" for name in sorted(set(failures))))
+        return self.summary([item for item, _ in items])
+
+    def summary(self, items: list[str]) -> int:
+        records = [self.done(item) for item in items]
+        left = sum(record is None for record in records)
+        bad = [record["item"] for record in records if record and record["status"] != "ok"]
+        say(f"{self.name}: {len(items) - left} of {len(items)} done, {len(bad)} failed"
+            + (f" ({', '.join(bad)}; {self.folder / 'log.txt'})" if bad else "") + ("; call again" if left else ""))
+        return NOT_DONE if left else 1 if bad else 0
+
+
+def suites(program: str) -> list[str]:
+    """The names of a test program's suites, which are what is run at a time."""
+    done = subprocess.run([str(HERE / "bin" / program), "--gtest_list_tests"], cwd=HERE, env=program_environment(),
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        stop(f"{program} does not start: {(done.stderr.strip() or 'no message').splitlines()[-1]}")
+    found = [line.split("#")[0].strip() for line in done.stdout.splitlines() if line[:1].strip() and "." in line]
+    return [name for name in found if name.endswith(".")]
+
+
+def test_items(before: list[str] = (), label: str = "", programs=("ops_test", "cuda_training_test")) -> list:
+    return [(f"{label}{program} {suite}*", [*before, str(HERE / "bin" / program), f"--gtest_filter={suite}*"])
+            for program in programs for suite in suites(program)]
+
+
+def find_sanitizer() -> str:
+    homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
+    places = [f"{home}/{place}/compute-sanitizer" for home in homes if home for place in ("bin", "compute-sanitizer")]
+    for place in (shutil.which("compute-sanitizer"), *places):
+        if place and os.access(place, os.X_OK) and not os.path.isdir(place):
+            return place
+    stop("compute-sanitizer is neither in PATH nor in CUDA_HOME or /usr/local/cuda")
+
+
+def sanitize(folder: Path, build: str, clock: Clock) -> int:
+    sanitizer, items = find_sanitizer(), []
+    for tool in ("memcheck", "racecheck"):
+        before = [sanitizer, "--tool", tool, "--error-exitcode", "99", "--print-limit", "20"]
+        items += test_items(before, f"{tool} ", ("ops_test",))
+    return Part("sanitize", folder, build).run(items, clock)
+
+
+def train(folder: Path, build: str, clock: Clock) -> int:
+    """Trains on the device, then evaluates; the journal's last lines hold the evaluation."""
+    linnet, items = str(HERE / "bin" / "linnet"), []
+    script = 'rm -rf "$2" && "$1" train "$3" --device "$4" --set precision="$5" --run "$2" "${@:6}" && "$1" eval "$2" --json'
+    tasks = [("dates", [])]
+    if (HERE / "data" / "mnist").is_dir():
+        tasks.append(("mnist", ["--set", f"data.dir={HERE / 'data' / 'mnist'}"]))
+    for preset, settings in tasks:
+        for precision in ("fp32", "tf32", "bf16"):
+            run = str(HERE / "runs" / f"{preset}-{precision}")
+            items.append((f"{preset} {precision}", ["bash", "-c", script, "train", linnet, run, preset, DEVICE, precision,
+                                                    *settings]))
+    code = Part("train", folder, build).run(items, clock)
+    records = journal.Journal(folder / "train.jsonl")
+    for item, _ in items:
+        if record := records.find(item=item, build=build):
+            say(f"train {item}: {record['last'][-1] if record['last'] else 'no output'}")
+    return code
+
+
+def bench(folder: Path, name: str, precision: str, clock: Clock, more: list[str]) -> int:
+    # -u: what it says shows at once. It keeps its own journal and never takes longer than it is told.
+    command = [sys.executable, "-u", str(HERE / "bench" / "gpu.py"), name, "--precision", precision, "--device", DEVICE,
+               "--linnet", str(HERE / "bin" / "linnet"), "--out", str(folder), "--limit", f"{max(clock.left(), 0):.0f}",
+               "--libraries", program_environment()["LD_LIBRARY_PATH"], *more]
+    environment = os.environ | {name: program_environment()[name]
+                                for name in ("LINNET_CUDA_LIBRARIES", "LINNET_CUDA_MODULE", "LINNET_CACHE")}
+    process = subprocess.Popen(command, env=environment)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()  # does no harm where a Ctrl-C went to both
+        process.wait()
+        raise
+
+
+def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
+    codes = [Part("test", folder, build).run(test_items(), Clock(0.45 * BUDGET))]
+    for index, (name, precision) in enumerate(FIRST):
+        share = clock.left() / (len(FIRST) - index)
+        codes.append(bench(folder, name, precision, Clock(share), ["--rounds", "1", "--seconds", "3", *more]))
+    return max(codes, key=lambda code: (code not in (0, NOT_DONE), code))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="run", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("first", "test", "train", "sanitize", "bench", "table"), metavar="PART")
+    parser.add_argument("name", nargs="?", help="of bench: the workload")
+    parser.add_argument("precision", nargs="?", choices=("fp32", "tf32", "bf16"), help="of bench")
+    parser.add_argument("--again", action="store_true", help="what failed or was too slow is run again")
+    options, more = parser.parse_known_args()
+    if more and options.part not in ("bench", "first"):
+        parser.error(f"unknown arguments: {' '.join(more)}")
+    if options.part == "bench" and not options.precision:
+        parser.error("bench NAME PRECISION, such as `bench r-256 bf16`")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    clock = Clock(BUDGET)
+    folder = journal.results_folder()
+    if options.part == "table":
+        return subprocess.run([sys.executable, str(HERE / "bench" / "gpu.py"), "--table", "--out", str(folder)]).returncode
+    check_device()
+    build = build_name()
+    if options.again:
+        for part in ("test", "train", "sanitize") if options.part == "first" else (options.part,):
+            kept = journal.Journal(folder / f"{part}.jsonl")
+            kept.records = [record for record in kept.records if record.get("status", "ok") == "ok"]
+            if kept.path.exists():
+                kept.rewrite()
+        if options.part == "bench":
+            more.append("--again")
+    if options.part == "test":
+        return Part("test", folder, build).run(test_items(), clock)
+    if options.part == "bench":
+        return bench(folder, options.name, options.precision, clock, more)
+    return {"first": lambda: first(folder, build, clock, more), "sanitize": lambda: sanitize(folder, build, clock),
+            "train": lambda: train(folder, build, clock)}[options.part]()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("stopped; what is done is kept, the next call goes on")
+        sys.exit(130)
+    except OSError as error:  # a full disk, most likely
+        stop(str(error))
