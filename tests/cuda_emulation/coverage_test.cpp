@@ -1,5 +1,5 @@
-// No step of a reference workload meets an op that the GPU has no kernel for. (Tests that run steps would not see it: the
-// emulation falls back to the CPU's kernels.)
+// No step of a reference workload meets an op that the GPU has no kernel for. (Tests that run steps would not see it:
+// the emulation falls back to the CPU's kernels.)
 #include <gtest/gtest.h>
 
 #include <cstring>

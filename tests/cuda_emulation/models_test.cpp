@@ -37,8 +37,8 @@ void fill_tokens(Learner& learner) {
 }
 
 ModelCase gpt() {
-  auto model = std::make_shared<Gpt>(GptConfig{
-      .vocab_size = kVocab, .max_seq_len = 16, .width = 32, .heads = 2, .layers = 2, .dropout = 0.1});
+  auto model = std::make_shared<Gpt>(
+      GptConfig{.vocab_size = kVocab, .max_seq_len = 16, .width = 32, .heads = 2, .layers = 2, .dropout = 0.1});
   return {model, [model](Trace& trace) { return gpt_loss(*model, trace, kRows, kLength); }, fill_tokens};
 }
 
