@@ -12,7 +12,7 @@ namespace {
 const std::string kPrefix = "resident.";
 constexpr std::array kReported{"loss_sum", "token_count", "sum_of_squares"};
 // A recording of more nodes saves nothing more: the host is ahead anyway.
-constexpr int64_t kNodesTogether = 2048;
+constexpr int64_t kNodesTogether = 512;
 constexpr size_t kAlignment = 256;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
