@@ -136,9 +136,13 @@ StepReport Trainer::report(const Executor& executor) const {
   return step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
 }
 
-void Trainer::submit(int shape, double learning_rate, int64_t step) {
+void Trainer::set_step(double learning_rate, int64_t step) {
   set_control(learning_rate, step);
   set_random(step, 0);
+}
+
+void Trainer::submit(int shape, double learning_rate, int64_t step) {
+  set_step(learning_rate, step);
   shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
 }
 

@@ -63,6 +63,8 @@ class Trainer {
   // collect() waits for the one submitted last.
   void submit(int shape, double learning_rate, int64_t step);
   StepReport collect(int shape) const;
+  // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.
+  void set_step(double learning_rate, int64_t step);
   // Or several: accumulate() each (micro from 0), then apply().
   void accumulate(int shape, int64_t step, int64_t micro);
   StepReport apply(double learning_rate, int64_t step);
