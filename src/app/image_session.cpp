@@ -27,6 +27,11 @@ CnnConfig cnn_config(const Config& config, const ImageFormat& format) {
           .deviation = format.deviation};
 }
 
+// Whether the images are to lie on the device that trains, if there is one: then steps do not need the host.
+bool is_kept_on_device(const Config& config, const Store& store, const TensorType& images) {
+  return store.device() && config.train.accumulate_steps == 1 && images.bytes() < store.device()->info().free_bytes / 4;
+}
+
 }  // namespace
 
 ImageFormat ImageFormat::of(const ImageDataset& train) {
@@ -66,7 +71,8 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
               std::to_string(images.class_names.size()) + " and " + std::to_string(class_names.size()) + ")");
 }
 
-ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans)
+ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans,
+                           int64_t train_images)
     : batch_size(config.data.batch_size),
       model(cnn_config(config, format)),
       layout(model),
@@ -81,6 +87,11 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
   const size_t labels = static_cast<size_t>(batch_size) * sizeof(int32_t);
   store.bind("labels", {store.add_region("labels", MemoryKind::kBatch, labels), 0}, labels);
   const LossFunction loss = [this](Trace& trace) { return cnn_loss(model, trace, batch_size); };
+  const TensorType all_images{DType::kU8, {train_images, format.height, format.width, format.channels}};
+  if (training && train_images > 0 && is_kept_on_device(config, store, all_images)) {
+    const ResidentOptions options{.data = {{"images", all_images}, {"labels", {DType::kI32, {train_images}}}}};
+    resident = std::make_unique<ResidentSteps>(*trainer, store, shared, loss, options);
+  }
   if (training)
     trainer->add_shape(loss);
   else
@@ -90,6 +101,7 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
 void ImageSession::allocate() {
   store.allocate();
   trainer->bind();
+  if (resident) resident->bind();
 }
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset) {

@@ -7,6 +7,7 @@
 #include "app/training_task.h"
 #include "data/image_dataset.h"
 #include "models/cnn.h"
+#include "train/resident.h"
 
 namespace linnet {
 
@@ -25,8 +26,10 @@ struct ImageFormat {
 
 class ImageSession {
  public:
-  // Plans everything; takes no memory yet. `training` false: evaluation only.
-  ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true);
+  // Plans everything; takes no memory yet. `training` false: evaluation only. `train_images`: how many there are to
+  // train on; on a device with room for them they will be staged there (resident).
+  ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
+               int64_t train_images = 0);
 
   void allocate();  // takes addresses and binds the plans to them
   uint8_t* images() const { return store.as<uint8_t>("images"); }
@@ -39,7 +42,8 @@ class ImageSession {
   ParameterLayout layout;
   Store store;
   SharedRegions shared;
-  std::unique_ptr<Trainer> trainer;  // one shape
+  std::unique_ptr<Trainer> trainer;         // one shape
+  std::unique_ptr<ResidentSteps> resident;  // null: batches come from the host
 };
 
 }  // namespace linnet

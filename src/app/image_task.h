@@ -16,6 +16,8 @@ class ImageTask : public TrainingTask {
   const MemoryForecast& forecast() const override { return forecast_; }
   int64_t shape_count() const override { return 1; }
   LoadedBatch next_batch() override;
+  int64_t chunk_steps() const override { return session_->resident ? session_->resident->steps_per_chunk() : 0; }
+  std::vector<DoneStep> train_chunk(std::span<const float> rates, int64_t first_step) override;
   void seek(int64_t epoch, int64_t batch) override { batches_->seek(epoch, batch); }
   Evaluation evaluate() override { return session_->evaluate(valid_); }
   void save_assets(const std::string& folder) const override { format_.save(folder); }

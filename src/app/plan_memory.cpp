@@ -113,7 +113,7 @@ PlanAnswer plan_images(const Config& config, uint64_t memory) {
   const auto plan = [&](int64_t batch_size) {
     Config other = config;
     other.data.batch_size = batch_size;
-    return std::make_unique<ImageSession>(other, format, true, false);
+    return std::make_unique<ImageSession>(other, format, true, false, images);
   };
   const auto session = plan(config.data.batch_size);
   answer.forecast = forecast_memory(resident, session->store);

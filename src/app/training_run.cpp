@@ -57,7 +57,10 @@ class TrainingRun {
     if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
     done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience();
     while (!stopped_ && progress_.step < config_.max_steps && !done_) {
-      train_step();
+      if (task_.chunk_steps() > 0)
+        train_chunk();
+      else
+        train_step();
       finish_step();
     }
     close();
@@ -105,20 +108,46 @@ class TrainingRun {
         break;  // a short last group is not mixed with the next epoch
     }
     if (trainer_.accumulates()) report = trainer_.apply(rate, step);
+    finish(step, shape, report, rate, now() - began);
+  }
+
+  // As many steps as the task does at once, up to where something is due.
+  void train_chunk() {
+    const int64_t first = progress_.step + 1;
+    const double began = now();
+    std::vector<float> rates;
+    for (int64_t step = first; step < first + task_.chunk_steps(); ++step) {
+      rates.push_back(static_cast<float>(learning_rate(schedule_, step)));
+      if (step % config_.eval_every == 0 || step % config_.save_every == 0 || step == config_.max_steps) break;
+    }
+    const std::vector<DoneStep> done = task_.train_chunk(rates, first);
+    const double seconds = (now() - began) / static_cast<double>(done.size());
+    for (size_t i = 0; i < done.size(); ++i) {
+      count(done[i].batch);
+      finish(first + static_cast<int64_t>(i), done[i].batch.shape, done[i].report,
+             learning_rate(schedule_, first + static_cast<int64_t>(i)), seconds);
+    }
+  }
+
+  void finish(int64_t step, int shape, const StepReport& report, double rate, double seconds) {
     if (!report.finite) stop_non_finite(shape, step, report);
     progress_.step = step;
     progress_.target_tokens += report.tokens;
     progress_.seconds = before_ + now() - began_;
     progress_.evaluated = !evaluation_due();
-    reporter_->step(progress_, report, rate, now() - began, now() - began_);
+    reporter_->step(progress_, report, rate, seconds, now() - began_);
   }
 
   LoadedBatch next_batch() {
     const LoadedBatch batch = task_.next_batch();
+    count(batch);
+    return batch;
+  }
+
+  void count(const LoadedBatch& batch) {
     progress_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
     progress_.batch = batch.last_of_epoch ? 0 : batch.index + 1;
     if (batch.last_of_epoch && config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) done_ = true;
-    return batch;
   }
 
   [[noreturn]] void stop_non_finite(int shape, int64_t step, const StepReport& report) {
@@ -126,7 +155,9 @@ class TrainingRun {
     const std::string what = std::isfinite(report.loss) ? "gradient" : "loss";
     const std::string where = trainer_.find_non_finite(shape);
     throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(step) + "; first at " +
-                                         (where.empty() ? "an earlier micro-batch" : where) +
+                                         (!where.empty()           ? where
+                                          : trainer_.accumulates() ? "an earlier micro-batch"
+                                                                   : "a place that later steps have hidden") +
                                          ". The last checkpoint is as it was");
   }
 

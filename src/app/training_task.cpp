@@ -15,6 +15,10 @@ double Evaluation::metric(const std::string& name) const {
   fail_internal("this task has no metric " + name);
 }
 
+std::vector<DoneStep> TrainingTask::train_chunk(std::span<const float>, int64_t) {
+  fail_internal("this task does one step after another");
+}
+
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
   if (config.data.task == "images") return std::make_unique<ImageTask>(config);
   if (config.data.task == "classification") return std::make_unique<ClassificationTask>(config, from);

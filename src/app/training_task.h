@@ -2,6 +2,7 @@
 // task is one implementation of this.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,12 @@ struct LoadedBatch {
   bool last_of_epoch;
 };
 
+// A step that was done, and on which batch.
+struct DoneStep {
+  LoadedBatch batch;
+  StepReport report;
+};
+
 class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
@@ -42,7 +49,12 @@ class TrainingTask {
   virtual void initialize() { trainer().initialize(); }
   virtual LoadedBatch next_batch() = 0;
   virtual void seek(int64_t epoch, int64_t batch) = 0;  // next_batch() will load this one
-  virtual Evaluation evaluate() = 0;                    // on the validation examples, with the weights evaluation uses
+  // Where the data lie on the device, steps need no host between them: how many the task does at once, else 0.
+  virtual int64_t chunk_steps() const { return 0; }
+  // Does the steps from `first_step` on, one for each of `rates`, or the first of these, up to the end of an epoch at
+  // most. When a report is not finite, its batch and Trainer::set_step's inputs are in place.
+  virtual std::vector<DoneStep> train_chunk(std::span<const float> rates, int64_t first_step);
+  virtual Evaluation evaluate() = 0;  // on the validation examples, with the weights evaluation uses
   // What it takes beside the weights to use the trained model: tokenizers, names of classes.
   virtual void save_assets(const std::string& folder) const = 0;
 

@@ -51,15 +51,30 @@ void ImageBatches::shuffle() {
   ordered_epoch_ = epoch_;
 }
 
-ImageBatch ImageBatches::next(uint8_t* images, int32_t* labels) {
+std::span<const int32_t> ImageBatches::coming() {
   if (ordered_epoch_ != epoch_) shuffle();
   const int64_t first = index_ * batch_size_, rows = std::min(batch_size_, dataset_.count - first);
-  const auto indices = std::span<const int32_t>(order_).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
-  gather_images(dataset_, indices, batch_size_, images, labels);
+  return std::span<const int32_t>(order_).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
+}
+
+ImageBatch ImageBatches::advance(int64_t rows) {
   const ImageBatch batch{epoch_, index_, rows, index_ + 1 == batches_per_epoch()};
   epoch_ += batch.last_of_epoch;
   index_ = batch.last_of_epoch ? 0 : index_ + 1;
   return batch;
+}
+
+ImageBatch ImageBatches::next(uint8_t* images, int32_t* labels) {
+  const auto indices = coming();
+  gather_images(dataset_, indices, batch_size_, images, labels);
+  return advance(static_cast<int64_t>(indices.size()));
+}
+
+ImageBatch ImageBatches::next_rows(std::span<int32_t> rows) {
+  const auto indices = coming();
+  std::ranges::copy(indices, rows.begin());
+  std::ranges::fill(rows.subspan(indices.size()), -1);
+  return advance(static_cast<int64_t>(indices.size()));
 }
 
 int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size) {

@@ -6,6 +6,7 @@
 // from kernels that use all of them.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "data/image_dataset.h"
@@ -29,6 +30,8 @@ class ImageBatches {
   void seek(int64_t epoch, int64_t index);
   // images [batch_size, height, width, channels], labels [batch_size]. The last batch of an epoch may have fewer rows.
   ImageBatch next(uint8_t* images, int32_t* labels);
+  // The same batch as the indices of its images, -1 past its rows, for images that lie elsewhere too. [batch_size]
+  ImageBatch next_rows(std::span<int32_t> rows);
 
   int64_t batch_size() const { return batch_size_; }
   int64_t batches_per_epoch() const;
@@ -36,6 +39,8 @@ class ImageBatches {
 
  private:
   void shuffle();
+  std::span<const int32_t> coming();  // the images of the batch that comes next
+  ImageBatch advance(int64_t rows);
 
   const ImageDataset& dataset_;
   const int64_t batch_size_;

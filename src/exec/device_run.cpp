@@ -68,7 +68,8 @@ void DeviceRun::push_batch() {
   slot_ = (slot_ + 1) % kSlots;
 }
 
-void DeviceRun::run(FunctionRef<void()> queue_kernels) {
+void DeviceRun::run(FunctionRef<void()> queue_kernels, int64_t times) {
+  if (times > 1 && !batch_.empty()) fail_internal("several runs on one batch");
   push_batch();
   for (auto& [name, output] : outputs_) output.fresh = false;
   if (!warm_) {
@@ -76,8 +77,9 @@ void DeviceRun::run(FunctionRef<void()> queue_kernels) {
     warm_ = true;
     return;
   }
-  if (!recording_) recording_ = device_.record(queue_kernels);
-  device_.replay(*recording_);
+  std::unique_ptr<Recording>& recording = recordings_[times];
+  if (!recording) recording = device_.record(queue_kernels);
+  device_.replay(*recording);
 }
 
 const TensorView& DeviceRun::output(const std::string& name) {

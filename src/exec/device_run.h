@@ -20,7 +20,9 @@ class DeviceRun {
   DeviceRun& operator=(const DeviceRun&) = delete;
 
   // Returns as soon as the work is queued; the host may then write the next batch.
-  void run(FunctionRef<void()> queue_kernels);
+  // `times`: how often `queue_kernels` queues the plan; there is a recording for each number, so let them be few. More
+  // than once: the plan has no batch.
+  void run(FunctionRef<void()> queue_kernels, int64_t times = 1);
   // Copies the batch over and leaves the rest to the caller.
   void push_batch();
   // Waits for the run, when its outputs were not read yet. Valid until the next run.
@@ -48,7 +50,7 @@ class DeviceRun {
   std::map<std::string, Output> outputs_;
   std::byte* mirror_ = nullptr;  // of all outputs
   bool warm_ = false;
-  std::unique_ptr<Recording> recording_;
+  std::map<int64_t, std::unique_ptr<Recording>> recordings_;  // by times
 };
 
 }  // namespace linnet

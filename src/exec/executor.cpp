@@ -69,6 +69,17 @@ void Executor::run(ThreadPool& pool) const {
     run_all(pool);
 }
 
+void Executor::run_together(ThreadPool& pool, int64_t times) const {
+  check(pool);
+  const auto run_each = [&] {
+    for (int64_t i = 0; i < times; ++i) run_all(pool);
+  };
+  if (device_run_)
+    device_run_->run(run_each, times);
+  else
+    run_each();
+}
+
 void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
   check(pool);
   seconds.resize(steps_.size());

@@ -19,7 +19,10 @@ class Executor {
   // The pool may not have more threads than the plan was made for. On a device run() only queues: batches may be
   // written and other plans run after it, and output() waits.
   void run(ThreadPool& pool) const;
-  // The same, adding each node's seconds to seconds[node].
+  // So many runs, each of which finds in its states what the one before left there; on a device they are one
+  // recording. For plans whose inputs are all states: a batch would be the same for all.
+  void run_together(ThreadPool& pool, int64_t times) const;
+  // As run(), adding each node's seconds to seconds[node].
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
 
   // A named output after run(), where the host can read it.

@@ -22,6 +22,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/residual_norm/residual_norm.h"
+#include "ops/resident/resident.h"
 #include "ops/rope/rope.h"
 #include "ops/softmax/softmax.h"
 
@@ -77,6 +78,10 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kCacheWrite, cache_write_kernels()},
       OpEntry{&kCacheFill, cache_fill_kernels()},
       OpEntry{&kCacheReorder, cache_reorder_kernels()},
+
+      OpEntry{&kGatherRows, gather_rows_kernels()},
+      OpEntry{&kPickRow, pick_row_kernels()},
+      OpEntry{&kWriteRow, write_row_kernels()},
 
       OpEntry{&kSumOfSquares, sum_of_squares_kernels()},
       OpEntry{&kOptimizerStep, optimizer_step_kernels()},

@@ -2,9 +2,11 @@
 
 namespace linnet {
 
-Rewriter::Rewriter(const Graph& old) : old_(old), map_(static_cast<size_t>(old.value_count())), uses_(count_uses(old)) {
+Rewriter::Rewriter(const Graph& old, const std::set<std::string>& replaced)
+    : old_(old), map_(static_cast<size_t>(old.value_count())), uses_(count_uses(old)) {
   new_.copy_scopes(old);
-  for (const GraphInput& input : old.inputs()) map(input.value, new_.input(input.name, old.value(input.value).type));
+  for (const GraphInput& input : old.inputs())
+    if (!replaced.contains(input.name)) map(input.value, new_.input(input.name, old.value(input.value).type));
 }
 
 std::vector<Tensor> Rewriter::inputs_of(const Node& node) const {

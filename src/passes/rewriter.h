@@ -1,13 +1,17 @@
 // How a pass rewrites: it walks the old graph in order and builds a new one, mapping values as it goes. Graphs are
 // never changed in place, so a pass cannot leave one half rewritten.
 #pragma once
+#include <set>
+
 #include "ir/graph.h"
 
 namespace linnet {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& old);  // declares the old graph's inputs in the new one
+  // Declares the old graph's inputs in the new one, but for those in `replaced`, which the caller maps before they are
+  // read.
+  explicit Rewriter(const Graph& old, const std::set<std::string>& replaced = {});
 
   const Graph& old() const { return old_; }
   Graph& graph() { return new_; }

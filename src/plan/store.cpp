@@ -1,6 +1,7 @@
 #include "plan/store.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -18,6 +19,8 @@ const char* memory_kind_name(MemoryKind kind) {
       return "constants";
     case MemoryKind::kBatch:
       return "batches";
+    case MemoryKind::kData:
+      return "resident data";
     case MemoryKind::kCache:
       return "decoding cache";
     case MemoryKind::kActivations:
@@ -56,7 +59,7 @@ const Location& Store::find(const std::string& name, size_t bytes) const {
 
 bool Store::on_host(const Region& region) const {
   return !backend_ || (region.kind != MemoryKind::kActivations && region.kind != MemoryKind::kWorkspace &&
-                       region.kind != MemoryKind::kCache);
+                       region.kind != MemoryKind::kCache && region.kind != MemoryKind::kData);
 }
 
 void Store::allocate() {
@@ -79,6 +82,17 @@ void Store::touch() const {
 
 std::byte* Store::place(RegionId region) const {
   return backend_ ? regions_[static_cast<size_t>(region)].device_memory : data(region);
+}
+
+void Store::fill(const std::string& name, const void* from, size_t bytes) const {
+  const Location& location = find(name, bytes);
+  std::byte* to = place(location.region) + location.offset;
+  if (!backend_) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  device()->upload(to, static_cast<const std::byte*>(from), bytes);
+  device()->wait();
 }
 
 std::byte* Store::data(RegionId id) const {

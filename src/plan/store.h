@@ -3,7 +3,8 @@
 // and can be printed or refused; memory is taken in one call.
 //
 // With a backend the regions lie on its device, and data() is the host's copy: of batches, which every run of a plan
-// takes along, and of states, which push() and pull() carry over. Activations, workspace and caches have no host copy.
+// takes along, and of states, which push() and pull() carry over. Resident data, activations, workspace and caches
+// have no host copy.
 #pragma once
 #include <map>
 #include <string>
@@ -14,7 +15,17 @@
 
 namespace linnet {
 
-enum class MemoryKind { kParameters, kGradients, kOptimizer, kConstants, kBatch, kCache, kActivations, kWorkspace };
+enum class MemoryKind {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kConstants,
+  kBatch,
+  kData,
+  kCache,
+  kActivations,
+  kWorkspace
+};
 const char* memory_kind_name(MemoryKind kind);
 
 using RegionId = int;
@@ -47,6 +58,8 @@ class Store {
   // The host's copy to the device, and back; waits. Nothing to do without a device.
   void push(const std::string& name) const;
   void pull(const std::string& name) const;
+  // Bytes from the host into a binding, wherever it lies; waits.
+  void fill(const std::string& name, const void* from, size_t bytes) const;
   std::byte* data(RegionId region) const;
   std::byte* data(const std::string& name) const;
   template <class T>

@@ -4,7 +4,7 @@
 
 namespace linnet {
 
-Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options)
+Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options, const ResidentOptions& resident)
     : layout_(model), store_(options.backend) {
   const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
                              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
@@ -17,10 +17,12 @@ Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& o
     store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
     inputs_[input.name] = bytes;
   }
+  if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared, loss, resident);
   shape_ = trainer_->add_shape(std::move(loss));
   store_.allocate();
   store_.touch();
   trainer_->bind();
+  if (resident_) resident_->bind();
   trainer_->initialize();
 }
 

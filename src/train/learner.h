@@ -7,7 +7,7 @@
 #pragma once
 #include <span>
 
-#include "train/trainer.h"
+#include "train/resident.h"
 
 namespace linnet {
 
@@ -15,7 +15,9 @@ class Learner {
  public:
   // Traces the loss, plans, takes the memory and draws the initial parameters. Model and loss must outlive the learner.
   // Throws Error(kShape) naming line and module when shapes do not fit.
-  Learner(const Module& model, LossFunction loss, const TrainerOptions& options = {});
+  // With resident data there are resident() steps beside step().
+  Learner(const Module& model, LossFunction loss, const TrainerOptions& options = {},
+          const ResidentOptions& resident = {});
 
   // Fills an input that the loss declared. User error when there is none of that name, type and size.
   template <class T>
@@ -34,6 +36,7 @@ class Learner {
   double evaluate();  // mean loss, without dropout
 
   Trainer& trainer() { return *trainer_; }
+  ResidentSteps& resident() { return *resident_; }
   size_t memory_bytes() const { return store_.total_bytes(); }  // all there will ever be
   // A parameter's values by name, e.g. "hidden.weight".
   std::span<float> parameter(const std::string& name);
@@ -45,6 +48,7 @@ class Learner {
   Store store_;
   std::map<std::string, size_t> inputs_;  // bytes
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<ResidentSteps> resident_;
   int shape_ = 0;
   int64_t steps_ = 0;
 };

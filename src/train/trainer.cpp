@@ -16,6 +16,23 @@ size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(f
 
 }  // namespace
 
+StepReport step_report(double loss_sum, double token_count, double sum_of_squares) {
+  const double loss = loss_sum / token_count, norm = std::sqrt(sum_of_squares) / token_count;
+  return {loss, norm, static_cast<int64_t>(token_count), std::isfinite(loss) && std::isfinite(norm)};
+}
+
+void write_control(float* control, double learning_rate, int64_t step) {
+  control[0] = static_cast<float>(learning_rate);
+  control[1] = static_cast<float>(step);
+}
+
+void write_random(int32_t* random, uint64_t seed, int64_t step, int64_t micro) {
+  random[0] = static_cast<int32_t>(seed & 0xffffffff);
+  random[1] = static_cast<int32_t>(seed >> 32);
+  random[2] = static_cast<int32_t>(step);
+  random[3] = static_cast<int32_t>(micro);
+}
+
 Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared,
                  const TrainerOptions& options)
     : layout_(layout),
@@ -107,28 +124,25 @@ void Trainer::push_states() const {
 }
 
 void Trainer::set_control(double learning_rate, int64_t step) {
-  float* control = store_.as<float>("control");
-  control[0] = static_cast<float>(learning_rate);
-  control[1] = static_cast<float>(step);
+  write_control(store_.as<float>("control"), learning_rate, step);
 }
 
 void Trainer::set_random(int64_t step, int64_t micro) {
-  int32_t* random = store_.as<int32_t>("random");
-  random[0] = static_cast<int32_t>(options_.seed & 0xffffffff);
-  random[1] = static_cast<int32_t>(options_.seed >> 32);
-  random[2] = static_cast<int32_t>(step);
-  random[3] = static_cast<int32_t>(micro);
+  write_random(store_.as<int32_t>("random"), options_.seed, step, micro);
 }
 
 StepReport Trainer::report(const Executor& executor) const {
-  const double sum = executor.output("loss_sum").as<float>()[0], count = executor.output("token_count").as<float>()[0];
-  const double norm = std::sqrt(static_cast<double>(executor.output("sum_of_squares").as<float>()[0])) / count;
-  return {sum / count, norm, static_cast<int64_t>(count), std::isfinite(sum / count) && std::isfinite(norm)};
+  const auto scalar = [&](const char* name) { return static_cast<double>(executor.output(name).as<float>()[0]); };
+  return step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
+}
+
+void Trainer::set_step(double learning_rate, int64_t step) {
+  set_control(learning_rate, step);
+  set_random(step, 0);
 }
 
 void Trainer::submit(int shape, double learning_rate, int64_t step) {
-  set_control(learning_rate, step);
-  set_random(step, 0);
+  set_step(learning_rate, step);
   shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
 }
 

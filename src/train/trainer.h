@@ -35,6 +35,12 @@ struct StepReport {
   bool finite;  // false: the parameters were left as they were
 };
 
+// From the outputs of a step graph.
+StepReport step_report(double loss_sum, double token_count, double sum_of_squares);
+// The inputs of a step graph that vary from step to step: control [2], random [4].
+void write_control(float* control, double learning_rate, int64_t step);
+void write_random(int32_t* random, uint64_t seed, int64_t step, int64_t micro);
+
 struct LossTotal {
   double sum;
   int64_t tokens;
@@ -57,6 +63,8 @@ class Trainer {
   // collect() waits for the one submitted last.
   void submit(int shape, double learning_rate, int64_t step);
   StepReport collect(int shape) const;
+  // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.
+  void set_step(double learning_rate, int64_t step);
   // Or several: accumulate() each (micro from 0), then apply().
   void accumulate(int shape, int64_t step, int64_t micro);
   StepReport apply(double learning_rate, int64_t step);

@@ -15,6 +15,7 @@ namespace linnet {
 namespace {
 
 constexpr int64_t kTogether = 16, kWarmUp = 32;
+constexpr size_t kMostResident = size_t{64} << 20;  // bytes of data that are staged on a device
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -26,8 +27,15 @@ double median(std::vector<double> values) {
 
 class Measuring {
  public:
-  Measuring(const Workload& workload, const MeasureOptions& options)
-      : workload_(workload), options_(options), learner_(*workload.model, workload.loss, trainer_options()) {}
+  // `one_by_one`: a device too gets each batch from the host.
+  Measuring(const Workload& workload, const MeasureOptions& options, bool one_by_one = false)
+      : workload_(workload),
+        options_(options),
+        resident_(one_by_one ? ResidentOptions{} : resident_options()),
+        learner_(*workload.model, workload.loss, trainer_options(), resident_) {
+    if (!is_resident()) return;
+    for (const WorkloadInput& input : workload.inputs) learner_.resident().stage(input.name, input.data);
+  }
 
   Measurement run(uint64_t resident_at_start) {
     Measurement m;
@@ -36,8 +44,9 @@ class Measuring {
     m.first_step_seconds = process_seconds();
     step();  // caches and the machine's clock are as they will be
     // A device works ahead of the host, as in a training loop: steps are timed several at a time.
-    const int64_t together = device() ? kTogether : 1;
-    if (device()) steps(kWarmUp);
+    int64_t together = device() ? kTogether : 1;
+    if (is_resident()) together *= learner_.resident().steps_per_graph();
+    if (device()) steps(std::max(kWarmUp, together));
     std::vector<double> seconds;
     const double joules = device() ? device()->joules() : -1;
     for (const double began = now(); m.steps < options_.least || now() - began < options_.seconds;
@@ -64,11 +73,26 @@ class Measuring {
 
   // The loss of the last.
   double steps(int64_t count) {
+    if (is_resident()) return resident_steps(count);
     for (int64_t i = 0; i < count; ++i) {
       load_batch();
       learner_.submit(workload_.learning_rate);
     }
     return learner_.collect().loss;
+  }
+
+  // As a chunk: its orders go over and its losses come back within the time that is measured.
+  double resident_steps(int64_t count) {
+    ResidentSteps& steps = learner_.resident();
+    const std::vector<float> rates(static_cast<size_t>(count), static_cast<float>(workload_.learning_rate));
+    std::vector<int32_t> order;
+    for (int64_t i = 0; i < count; ++i, next_ = (next_ + 1) % workload_.batches)
+      for (int64_t row = 0; row < steps.rows(); ++row)
+        order.push_back(static_cast<int32_t>(next_ * steps.rows() + row));
+    steps.begin_chunk(order, rates, done_ + 1);
+    steps.run(count);
+    done_ += count;
+    return steps.reports().back().loss;
   }
 
   // Seconds of each node, added up over `steps` steps.
@@ -95,6 +119,22 @@ class Measuring {
     return options;
   }
 
+  // On a device, where the data are not large: all batches of an input, one after another, are its data.
+  ResidentOptions resident_options() const {
+    ResidentOptions options{.data = {}, .steps_per_chunk = 256, .steps_per_graph = 16};
+    size_t bytes = 0;
+    for (const WorkloadInput& input : workload_.inputs) {
+      const auto sizes = input.type.shape.sizes();
+      bytes += input.data.size();
+      if (!options_.backend || sizes.size() < 2 || sizes[1] != workload_.inputs[0].type.shape[1]) return {};
+      TensorType type{input.type.dtype, Shape(sizes.subspan(1))};
+      type.shape.set(0, sizes[0] * sizes[1]);
+      options.data.push_back({input.name, type});
+    }
+    return bytes <= kMostResident ? options : ResidentOptions{};
+  }
+  bool is_resident() const { return !resident_.data.empty(); }
+
   Device* device() const { return options_.backend ? options_.backend->device : nullptr; }
 
   double idle_watts() const {
@@ -115,6 +155,10 @@ class Measuring {
   // Forward: the plan of an evaluation. Update: clipping and optimizer, by the clock around their nodes.
   void measure_parts(Measurement& m) {
     std::vector<double> forward, update;
+    if (is_resident()) {  // what varies from step to step is not yet where single steps look for it
+      load_batch();
+      learner_.submit(workload_.learning_rate);
+    }
     for (int i = 0; i < 3; ++i) {
       load_batch();
       const double before = now();
@@ -133,8 +177,9 @@ class Measuring {
 
   const Workload& workload_;
   const MeasureOptions& options_;
+  const ResidentOptions resident_;
   Learner learner_;
-  int64_t next_ = 0;
+  int64_t next_ = 0, done_ = 0;  // batch to come; resident steps
 };
 
 }  // namespace
@@ -148,7 +193,7 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
     double seconds = 0, flops = 0;
     int calls = 0;
   };
-  Measuring measuring(workload, options);
+  Measuring measuring(workload, options, true);
   measuring.step();  // sets what varies from step to step
   measuring.step();
   int64_t steps = 0;

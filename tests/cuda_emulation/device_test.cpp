@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "integration/made_images.h"
 #include "integration/program.h"
 
 namespace linnet::testing {
@@ -61,6 +62,42 @@ TEST_F(DeviceProgram, StoresActivationsInBf16WhenAsked) {
     EXPECT_NE(got[i].loss, expected[i].loss);
     EXPECT_NEAR(std::stod(got[i].loss), std::stod(expected[i].loss), 2e-2 * std::stod(expected[i].loss));
   }
+}
+
+// All images lie on the device: steps come in chunks that end with an epoch, an evaluation, a checkpoint.
+class DeviceImages : public DeviceProgram {
+ protected:
+  DeviceImages() {
+    write_images(folder_, "train", 200);
+    write_images(folder_, "t10k", 10);
+  }
+  Outcome train_images(const std::string& name, const Arguments& more) const {
+    Arguments arguments{"train", "mnist",         "--run", folder_ / name,  "--set", "data.dir=" + folder_.path(),
+                        "--set", "max_steps=40",  "--set", "eval_every=15", "--set", "held_out_images=50",
+                        "--set", "batch_size=16", "--set", "save_every=20", "--set", "learning_rate=0.01"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+};
+
+TEST_F(DeviceImages, AreLearnedAsOnTheCpu) {
+  ASSERT_EQ(train_images("cpu", {}).exit_code, 0);
+  const Outcome outcome = train_images("gpu", {"--device", "cuda"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  expect_near(read_metrics(folder_ / "gpu"), read_metrics(folder_ / "cpu"));
+}
+
+TEST_F(DeviceImages, AResumedRunIsTheUndisturbedOne) {
+  ASSERT_EQ(train_images("whole", {"--device", "cuda"}).exit_code, 0);
+  ASSERT_EQ(train_images("parts", {"--device", "cuda", "--set", "max_epochs=2"}).exit_code, 0);
+  ASSERT_EQ(train_images("parts", {"--device", "cuda", "--resume"}).exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "whole/model.safetensors"), contents(folder_ / "parts/model.safetensors"));
+}
+
+TEST_F(DeviceImages, ALossThatIsNotFiniteEndsTheRun) {
+  const Outcome outcome = train_images("run", {"--device", "cuda", "--set", "learning_rate=1e30"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_NE(outcome.error.find("not finite at step 2; first at cnn.cpp"), outcome.error.npos) << outcome.error;
 }
 
 TEST_F(DeviceProgram, EvaluatesAndTranslatesARun) {
