@@ -32,9 +32,8 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(path +
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!committed_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::fail() {
@@ -51,12 +50,19 @@ void AtomicFile::write(const void* bytes, size_t size) {
   if (!write_all(descriptor_, bytes, size)) fail();
 }
 
-void AtomicFile::commit() {
-  if (descriptor_ < 0) fail_internal("'" + path_ + "' is committed twice");
+void AtomicFile::finish() {
+  if (descriptor_ < 0) fail_internal("'" + path_ + "' is finished twice");
   if (::fsync(descriptor_) != 0) fail();
   Descriptor closing(descriptor_);
   descriptor_ = -1;
-  if (!closing.close() || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+  if (!closing.close()) fail();
+}
+
+void AtomicFile::commit() {
+  if (committed_) fail_internal("'" + path_ + "' is committed twice");
+  if (descriptor_ >= 0) finish();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+  committed_ = true;
   if (!sync_folder_of(path_)) fail_system("cannot sync the folder of '" + path_ + "'");
 }
 

@@ -29,7 +29,11 @@ class AtomicFile {
 
   void write(const void* bytes, size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  // Syncs the file, renames it and syncs the folder: afterwards the new contents survive a power cut.
+  // Syncs and closes the temporary file, for files that are only together of use: what can fail has been done before
+  // the first of them is committed.
+  void finish();
+  // finish(), if it was not called; renames the file and syncs the folder: afterwards the new contents survive a power
+  // cut.
   void commit();
 
  private:
@@ -37,6 +41,7 @@ class AtomicFile {
 
   std::string path_, temporary_;
   int descriptor_ = -1;
+  bool committed_ = false;
 };
 
 void write_file_atomically(const std::string& path, std::string_view text);

@@ -46,11 +46,12 @@ std::string header_of(const Shard& shard, const SafetensorsMetadata& metadata) {
   return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
 }
 
-void write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata) {
+// Written, not yet in its place.
+std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata) {
   constexpr int64_t kPiece = 1 << 20;  // elements converted at once
   shard = in_file_order(std::move(shard));
-  AtomicFile file(path);
-  file.write(header_of(shard, metadata));
+  auto file = std::make_unique<AtomicFile>(path);
+  file->write(header_of(shard, metadata));
   std::vector<std::byte> piece;
   for (const WeightSource* weight : shard) {
     const int64_t total = weight->shape.elements();
@@ -58,10 +59,11 @@ void write_shard(const std::string& path, Shard shard, const SafetensorsMetadata
       const int64_t count = std::min(kPiece, total - first);
       piece.resize(static_cast<size_t>(count) * file_dtype_size(weight->dtype));
       weight->fill(first, count, piece.data());
-      file.write(piece.data(), piece.size());
+      file->write(piece.data(), piece.size());
     }
   }
-  file.commit();
+  file->finish();
+  return file;
 }
 
 // Tensors in the given order, a new shard where the next would not fit.
@@ -104,16 +106,18 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   const std::vector<Shard> shards = cut(weights, max_shard_bytes);
   std::set<std::string> written;
   if (shards.size() == 1) {
-    write_shard(path(kWeightsFile), shards[0], metadata);
+    write_shard(path(kWeightsFile), shards[0], metadata)->commit();
     written.insert(kWeightsFile);
     return remove_others(folder, written);
   }
+  // A full disk must not leave some shards of the new and some of the old model.
+  std::vector<std::unique_ptr<AtomicFile>> files;
   ordered_json index;
   uint64_t total = 0;
   std::map<std::string, std::string> map;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(i, shards.size());
-    write_shard(path(name), shards[i], metadata);
+    files.push_back(write_shard(path(name), shards[i], metadata));
     written.insert(name);
     for (const WeightSource* weight : shards[i]) {
       map[weight->name] = name;
@@ -122,7 +126,10 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   }
   index["metadata"] = {{"total_size", total}};
   index["weight_map"] = map;
-  write_file_atomically(path(kWeightsIndex), index.dump(2) + "\n");
+  files.push_back(std::make_unique<AtomicFile>(path(kWeightsIndex)));
+  files.back()->write(index.dump(2) + "\n");
+  files.back()->finish();
+  for (const auto& file : files) file->commit();
   written.insert(kWeightsIndex);
   remove_others(folder, written);
 }

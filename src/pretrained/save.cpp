@@ -92,8 +92,8 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
   }
   make_directories(folder);
   if (!model.folder.empty()) copy_companions(model.folder, folder);
-  save_config(model, options, folder);
   save_weight_files(folder, weights, options.max_shard_bytes, {{"format", "pt"}});
+  save_config(model, options, folder);  // last: without it a folder is no model folder
 }
 
 }  // namespace linnet
