@@ -1,6 +1,7 @@
 #include "generate/causal_generator.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "generate/generation_inputs.h"
@@ -180,6 +181,11 @@ void CausalGenerator::set_row(int64_t row, int32_t token, int64_t length) {
   if (window_ > 0) inputs_->starts[row] = static_cast<int32_t>(std::max<int64_t>(length - window_, 0));
 }
 
+// Broken weights show behind the prompt; what comes later is taken as it is.
+void CausalGenerator::check_logits() const {
+  if (std::isnan(logits_[0])) fail_user("the model's logits are not numbers (NaN): its weights are broken");
+}
+
 void CausalGenerator::decode(ThreadPool& pool) {
   run_decode_->run(pool);
   const auto rows = static_cast<size_t>(options_.rows * options_.beams);
@@ -216,6 +222,7 @@ std::vector<Continuation> CausalGenerator::sample(std::span<const std::vector<in
   std::vector<bool> done(prompts.size());
   const auto width = static_cast<size_t>(vocab_), room = static_cast<size_t>(options_.max_length);
   prefill(windows, pool);
+  check_logits();
   for (int64_t step = 0;; ++step) {
     bool refill = !options_.cache;
     for (size_t row = 0; row < sequences.size(); ++row) {
@@ -260,6 +267,7 @@ std::vector<Continuation> CausalGenerator::search(std::span<const std::vector<in
   std::vector<int32_t> ids(values.size());
   // The prompts' logits are those of each sentence's first row, which alone takes part in the first step.
   prefill(prompts, pool);
+  check_logits();
   std::vector<float> first_values(static_cast<size_t>(options_.rows * count));
   std::vector<int32_t> first_ids(first_values.size());
   top_k_rows(options_.rows, vocab_, count, logits_.data(), first_values.data(), first_ids.data(), pool);

@@ -85,6 +85,7 @@ class CausalGenerator {
                                    ThreadPool& pool, const Listener& listener);
   void set_row(int64_t row, int32_t token, int64_t length);
   void decode(ThreadPool& pool);
+  void check_logits() const;
 
   CausalOptions options_;
   Store& store_;

@@ -5,21 +5,27 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "exec/interpreter.h"
+#include "generate/causal_testing.h"
 #include "models/gpt.h"
 #include "models/llama.h"
-#include "nn/trace.h"
 
 namespace linnet {
 namespace {
 
 using Ids = std::vector<int32_t>;
 
+std::unique_ptr<CausalModel> make_gpt(int64_t vocab = 30);
+
+struct Fixture : CausalFixture {
+  explicit Fixture(CausalOptions options, std::unique_ptr<CausalModel> of = make_gpt())
+      : CausalFixture(std::move(options), std::move(of)) {}
+};
+
 GptConfig small_gpt(int64_t vocab = 30) {
   return {.vocab_size = vocab, .max_seq_len = 40, .width = 32, .heads = 4, .layers = 2, .dropout = 0.1};
 }
 
-std::unique_ptr<CausalModel> make_gpt(int64_t vocab = 30) { return std::make_unique<Gpt>(small_gpt(vocab)); }
+std::unique_ptr<CausalModel> make_gpt(int64_t vocab) { return std::make_unique<Gpt>(small_gpt(vocab)); }
 
 // With fewer key than query heads, whose size is not the width's share.
 std::unique_ptr<CausalModel> make_llama() {
@@ -27,50 +33,6 @@ std::unique_ptr<CausalModel> make_llama() {
   config.kv_heads = 2, config.head_size = 6, config.deviation = 0.05;
   return std::make_unique<Llama>(config);
 }
-
-// A model with random weights and everything it takes to generate; and, apart from all of that, the model's plain
-// forward pass in float64.
-struct Fixture {
-  explicit Fixture(CausalOptions options, std::unique_ptr<CausalModel> of = make_gpt())
-      : model(std::move(of)), layout(*model) {
-    const auto bytes = static_cast<size_t>(layout.parameter_count()) * 4;
-    store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
-    shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-    options.threads = 2;
-    generator = std::make_unique<CausalGenerator>(*model, layout, store, shared, options);
-    store.allocate();
-    generator->bind();
-    float* parameters = store.as<float>("parameters");
-    layout.initialize_parameters(1, parameters, pool);
-    for (int64_t i = 0; i < layout.parameter_count(); ++i) parameters[i] *= 3;  // less even probabilities
-  }
-
-  // Logits [T, V] behind each of `ids`, without cache, padding or batch.
-  std::vector<double> forward(const Ids& ids) {
-    Trace trace({.dtype = DType::kF64, .layout = &layout});
-    const TensorType type{DType::kI32, {1, static_cast<int64_t>(ids.size())}};
-    trace.graph().output("logits", model->logits(model->hidden({trace.input("tokens", type)})));
-    const int64_t count = layout.parameter_count();
-    const std::vector<double> weights(store.as<float>("parameters"), store.as<float>("parameters") + count);
-    NamedTensors inputs;
-    inputs["tokens"] = HostTensor(type, std::span<const int32_t>(ids));
-    inputs["parameters"] = HostTensor({DType::kF64, {count}}, std::span<const double>(weights));
-    return interpret(trace.finish(), inputs).outputs.at("logits").values();
-  }
-
-  std::vector<Continuation> generate(const std::vector<Ids>& prompts, const GenerateSettings& settings,
-                                     const CausalGenerator::Listener& listener = {}) {
-    return generator->generate(prompts, settings, pool, listener);
-  }
-
-  std::unique_ptr<CausalModel> model;
-  ParameterLayout layout;
-  Store store;
-  SharedRegions shared{};
-  std::unique_ptr<CausalGenerator> generator;
-  ThreadPool pool{2};
-};
 
 GenerateSettings greedy(int64_t tokens) { return {.max_tokens = tokens, .sampling = {.temperature = 0}}; }
 
