@@ -115,8 +115,12 @@ OpenedLanguageModel open_language_model(const std::string& folder) {
     static_cast<LanguageModel&>(opened) = make_language_model(opened.config, load_text_coder(folder), folder);
     return opened;
   }
+  PretrainedModel pretrained = open_pretrained(folder);
+  if (!dynamic_cast<CausalModel*>(pretrained.module.get()))
+    fail_user("'" + folder + "' is a " + pretrained.architecture +
+              ", and no decoder alone (of gpt2, llama, mistral, qwen2), which predicts the next token of a text");
+  set_pretrained(opened, std::move(pretrained));
   opened.coder = open_text_coder(folder);
-  set_pretrained(opened, open_pretrained(folder));
   check_vocabulary(opened, folder);
   opened.config.data.task = "language";
   opened.config.model.max_seq_len = opened.model->max_length();

@@ -36,7 +36,9 @@ void add_convert_command(CLI::App& app, Action& action) {
   command->add_option("OUT", arguments->to, "the folder to write")->required();
   command->add_option("--dtype", arguments->dtype, "of all weights; otherwise as they are")
       ->check(CLI::IsMember({"F32", "F16", "BF16", "F64"}));
-  command->add_option("--shard-gb", arguments->shard_gb, "the most that one file holds")->capture_default_str();
+  command->add_option("--shard-gb", arguments->shard_gb, "the most that one file holds")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--architecture", arguments->architecture, "another of the family, e.g. BertForMaskedLM");
   command->callback([&action, arguments] { action = [arguments] { return convert(*arguments); }; });
 }

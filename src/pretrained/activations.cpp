@@ -36,6 +36,12 @@ const char* activation_name(Activation activation) {
   return "relu";
 }
 
+double positive_of(const ConfigFile& config, const std::string& key, double standard) {
+  const double value = config.number(key, standard);
+  if (!(value > 0)) config.fail("\"" + key + "\" is not a positive number");
+  return value;
+}
+
 double probability_of(const ConfigFile& config, const std::string& key, double standard) {
   const double value = config.number(key, standard);
   if (!(value >= 0 && value < 1)) config.fail("\"" + key + "\" is not a probability below 1");

@@ -84,7 +84,7 @@ BertConfig bert_config(const ConfigFile& config) {
           .dropout = probability_of(config, "hidden_dropout_prob", 0.1),
           .attention_dropout = probability_of(config, "attention_probs_dropout_prob", 0.1),
           .activation = activation_of(config, "hidden_act", Activation::kGelu),
-          .epsilon = config.number("layer_norm_eps", 1e-12),
+          .epsilon = positive_of(config, "layer_norm_eps", 1e-12),
           .pad_token = config.integer("pad_token_id", -1)};
 }
 

@@ -71,7 +71,7 @@ GptConfig gpt2_config(const ConfigFile& config) {
           .attention_dropout = probability_of(config, "attn_pdrop", 0.1),
           .hidden = config.size("n_inner", 4 * config.size("n_embd")),
           .activation = activation_of(config, "activation_function", Activation::kGeluTanh),
-          .epsilon = config.number("layer_norm_epsilon", 1e-5),
+          .epsilon = positive_of(config, "layer_norm_epsilon", 1e-5),
           .affine_norms = config.flag(kAffineNorms, true),
           .tied_head = config.flag("tie_word_embeddings", true)};
 }

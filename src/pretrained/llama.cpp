@@ -130,7 +130,7 @@ LlamaConfig llama_config(const ConfigFile& config) {
                   .head_size = config.size("head_dim", width / heads),
                   .rotary = rotary_config(config),
                   .activation = activation_of(config, "hidden_act", Activation::kSilu),
-                  .epsilon = config.number("rms_norm_eps", 1e-6),
+                  .epsilon = positive_of(config, "rms_norm_eps", 1e-6),
                   .attention_dropout = probability_of(config, "attention_dropout", 0),
                   .deviation = config.number("initializer_range", 0.02),
                   .tied_head = config.flag("tie_word_embeddings", false)};

@@ -62,6 +62,17 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   return pooling;
 }
 
+namespace {
+
+PretrainedModel open_encoder(const std::string& folder) {
+  const std::string type = ConfigFile(inside(folder, "config.json")).text("model_type", "");
+  if (type != kBertFamily.model_type)
+    fail_user("'" + folder + "' is a model of the kind \"" + type + "\"; sentence embeddings are of \"bert\"");
+  return open_pretrained(folder, {.architecture = "BertModel"});
+}
+
+}  // namespace
+
 struct SentenceEmbedder::State {
   PretrainedModel model;
   SentenceEncoder& encoder;
@@ -69,8 +80,7 @@ struct SentenceEmbedder::State {
   std::vector<int64_t> lengths;  // of the planned batches
   std::unique_ptr<Forward> forward;
 
-  explicit State(const std::string& folder)
-      : model(open_pretrained(folder, {.architecture = "BertModel"})), encoder(model.as<SentenceEncoder>()) {}
+  explicit State(const std::string& folder) : model(open_encoder(folder)), encoder(model.as<SentenceEncoder>()) {}
 };
 
 SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads)

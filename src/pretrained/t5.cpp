@@ -100,7 +100,7 @@ T5Config t5_config(const ConfigFile& config) {
   out.max_distance = config.size("relative_attention_max_distance", 128);
   read_feed_forward(config, out);
   out.dropout = probability_of(config, "dropout_rate", 0.1);
-  out.epsilon = config.number("layer_norm_epsilon", 1e-6);
+  out.epsilon = positive_of(config, "layer_norm_epsilon", 1e-6);
   out.scaled_head = config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", true));
   out.tied_head = out.scaled_head || !has_own_head(config);
   out.start_token = static_cast<int32_t>(config.integer("decoder_start_token_id", config.integer("pad_token_id", 0)));
