@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <memory>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -22,21 +23,26 @@ bool is_companion(const fs::path& path) {
   return false;
 }
 
-void copy_companion(const fs::path& from, const fs::path& to) {
-  write_file_atomically(to.string(), read_file(from.string()));
+// Files that are written, and not yet in their places.
+using PendingFiles = std::vector<std::unique_ptr<AtomicFile>>;
+
+void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
+  files.push_back(std::make_unique<AtomicFile>(to.string()));
+  files.back()->write(text);
+  files.back()->finish();
 }
 
 // Companions, also those of one level of folders (sentence-transformers' 1_Pooling/config.json).
-void copy_companions(const std::string& from, const std::string& to) {
+void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to) {
   std::error_code error;
   if (!fs::exists(from) || fs::equivalent(from, to, error)) return;
   for (const auto& entry : fs::directory_iterator(from)) {
     if (entry.is_regular_file() && is_companion(entry.path()))
-      copy_companion(entry.path(), fs::path(to) / entry.path().filename());
+      prepare(files, fs::path(to) / entry.path().filename(), read_file(entry.path().string()));
     if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
     const fs::path folder = fs::path(to) / entry.path().filename();
     make_directories(folder.string());
-    copy_companion(entry.path() / "config.json", folder / "config.json");
+    prepare(files, folder / "config.json", read_file((entry.path() / "config.json").string()));
   }
 }
 
@@ -59,14 +65,14 @@ std::string dtype_setting(FileDType dtype) {
   }
 }
 
-void save_config(const PretrainedModel& model, const SaveOptions& options, const std::string& folder) {
+ConfigFile saved_config(const PretrainedModel& model, const SaveOptions& options) {
   ConfigFile config = model.config;
   config.set("architectures", std::vector<std::string>{model.architecture});
   if (options.dtype) {
     const bool old_key = config.has("torch_dtype") && !config.has("dtype");
     config.set(old_key ? "torch_dtype" : "dtype", dtype_setting(*options.dtype));
   }
-  config.save((fs::path(folder) / "config.json").string());
+  return config;
 }
 
 }  // namespace
@@ -91,9 +97,12 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
                        }});
   }
   make_directories(folder);
-  if (!model.folder.empty()) copy_companions(model.folder, folder);
+  // A full disk must not leave half of a model: the weights take their places last but for these, which have room then.
+  PendingFiles files;
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder);
+  prepare(files, fs::path(folder) / "config.json", saved_config(model, options).dump());
   save_weight_files(folder, weights, options.max_shard_bytes, {{"format", "pt"}});
-  save_config(model, options, folder);  // last: without it a folder is no model folder
+  for (const auto& file : files) file->commit();
 }
 
 }  // namespace linnet
