@@ -68,7 +68,12 @@ void set_special(TranslationModel& model) {
   SpecialTokens& special = model.tokenizers.special;
   const auto token = [&](const char* key, TokenId other) {
     const std::vector<int64_t> ids = config.integers(key);
-    return ids.empty() ? other : static_cast<TokenId>(ids[0]);
+    if (ids.empty()) return other;
+    const int64_t vocab = model.model->output_vocab_size();
+    if (ids[0] >= vocab)
+      config.fail("\"" + std::string(key) + "\" is " + std::to_string(ids[0]) + ", and the vocabulary ends at " +
+                  std::to_string(vocab - 1));
+    return static_cast<TokenId>(std::max<int64_t>(ids[0], -1));
   };
   special.pad = token("pad_token_id", special.pad);
   special.begin = token("decoder_start_token_id", special.pad);

@@ -25,7 +25,9 @@ struct OpenFile {
   Descriptor descriptor;
   struct stat status {};
 
-  explicit OpenFile(const std::string& path) : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  // With O_NONBLOCK a pipe without a writer is opened at once.
+  explicit OpenFile(const std::string& path, int flags = 0)
+      : descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
     if (!descriptor.open() || ::fstat(descriptor.get(), &status) != 0) fail_read(path, errno);
     if (S_ISDIR(status.st_mode)) fail_read(path, EISDIR);
   }
@@ -74,7 +76,7 @@ uint64_t free_disk_bytes(const std::string& path) {
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  const OpenFile file(path);
+  const OpenFile file(path, O_NONBLOCK);
   if (!S_ISREG(file.status.st_mode)) fail_user("cannot read '" + path + "': not a regular file");
   size_ = static_cast<size_t>(file.status.st_size);
   if (size_ == 0) return;

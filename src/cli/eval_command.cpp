@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -99,6 +100,11 @@ void print_masked(const Evaluation& result, double seconds) {
               result.metric("masked_accuracy"), seconds);
 }
 
+// A score of it would be the number of nothing, and JSON has no word for it.
+void check_loss(const Evaluation& result) {
+  if (!std::isfinite(result.loss)) fail_user("the loss is not a number: the model's weights are broken");
+}
+
 void print_json(Json& json, const Evaluation& result, double seconds) {
   json["loss"] = result.loss;
   for (const auto& [name, value] : result.metrics)
@@ -158,6 +164,7 @@ int evaluate(const Arguments& arguments) {
                             : task == "masked_language" ? evaluate_masked(arguments, config, json)
                             : task == "classification"  ? classify()
                                                         : evaluate_translation(arguments, config, json);
+  check_loss(result);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (arguments.json)
     print_json(json, result, seconds);

@@ -68,6 +68,12 @@ GenerateOptions checked(GenerateOptions options, const EncoderDecoder& model) {
   return options;
 }
 
+// Broken weights show at the first token.
+void check_logits(std::span<const float> logits) {
+  if (std::ranges::any_of(logits, [](float value) { return std::isnan(value); }))
+    fail_user("the model's logits are not numbers (NaN): its weights are broken");
+}
+
 }  // namespace
 
 struct Generator::Bucket {
@@ -182,6 +188,7 @@ void Generator::decode_batch(std::span<const std::vector<int32_t>* const> source
     // Asked for after each run: of a device they are copied then.
     const float* logits = bucket.run_decode->output("logits").as<float>();
     const float* log_sum_exp = bucket.run_decode->output("log_sum_exp").as<float>();
+    if (position == 0) check_logits({logits, static_cast<size_t>(vocab_)});
     top_k_rows(rows, vocab_, candidates_, logits, top_values_.data(), top_ids_.data(), pool);
     search_.advance(candidates_, top_ids_.data(), top_values_.data(), log_sum_exp);
     if (stop_ && stop_()) break;
@@ -220,6 +227,7 @@ std::vector<Continuation> Generator::sample(std::span<const std::vector<int32_t>
     }
     bucket.run_decode->run(pool);
     const float* logits = bucket.run_decode->output("logits").as<float>();
+    if (position == 0) check_logits({logits, row_logits.size()});
     for (size_t i = 0; i < sources.size(); ++i) {
       if (done[i]) continue;
       std::copy_n(logits + static_cast<int64_t>(i) * vocab_, vocab_, row_logits.begin());

@@ -146,6 +146,9 @@ SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::st
 void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes types) {
   const HeaderReader reader(path_, types);
   if (bytes.empty()) fail_user("'" + path_ + "' is empty");
+  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+          .starts_with("version https://git-lfs"))
+    fail_user("'" + path_ + "' is only git-lfs's note of the file; fetch the weights with git lfs pull");
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes) reader.fail("it has only " + std::to_string(bytes.size()) + " bytes");
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);  // little endian, as every machine Linnet runs on

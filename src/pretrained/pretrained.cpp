@@ -1,6 +1,7 @@
 #include "pretrained/pretrained.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -63,6 +64,28 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   return model;
 }
 
+bool has_nan(std::span<const float> values) {
+  bool found = false;  // without an early end, which would keep this from being vectorized
+  for (const float value : values) found |= std::isnan(value);
+  return found;
+}
+
+// Weights that are no numbers are told by name, before they are trained on or passed on.
+void check_numbers(const TensorMatch& match, const ParameterLayout& layout, const float* parameters) {
+  for (const ParameterPlace& place : layout.trainable()) {
+    if (!has_nan({parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())})) continue;
+    for (const MatchedRow& matched : match.rows) {
+      if (matched.bound->spec != &place.spec || !matched.weight) continue;
+      const SafetensorsEntry& entry = *matched.weight->entry;
+      std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+      read_floats(entry.dtype, entry.data, entry.type.shape.elements(), values.data());
+      if (has_nan(values))
+        fail_user("'" + matched.weight->file->path() + "': tensor " + entry.name +
+                  " holds values that are not numbers (NaN)");
+    }
+  }
+}
+
 }  // namespace
 
 void PretrainedModel::fail_type() const {
@@ -112,7 +135,8 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
       initialize(place.spec.initializer, place.spec.name, seed, place.spec.shape,
                  {parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())});
   }
-  for (const bool copies : {false, true})  // those are compared with what was read
+  for (const bool copies : {false, true}) {  // those are compared with what was read
+    if (copies) check_numbers(match, layout, parameters);
     for (const MatchedRow& matched : match.rows) {
       if (!matched.weight) continue;
       const TensorRole role = matched.bound->row->role;
@@ -125,6 +149,7 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
         match.fail_different(matched);
       if (entry.bytes() >= 1 << 20) matched.weight->file->drop_pages();
     }
+  }
 }
 
 }  // namespace linnet

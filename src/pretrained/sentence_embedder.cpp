@@ -1,6 +1,7 @@
 #include "pretrained/sentence_embedder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 
@@ -132,6 +133,8 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     state.forward->set("tokens", tokens);
     state.forward->set("lengths", lengths);
     const std::span<const float> embeddings = state.forward->run(static_cast<size_t>(shape)).output("embeddings");
+    if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
+      fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)
       std::ranges::copy(embeddings.subspan(row * width, width),
                         result.begin() + static_cast<std::ptrdiff_t>(batch[row] * width));
