@@ -6,7 +6,8 @@ namespace linnet {
 
 Config RunFolder::load_config() const {
   if (!file_exists(path_)) fail_user("there is no run folder '" + path_ + "'");
-  if (!has_config()) fail_user("'" + path_ + "' is not a run folder: it has no config.toml (nor a model's config.json)");
+  if (!has_config())
+    fail_user("'" + path_ + "' is not a run folder: it has no config.toml (nor a model's config.json)");
   const Config config = linnet::load_config(config_path());
   try {
     validate(config);

@@ -21,8 +21,8 @@
 #include "ops/pixels/pixels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
-#include "ops/residual_norm/residual_norm.h"
 #include "ops/resident/resident.h"
+#include "ops/residual_norm/residual_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/softmax/softmax.h"
 
