@@ -104,6 +104,7 @@ std::byte* Store::data(RegionId id) const {
 void Store::push(const std::string& name) const {
   if (!backend_) return;
   const Binding& binding = bindings_.at(name);
+  if (binding.capacity == 0) return;
   device()->upload(place(binding.location.region) + binding.location.offset, data(name), binding.capacity);
   device()->wait();
 }
@@ -111,6 +112,7 @@ void Store::push(const std::string& name) const {
 void Store::pull(const std::string& name) const {
   if (!backend_) return;
   const Binding& binding = bindings_.at(name);
+  if (binding.capacity == 0) return;
   device()->download(data(name), place(binding.location.region) + binding.location.offset, binding.capacity);
   device()->wait();
 }
