@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "text/pretrained_tokenizer.h"
 #include "text/sentencepiece_pretrained.h"
@@ -64,6 +65,16 @@ std::shared_ptr<const Tokenizer> load_one(const std::string& folder, const std::
   return load_pretrained_tokenizer(file_exists(target) ? target : pretrained);
 }
 
+// Without its vocabulary a Marian's SentencePiece models give ids of their own, and with one model for both sides the
+// other language's words: text that looks right comes out wrong.
+void check_marian_files(const std::string& folder) {
+  if (file_exists(folder + "/tokenizer.json")) return;
+  if (!file_exists(folder + "/source.spm") && !file_exists(folder + kMarianTarget)) return;
+  for (const char* name : {"source.spm", "target.spm", "vocab.json"})
+    if (!file_exists(folder + "/" + name))
+      fail_user("'" + folder + "' has no " + name + "; a Marian's tokenizer is source.spm, target.spm and vocab.json");
+}
+
 }  // namespace
 
 void TokenizerPair::save(const std::string& folder) const {
@@ -99,6 +110,7 @@ TokenizerPair load_tokenizers(const Config& config, const std::string& folder) {
 }
 
 TokenizerPair open_tokenizers(const std::string& folder) {
+  check_marian_files(folder);
   TokenizerPair pair;
   pair.source = pair.target = load_pretrained_tokenizer(folder);
   if (file_exists(folder + kMarianTarget)) pair.target = load_pretrained_tokenizer(folder + kMarianTarget);

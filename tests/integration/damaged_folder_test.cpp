@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -30,7 +30,8 @@ Tensors read_tensors(const std::string& path) {
   uint64_t size = 0;
   std::memcpy(&size, file.data(), sizeof size);
   Tensors result;
-  for (const auto& [name, value] : json::parse(file.substr(8, size)).items()) {
+  const json header = json::parse(file.substr(8, size));
+  for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") continue;
     const uint64_t begin = value["data_offsets"][0], end = value["data_offsets"][1];
     result[name] = {{{"dtype", value["dtype"]}, {"shape", value["shape"]}}, file.substr(8 + size + begin, end - begin)};
@@ -86,7 +87,7 @@ class DamagedFolder : public ::testing::TestWithParam<const char*> {
     } else {
       arguments.insert(arguments.end(), {"--source", *made_ / "source.txt", "--target", *made_ / "target.txt"});
       settings.insert(settings.end(),
-                      {"d_model=16", "d_ff=32", "num_heads=2", "num_layers=1", "max_seq_len=16", "vocab_size=40",
+                      {"d_model=16", "d_ff=32", "num_heads=2", "num_layers=1", "max_seq_len=16", "vocab_size=30",
                        "batch_tokens=0", "held_out_pairs=20", "metric=loss", "num_buckets=1"});
       if (kind == "marian") settings.insert(settings.end(), {"architecture=marian", "norm=post"});
     }
@@ -216,8 +217,22 @@ TEST_P(DamagedFolder, TokenizersThatAreMissingOrBroken) {
   expect_refused("token", names);
   folder_.write("model/" + file, "");
   expect_refused(file, names);
+  if (kind_ == "marian")
+    for (const char* other : {"target.spm", "vocab.json"}) {
+      fs::remove(path(other));
+      expect_refused("has no " + std::string(other), names);
+    }
   folder_.write("model/tokenizer_config.json", "{\"a\": [");
   expect_refused("tokenizer_config.json", names);
+}
+
+TEST_P(DamagedFolder, AConversionThatFailsLeavesNoFile) {
+  fs::create_directories(folder_ / "out/model.safetensors");
+  const Outcome outcome = run({"convert", model_, folder_ / "out"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "out"))
+    EXPECT_FALSE(entry.is_regular_file()) << entry.path();
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DamagedFolder, ::testing::Values("bert", "t5", "marian"),
