@@ -122,7 +122,9 @@ TEST_F(DiskCache, ManyWritersAtOnce) {
     });
   for (int j = 0; j < 100; ++j) {
     const auto bytes = cached_bytes("kernel", "key");
-    if (bytes) EXPECT_EQ(*bytes, std::string(5000, bytes->at(0)));
+    if (bytes) {
+      EXPECT_EQ(*bytes, std::string(5000, bytes->at(0)));
+    }
   }
   for (std::thread& writer : writers) writer.join();
   EXPECT_TRUE(cached_bytes("kernel", "key"));

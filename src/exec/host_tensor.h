@@ -14,7 +14,8 @@ class HostTensor {
   explicit HostTensor(TensorType type) : type_(type), words_(type.bytes() / 8 + 8) {}  // zeroed
   template <class T>
   HostTensor(TensorType type, std::span<const T> values) : HostTensor(type) {
-    std::memcpy(data(), values.data(), type.bytes());
+    // An empty span may point nowhere, which memcpy does not accept.
+    if (!values.empty()) std::memcpy(data(), values.data(), type.bytes());
   }
 
   const TensorType& type() const { return type_; }

@@ -99,11 +99,12 @@ __global__ void __launch_bounds__(kRowBlock) norm_forward_kernel(NormForward<T> 
     const int column = Layout::column(i);
     if (column >= width) continue;
     float weight[kVector], bias[kVector];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) weight[j] = 1, bias[j] = 0;
     if (call.weight) load_parameters(call.weight + column, call.wide_parameters, weight);
     if (call.bias) load_parameters(call.bias + column, call.wide_parameters, bias);
 #pragma unroll
-    for (int j = 0; j < kVector; ++j)
-      v[i][j] = (v[i][j] - mean) * rstd * (call.weight ? weight[j] : 1) + (call.bias ? bias[j] : 0);
+    for (int j = 0; j < kVector; ++j) v[i][j] = (v[i][j] - mean) * rstd * weight[j] + bias[j];
   }
   store_row<Layout>(call.y + row * width, width, v);
   if (Layout::lane() == 0) call.mean[row] = mean, call.rstd[row] = rstd;
