@@ -1,8 +1,10 @@
 #include "app/training_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "app/run_reporter.h"
 #include "base/error.h"
@@ -47,7 +49,10 @@ class TrainingRun {
         folder_(folder),
         task_(task),
         trainer_(task.trainer()),
-        schedule_(schedule_of(config_)) {}
+        steps_ahead_(task.store().device() ? 1 : 0),
+        schedule_(schedule_of(config_)) {
+    submitted_.reserve(steps_ahead_ + 1);
+  }
 
   TrainOutcome run() {
     start();
@@ -61,7 +66,8 @@ class TrainingRun {
         train_chunk();
       else
         train_step();
-      finish_step();
+      if (stop_requested()) finish_submitted(0);
+      if (submitted_.empty()) finish_step();
     }
     close();
     return {stopped_, progress_, now() - began, task_.forecast().peak()};
@@ -92,23 +98,53 @@ class TrainingRun {
     if (!request_.init.empty() && !folder_.has_state()) save();
   }
 
+  // A step whose report was not read yet: a device does it while the host makes the next batch.
+  struct Submitted {
+    int64_t step;
+    LoadedBatch batch;  // the last, of several micro-batches
+    double rate, began;
+    SubmittedStep report;
+  };
+
   void train_step() {
-    const int64_t step = progress_.step + 1;
-    const double rate = learning_rate(schedule_, step), began = now();
-    int shape = 0;
-    StepReport report{};
-    for (int64_t micro = 0; micro < config_.accumulate_steps; ++micro) {
-      const LoadedBatch batch = next_batch();
-      shape = batch.shape;
-      if (trainer_.accumulates())
-        trainer_.accumulate(shape, step, micro);
-      else
-        report = trainer_.step(shape, rate, step);
-      if (batch.last_of_epoch && micro + 1 < config_.accumulate_steps)
-        break;  // a short last group is not mixed with the next epoch
+    Submitted s{.step = progress_.step + static_cast<int64_t>(submitted_.size()) + 1, .began = now()};
+    s.rate = learning_rate(schedule_, s.step);
+    if (trainer_.accumulates()) {
+      for (int64_t micro = 0; micro < config_.accumulate_steps; ++micro) {
+        s.batch = task_.next_batch();
+        trainer_.accumulate(s.batch.shape, s.step, micro);
+        if (s.batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
+      }
+      s.report = trainer_.submit_apply(s.rate, s.step);
+    } else {
+      s.batch = task_.next_batch();
+      s.report = trainer_.submit(s.batch.shape, s.rate, s.step);
     }
-    if (trainer_.accumulates()) report = trainer_.apply(rate, step);
-    finish(step, shape, report, rate, now() - began);
+    submitted_.push_back(s);
+    // What is due after a step needs all that came before it, and nothing that comes later.
+    const bool due = s.step % config_.eval_every == 0 || s.step % config_.save_every == 0 ||
+                     s.step == config_.max_steps || ends_training(s.batch);
+    finish_submitted(due ? 0 : steps_ahead_);
+  }
+
+  void finish_submitted(size_t left) {
+    while (submitted_.size() > left) {
+      const Submitted s = submitted_.front();
+      const StepReport report = trainer_.collect(s.report);
+      if (!report.finite && submitted_.size() > 1) reload(s);
+      submitted_.erase(submitted_.begin());
+      count(s.batch);
+      const double finished = now();
+      finish(s.step, s.batch.shape, report, s.rate, finished - std::max(s.began, finished_));
+      finished_ = finished;
+    }
+  }
+
+  // Later batches have taken the place of this one, which is to be looked at.
+  void reload(const Submitted& s) {
+    task_.seek(s.batch.epoch, s.batch.index);
+    task_.next_batch();
+    trainer_.set_step(s.rate, s.step);
   }
 
   // As many steps as the task does at once, up to where something is due.
@@ -138,16 +174,14 @@ class TrainingRun {
     reporter_->step(progress_, report, rate, seconds, now() - began_);
   }
 
-  LoadedBatch next_batch() {
-    const LoadedBatch batch = task_.next_batch();
-    count(batch);
-    return batch;
-  }
-
   void count(const LoadedBatch& batch) {
     progress_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
     progress_.batch = batch.last_of_epoch ? 0 : batch.index + 1;
-    if (batch.last_of_epoch && config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) done_ = true;
+    if (ends_training(batch)) done_ = true;
+  }
+
+  bool ends_training(const LoadedBatch& batch) const {
+    return config_.max_epochs > 0 && batch.last_of_epoch && batch.epoch + 1 >= config_.max_epochs;
   }
 
   [[noreturn]] void stop_non_finite(int shape, int64_t step, const StepReport& report) {
@@ -235,12 +269,15 @@ class TrainingRun {
   RunFolder& folder_;
   TrainingTask& task_;
   Trainer& trainer_;
+  const size_t steps_ahead_;  // that a device may be asked for before the report of an earlier one is read
   const Schedule schedule_;
   Progress progress_;
+  std::vector<Submitted> submitted_;  // oldest first; at most steps_ahead_ of them between steps
   std::optional<RunReporter> reporter_;
   bool stopped_ = false, done_ = false;
   int64_t last_saved_ = 0;
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
+  double finished_ = 0;            // the clock when the last report was read
 };
 
 // Takes the folder: a new one, or one to resume whose configuration agrees. Returns where the task's assets come from.

@@ -3,7 +3,7 @@
 // runs.
 //
 // Devices come from a module that is loaded when one is asked for (exec/backend.h); tests have one that keeps its
-// "device memory" out of the host's reach (exec/fake_device.h).
+// "device memory" out of the host's reach (tests/cuda_emulation/emulated_device.h).
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -47,10 +47,10 @@ class Device {
   // Until everything queued is done. Error(kSystem) when something failed, with the op that was queued last.
   virtual void wait() = 0;
 
-  // A place in the queue: reached() waits until everything queued before mark() is done.
-  virtual void mark(int event) = 0;
-  virtual void reached(int event) = 0;
-  static constexpr int kEvents = 16;
+  // A place in the queue: reached(mark()) waits until everything queued before mark() is done, and perhaps for some of
+  // what came after it, when it is long ago. reached(0) does not wait.
+  virtual int64_t mark() = 0;
+  virtual void reached(int64_t mark) = 0;
 
   // What is queued inside `work` is recorded instead of done.
   virtual std::unique_ptr<Recording> record(FunctionRef<void()> work) = 0;

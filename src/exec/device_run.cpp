@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -9,8 +10,7 @@ namespace linnet {
 namespace {
 
 constexpr size_t kAlignment = 256;
-// Outputs up to this size (losses, counts, norms) come back together; a larger one when it is asked for.
-constexpr size_t kSmall = 4096;
+constexpr size_t kSmall = 4096;  // bytes of an output that comes home by itself
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -20,16 +20,7 @@ DeviceRun::DeviceRun(const Plan& plan, const Store& store, const std::map<std::s
     : device_(*store.device()) {
   find_batch(plan, store);
   if (slot_bytes_ > 0) staging_ = device_.allocate_host(kSlots * slot_bytes_);
-  size_t bytes = 0;
-  for (const auto& [name, view] : outputs) bytes += aligned(view.type.bytes());
-  if (bytes > 0) mirror_ = device_.allocate_host(bytes);
-  size_t offset = 0;
-  for (const auto& [name, view] : outputs) {
-    TensorView host = view;
-    host.data = mirror_ + offset;
-    outputs_[name] = {view, host};
-    offset += aligned(view.type.bytes());
-  }
+  find_outputs(outputs);
 }
 
 DeviceRun::~DeviceRun() {
@@ -56,47 +47,81 @@ void DeviceRun::find_batch(const Plan& plan, const Store& store) {
   }
 }
 
+void DeviceRun::find_outputs(const std::map<std::string, TensorView>& outputs) {
+  size_t bytes = 0;
+  for (const auto& [name, view] : outputs) {
+    Output& output = outputs_[name];
+    output.on_device = view;
+    output.is_small = view.type.bytes() <= kSmall;
+    bytes += aligned(view.type.bytes()) * (output.is_small ? kKept : 1);
+  }
+  if (bytes == 0) return;
+  mirror_ = device_.allocate_host(bytes);
+  std::byte* place = mirror_;
+  for (auto& [name, output] : outputs_)
+    for (int64_t i = 0; i < (output.is_small ? kKept : 1); ++i) {
+      TensorView& host = output.on_host[static_cast<size_t>(i)] = output.on_device;
+      host.data = std::exchange(place, place + aligned(output.on_device.type.bytes()));
+    }
+}
+
 void DeviceRun::push_batch() {
   if (batch_.empty()) return;
-  std::byte* slot = staging_ + static_cast<size_t>(slot_) * slot_bytes_;
-  device_.reached(slot_);
+  std::byte* slot = staging_ + slot_ * slot_bytes_;
+  device_.reached(pushed_[slot_]);
   for (const Range& range : batch_) {
     std::memcpy(slot + range.staged, range.host, range.bytes);
     device_.upload(range.device, slot + range.staged, range.bytes);
   }
-  device_.mark(slot_);
+  pushed_[slot_] = device_.mark();
   slot_ = (slot_ + 1) % kSlots;
 }
 
-void DeviceRun::run(FunctionRef<void()> queue_kernels, int64_t times) {
+int64_t DeviceRun::run(FunctionRef<void()> queue_kernels, int64_t times) {
   if (times > 1 && !batch_.empty()) fail_internal("several runs on one batch");
   push_batch();
-  for (auto& [name, output] : outputs_) output.fresh = false;
-  if (!warm_) {
+  if (++runs_ == 1) {
     queue_kernels();
-    warm_ = true;
-    return;
+  } else {
+    std::unique_ptr<Recording>& recording = recordings_[times];
+    if (!recording) recording = device_.record(queue_kernels);
+    device_.replay(*recording);
   }
-  std::unique_ptr<Recording>& recording = recordings_[times];
-  if (!recording) recording = device_.record(queue_kernels);
-  device_.replay(*recording);
+  pull_small_outputs();
+  return runs_;
 }
 
-const TensorView& DeviceRun::output(const std::string& name) {
+void DeviceRun::pull_small_outputs() {
+  const auto kept = static_cast<size_t>(runs_ % kKept);
+  for (auto& [name, output] : outputs_) {
+    output.fresh = false;
+    if (output.is_small)
+      device_.download(static_cast<std::byte*>(output.on_host[kept].data),
+                       static_cast<const std::byte*>(output.on_device.data), output.on_device.type.bytes());
+  }
+  done_[kept] = device_.mark();
+}
+
+const TensorView& DeviceRun::output(const std::string& name, int64_t run) {
   const auto found = outputs_.find(name);
   if (found == outputs_.end()) fail_internal("the plan has no output " + name);
-  Output& asked = found->second;
-  if (asked.fresh) return asked.on_host;
-  const auto fetch = [&](Output& output) {
-    device_.download(static_cast<std::byte*>(output.on_host.data), static_cast<std::byte*>(output.on_device.data),
-                     output.on_device.type.bytes());
-    output.fresh = true;
-  };
-  if (asked.on_device.type.bytes() > kSmall) fetch(asked);
-  for (auto& [other_name, output] : outputs_)
-    if (!output.fresh && output.on_device.type.bytes() <= kSmall) fetch(output);
+  Output& output = found->second;
+  if (run == 0) run = runs_;
+  if (run <= runs_ - (output.is_small ? kKept : 1) || run > runs_)
+    fail_internal("output " + name + " of run " + std::to_string(run) + " was asked for after " +
+                  std::to_string(runs_) + " runs");
+  if (output.is_small) {
+    const auto kept = static_cast<size_t>(run % kKept);
+    device_.reached(done_[kept]);
+    return output.on_host[kept];
+  }
+  TensorView& host = output.on_host[0];
+  if (!output.fresh)
+    device_.download(static_cast<std::byte*>(host.data), static_cast<const std::byte*>(output.on_device.data),
+                     host.type.bytes());
+  output.fresh = true;
   device_.wait();
-  return asked.on_host;
+  return host;
 }
 
 }  // namespace linnet

@@ -1,7 +1,9 @@
 // How a plan runs on a device: the batch is copied over, the kernels are queued - the first time one by one, which is
-// when libraries choose and compile, from the second time on as one recording - and outputs come back when somebody
-// asks.
+// when libraries choose and compile, from the second time on as one recording. Small outputs (losses, counts, norms)
+// follow it home by themselves and are kept for some runs, so that the host may read them late; a large one comes when
+// somebody asks.
 #pragma once
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,12 +23,14 @@ class DeviceRun {
 
   // Returns as soon as the work is queued; the host may then write the next batch.
   // `times`: how often `queue_kernels` queues the plan; there is a recording for each number, so let them be few. More
-  // than once: the plan has no batch.
-  void run(FunctionRef<void()> queue_kernels, int64_t times = 1);
+  // than once: the plan has no batch. Returns the run's number, from 1 on.
+  int64_t run(FunctionRef<void()> queue_kernels, int64_t times = 1);
   // Copies the batch over and leaves the rest to the caller.
   void push_batch();
-  // Waits for the run, when its outputs were not read yet. Valid until the next run.
-  const TensorView& output(const std::string& name);
+  // Waits for that run; 0: the last. A large output is that of the last run and valid until the next, a small one may
+  // be asked for until kKept more runs were queued.
+  const TensorView& output(const std::string& name, int64_t run = 0);
+  static constexpr int64_t kKept = 4;
 
  private:
   struct Range {
@@ -35,21 +39,26 @@ class DeviceRun {
     size_t bytes, staged;  // staged: offset within a slot
   };
   struct Output {
-    TensorView on_device, on_host;
-    bool fresh = false;
+    TensorView on_device;
+    std::array<TensorView, kKept> on_host;  // by run; a large one has only the first
+    bool is_small;
+    bool fresh = false;  // of a large one
   };
-  static constexpr int kSlots = 4;  // batches that the host may be ahead
+  static constexpr size_t kSlots = 4;  // batches that the host may be ahead
 
   void find_batch(const Plan& plan, const Store& store);
+  void find_outputs(const std::map<std::string, TensorView>& outputs);
+  void pull_small_outputs();
 
   Device& device_;
   std::vector<Range> batch_;
   std::byte* staging_ = nullptr;  // kSlots of slot_bytes_
-  size_t slot_bytes_ = 0;
-  int slot_ = 0;
+  size_t slot_bytes_ = 0, slot_ = 0;
+  std::array<int64_t, kSlots> pushed_{};  // marks: the slot may be written again
   std::map<std::string, Output> outputs_;
   std::byte* mirror_ = nullptr;  // of all outputs
-  bool warm_ = false;
+  int64_t runs_ = 0;
+  std::array<int64_t, kKept> done_{};                         // marks, by run
   std::map<int64_t, std::unique_ptr<Recording>> recordings_;  // by times
 };
 

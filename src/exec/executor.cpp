@@ -61,12 +61,11 @@ void Executor::check(const ThreadPool& pool) const {
     fail_internal("a plan for " + std::to_string(plan_->threads) + " threads was given " + std::to_string(pool.size()));
 }
 
-void Executor::run(ThreadPool& pool) const {
+int64_t Executor::run(ThreadPool& pool) const {
   check(pool);
-  if (device_run_)
-    device_run_->run([&] { run_all(pool); });
-  else
-    run_all(pool);
+  if (device_run_) return device_run_->run([&] { run_all(pool); });
+  run_all(pool);
+  return 0;
 }
 
 void Executor::run_together(ThreadPool& pool, int64_t times) const {
@@ -96,8 +95,8 @@ void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
   copy_updates();
 }
 
-const TensorView& Executor::output(const std::string& name) const {
-  if (device_run_) return device_run_->output(name);
+const TensorView& Executor::output(const std::string& name, int64_t run) const {
+  if (device_run_) return device_run_->output(name, run);
   const auto found = outputs_.find(name);
   if (found == outputs_.end()) fail_internal("the plan has no output " + name);
   return found->second;

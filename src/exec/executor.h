@@ -17,16 +17,17 @@ class Executor {
   Executor(const Plan& plan, const Store& store, const SharedRegions& shared);
 
   // The pool may not have more threads than the plan was made for. On a device run() only queues: batches may be
-  // written and other plans run after it, and output() waits.
-  void run(ThreadPool& pool) const;
+  // written and other plans run after it, and output() waits. Returns the run's number for output(), 0 on the CPU.
+  int64_t run(ThreadPool& pool) const;
   // So many runs, each of which finds in its states what the one before left there; on a device they are one
   // recording. For plans whose inputs are all states: a batch would be the same for all.
   void run_together(ThreadPool& pool, int64_t times) const;
   // As run(), adding each node's seconds to seconds[node].
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
 
-  // A named output after run(), where the host can read it.
-  const TensorView& output(const std::string& name) const;
+  // A named output after run(), where the host can read it. `run`: 0 for the last one; on a device some earlier ones
+  // are kept too, see DeviceRun::output.
+  const TensorView& output(const std::string& name, int64_t run = 0) const;
   const Plan& plan() const { return *plan_; }
 
  private:

@@ -31,8 +31,8 @@ class Learner {
 
   StepReport step(double learning_rate) { return trainer_->step(shape_, learning_rate, ++steps_); }
   // See Trainer::submit.
-  void submit(double learning_rate) { trainer_->submit(shape_, learning_rate, ++steps_); }
-  StepReport collect() const { return trainer_->collect(shape_); }
+  SubmittedStep submit(double learning_rate) { return trainer_->submit(shape_, learning_rate, ++steps_); }
+  StepReport collect(const SubmittedStep& step) const { return trainer_->collect(step); }
   double evaluate();  // mean loss, without dropout
 
   Trainer& trainer() { return *trainer_; }

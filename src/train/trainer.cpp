@@ -131,26 +131,26 @@ void Trainer::set_random(int64_t step, int64_t micro) {
   write_random(store_.as<int32_t>("random"), options_.seed, step, micro);
 }
 
-StepReport Trainer::report(const Executor& executor) const {
-  const auto scalar = [&](const char* name) { return static_cast<double>(executor.output(name).as<float>()[0]); };
-  return step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
-}
-
 void Trainer::set_step(double learning_rate, int64_t step) {
   set_control(learning_rate, step);
   set_random(step, 0);
 }
 
-void Trainer::submit(int shape, double learning_rate, int64_t step) {
+SubmittedStep Trainer::submit(int shape, double learning_rate, int64_t step) {
   set_step(learning_rate, step);
-  shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
+  const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;
+  return {&executor, executor.run(pool_)};
 }
 
-StepReport Trainer::collect(int shape) const { return report(*shapes_[static_cast<size_t>(shape)]->run_train); }
+StepReport Trainer::collect(const SubmittedStep& step) const {
+  const auto scalar = [&](const char* name) {
+    return static_cast<double>(step.executor->output(name, step.run).as<float>()[0]);
+  };
+  return step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
+}
 
 StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
-  submit(shape, learning_rate, step);
-  return collect(shape);
+  return collect(submit(shape, learning_rate, step));
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
@@ -158,10 +158,9 @@ void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
   shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
 }
 
-StepReport Trainer::apply(double learning_rate, int64_t step) {
+SubmittedStep Trainer::submit_apply(double learning_rate, int64_t step) {
   set_control(learning_rate, step);
-  run_apply_->run(pool_);
-  return report(*run_apply_);
+  return {run_apply_.get(), run_apply_->run(pool_)};
 }
 
 LossTotal Trainer::evaluate(int shape) {

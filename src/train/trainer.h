@@ -41,6 +41,12 @@ StepReport step_report(double loss_sum, double token_count, double sum_of_square
 void write_control(float* control, double learning_rate, int64_t step);
 void write_random(int32_t* random, uint64_t seed, int64_t step, int64_t micro);
 
+// A step that was asked for and whose report was not read yet.
+struct SubmittedStep {
+  const Executor* executor;
+  int64_t run;
+};
+
 struct LossTotal {
   double sum;
   int64_t tokens;
@@ -59,15 +65,16 @@ class Trainer {
 
   // One step of one micro-batch. `step` counts from 1.
   StepReport step(int shape, double learning_rate, int64_t step);
-  // The same in two: on a device submit() only queues the step, so that the next batch can be made meanwhile, and
-  // collect() waits for the one submitted last.
-  void submit(int shape, double learning_rate, int64_t step);
-  StepReport collect(int shape) const;
+  // The same in two: on a device submit() only queues the step, so that the next batch can be made and the next step
+  // queued meanwhile, and collect() waits. At most DeviceRun::kKept steps may be on their way; on the CPU one.
+  SubmittedStep submit(int shape, double learning_rate, int64_t step);
+  StepReport collect(const SubmittedStep& step) const;
   // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.
   void set_step(double learning_rate, int64_t step);
-  // Or several: accumulate() each (micro from 0), then apply().
+  // Or several: accumulate() each (micro from 0), then apply(), or submit_apply() and later collect().
   void accumulate(int shape, int64_t step, int64_t micro);
-  StepReport apply(double learning_rate, int64_t step);
+  StepReport apply(double learning_rate, int64_t step) { return collect(submit_apply(learning_rate, step)); }
+  SubmittedStep submit_apply(double learning_rate, int64_t step);
 
   // The loss of a batch without dropout, on the weights evaluation uses.
   LossTotal evaluate(int shape);
@@ -110,7 +117,6 @@ class Trainer {
   void declare_states();
   void set_control(double learning_rate, int64_t step);
   void set_random(int64_t step, int64_t micro);
-  StepReport report(const Executor& executor) const;
 
   const ParameterLayout& layout_;
   Store& store_;

@@ -74,11 +74,12 @@ class Measuring {
   // The loss of the last.
   double steps(int64_t count) {
     if (is_resident()) return resident_steps(count);
+    SubmittedStep last{};
     for (int64_t i = 0; i < count; ++i) {
       load_batch();
-      learner_.submit(workload_.learning_rate);
+      last = learner_.submit(workload_.learning_rate);
     }
-    return learner_.collect().loss;
+    return learner_.collect(last).loss;
   }
 
   // As a chunk: its orders go over and its losses come back within the time that is measured.

@@ -100,6 +100,15 @@ TEST_F(DeviceImages, ALossThatIsNotFiniteEndsTheRun) {
   EXPECT_NE(outcome.error.find("not finite at step 2; first at cnn.cpp"), outcome.error.npos) << outcome.error;
 }
 
+// The next step is on its way when the loss is read.
+TEST_F(DeviceProgram, ALossThatIsNotFiniteIsFoundWithTheNextBatchInPlace) {
+  const Outcome outcome =
+      train(folder_ / "run", with(kSettings, {"learning_rate=1e30", "eval_every=4"}), {"--device", "cuda"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_NE(outcome.error.find("not finite at step 2; first at "), outcome.error.npos) << outcome.error;
+  EXPECT_NE(outcome.error.find(".cpp:"), outcome.error.npos) << outcome.error;
+}
+
 TEST_F(DeviceProgram, EvaluatesAndTranslatesARun) {
   ASSERT_EQ(train(folder_ / "run", kSettings).exit_code, 0);
   const Outcome cpu = run({"translate", folder_ / "run"}, {.input = "1 May 2020\nJune 3, 1999\n"});

@@ -67,17 +67,15 @@ void EmulatedDevice::protect(int protection) {
 
 void EmulatedDevice::wait() {
   if (recording_) fail_internal("waiting inside a recording");
-  if (waiting_.empty()) return;
-  protect(PROT_READ | PROT_WRITE);
-  const auto tasks = std::exchange(waiting_, {});
-  for (const auto& task : tasks) task();
-  done_ += tasks.size();
-  protect(PROT_NONE);
+  reached(asked_);
 }
 
-void EmulatedDevice::mark(int event) { events_[static_cast<size_t>(event)] = asked_; }
-void EmulatedDevice::reached(int event) {
-  if (done_ < events_[static_cast<size_t>(event)]) wait();
+// Does nothing that was queued after the mark: who needs it has to say so.
+void EmulatedDevice::reached(int64_t mark) {
+  if (done_ >= mark) return;
+  protect(PROT_READ | PROT_WRITE);
+  for (; done_ < mark; ++done_, waiting_.pop_front()) waiting_.front()();
+  protect(PROT_NONE);
 }
 
 std::unique_ptr<Recording> EmulatedDevice::record(FunctionRef<void()> work) {

@@ -1,7 +1,7 @@
 // A device made of host memory, for tests. It does what it was asked only when somebody waits, and its memory is closed
 // to the host the rest of the time: code that reads a result too early, or touches device memory, shows.
 #pragma once
-#include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <vector>
@@ -24,8 +24,8 @@ class EmulatedDevice : public Device {
   void download(std::byte* to, const std::byte* from, size_t bytes) override { copy(to, from, bytes); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void wait() override;
-  void mark(int event) override;
-  void reached(int event) override;
+  int64_t mark() override { return asked_; }
+  void reached(int64_t mark) override;
   std::unique_ptr<Recording> record(FunctionRef<void()> work) override;
   void replay(const Recording& recording) override;
   void launched(FunctionRef<std::string()> where_text) override;
@@ -44,11 +44,10 @@ class EmulatedDevice : public Device {
 
   DeviceInfo info_;
   std::map<std::byte*, Block> blocks_;
-  std::vector<std::function<void()>> waiting_;
+  std::deque<std::function<void()>> waiting_;
   std::vector<std::function<void()>>* recording_ = nullptr;
-  size_t done_ = 0;  // tasks ever done, and
-  size_t asked_ = 0;
-  std::array<size_t, kEvents> events_{};
+  int64_t done_ = 0;  // tasks ever done, and
+  int64_t asked_ = 0;
   int64_t allocations_ = 0, queued_ = 0;
 };
 

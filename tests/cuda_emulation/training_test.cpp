@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 
 #include "op_harness.h"
 #include "translation_fixture.h"
@@ -106,6 +107,27 @@ TEST(TrainingOnADevice, NothingIsAllocatedOnceEveryShapeHasRunTwice) {
   const int64_t before = testing::tested_backend()->device->allocations();
   for (int64_t step = 3; step <= 5; ++step) training.trainer->step(0, 1e-3, step);
   EXPECT_EQ(testing::tested_backend()->device->allocations(), before);
+}
+
+TEST(TrainingOnADevice, ReportsMayBeReadStepsLater) {
+  const TokenBatch batches[2] = {make_batch({{7, 5}, {3, 8}}, 8, 8, 50), make_batch({{12, 9}}, 16, 16, 50)};
+  const TransformerConfig config = config_with(0.1f, true);
+  Training at_once(config, {batches[0].shape, batches[1].shape}, on_device());
+  Training later(config, {batches[0].shape, batches[1].shape}, on_device());
+  std::deque<SubmittedStep> submitted;
+  std::vector<double> expected, got;
+  for (int64_t step = 1; step <= 9; ++step) {
+    const int shape = step % 3 == 0;
+    at_once.load(batches[shape]);
+    expected.push_back(at_once.trainer->step(shape, 1e-3, step).loss);
+    later.load(batches[shape]);
+    submitted.push_back(later.trainer->submit(shape, 1e-3, step));
+    if (later.store.device() && submitted.size() < 3) continue;
+    got.push_back(later.trainer->collect(submitted.front()).loss);
+    submitted.pop_front();
+  }
+  for (const SubmittedStep& step : submitted) got.push_back(later.trainer->collect(step).loss);
+  EXPECT_EQ(got, expected);
 }
 
 TEST(TrainingOnADevice, AccumulatedMicroBatchesAreOneLargeBatch) {

@@ -110,11 +110,15 @@ void CudaDevice::wait() {
              last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
 }
 
-void CudaDevice::mark(int event) {
-  cuda_check(cudaEventRecord(events_[static_cast<size_t>(event)], stream_), "marking the stream");
+int64_t CudaDevice::mark() {
+  ++marks_;
+  cuda_check(cudaEventRecord(events_[static_cast<size_t>(marks_) % events_.size()], stream_), "marking the stream");
+  return marks_;
 }
-void CudaDevice::reached(int event) {
-  cuda_check(cudaEventSynchronize(events_[static_cast<size_t>(event)]), "waiting for the stream");
+void CudaDevice::reached(int64_t mark) {
+  if (mark == 0) return;
+  cuda_check(cudaEventSynchronize(events_[static_cast<size_t>(mark) % events_.size()]),
+             last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
 }
 
 std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {

@@ -31,8 +31,8 @@ class CudaDevice : public Device {
   void download(std::byte* to, const std::byte* from, size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void wait() override;
-  void mark(int event) override;
-  void reached(int event) override;
+  int64_t mark() override;
+  void reached(int64_t mark) override;
   std::unique_ptr<Recording> record(FunctionRef<void()> work) override;
   void replay(const Recording& recording) override;
   void launched(FunctionRef<std::string()> where_text) override;
@@ -62,7 +62,9 @@ class CudaDevice : public Device {
   std::string fingerprint_;
   int compute_capability_ = 0, multiprocessors_ = 0;
   cudaStream_t stream_ = nullptr;
-  std::array<cudaEvent_t, kEvents> events_{};
+  // The newest marks: mark m is event m % size, until a later one takes it.
+  std::array<cudaEvent_t, 16> events_{};
+  int64_t marks_ = 0;
   cudaEvent_t began_ = nullptr, ended_ = nullptr;
   std::string last_op_;
   bool recording_ = false, check_each_op_ = false;
