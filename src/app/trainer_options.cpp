@@ -27,6 +27,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;
   options.passes.precision = precision_of(c.precision);
+  if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
   options.passes.narrow = c.device != "cpu" && c.precision == "bf16";
   return options;
 }

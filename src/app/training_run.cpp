@@ -34,11 +34,13 @@ Schedule schedule_of(const TrainConfig& config) {
 // "2 threads, avx512, fp32", or the GPU and what its precision means.
 std::string where_it_runs(const TrainConfig& train, int threads) {
   const Backend* backend = open_backend(train.device);
-  if (!backend) return std::to_string(threads) + " threads, " + current_isa() + ", " + train.precision;
+  const bool other = train.attention_precision != "same" && train.attention_precision != train.precision;
+  const std::string attention = other ? ", " + train.attention_precision + " products in attention" : "";
+  if (!backend) return std::to_string(threads) + " threads, " + current_isa() + ", " + train.precision + attention;
   const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
                                 : train.precision == "tf32" ? "tf32 products, the rest fp32"
                                                             : "strict fp32";
-  return backend->device->info().name + ", " + precision;
+  return backend->device->info().name + ", " + precision + attention;
 }
 
 class TrainingRun {

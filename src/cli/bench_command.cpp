@@ -18,7 +18,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string name, precision = "fp32", device = "cpu", isa = "auto", write_data;
+  std::string name, precision = "fp32", attention_precision = "same", device = "cpu", isa = "auto", write_data;
   int threads = 0;
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false;
@@ -44,10 +44,16 @@ int print_peak(const Arguments& arguments, Precision precision, int threads) {
   return 0;
 }
 
+std::string precision_text(const Arguments& arguments) {
+  const bool other = arguments.attention_precision != "same" && arguments.attention_precision != arguments.precision;
+  return arguments.precision + (other ? " with " + arguments.attention_precision + " attention" : "");
+}
+
 // What is said of a workload wherever it ran.
 nlohmann::ordered_json figures(const Arguments& arguments, const Workload& workload, const Measurement& m) {
   return {{"workload", workload.name},
           {"precision", arguments.precision},
+          {"attention_precision", arguments.attention_precision},
           {"unit", workload.unit},
           {"median", m.median},
           {"min", m.min},
@@ -68,8 +74,8 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
   if (!arguments.json) {
     std::printf(
         "%s, %s, %d threads: %.1f %s (%.1f to %.1f, %lld steps), %.0f GFLOP/s = %.0f%% of this machine's %.0f\n",
-        workload.name.c_str(), arguments.precision.c_str(), threads, m.median, workload.unit.c_str(), m.min, m.max,
-        static_cast<long long>(m.steps), gflops, 100 * gflops / peak, peak);
+        workload.name.c_str(), precision_text(arguments).c_str(), threads, m.median, workload.unit.c_str(), m.min,
+        m.max, static_cast<long long>(m.steps), gflops, 100 * gflops / peak, peak);
     if (m.forward_seconds > 0)
       std::printf("a step: forward %.1f ms, backward %.1f ms, update %.1f ms\n", m.forward_seconds * 1e3,
                   backward * 1e3, m.update_seconds * 1e3);
@@ -105,7 +111,7 @@ int print_device(const Arguments& arguments, const Workload& workload, const Mea
     return 0;
   }
   std::printf("%s, %s, %s: %.1f %s (%.1f to %.1f, %lld steps), %.1f TFLOP/s\n", workload.name.c_str(),
-              arguments.precision.c_str(), device.name.c_str(), m.median, workload.unit.c_str(), m.min, m.max,
+              precision_text(arguments).c_str(), device.name.c_str(), m.median, workload.unit.c_str(), m.min, m.max,
               static_cast<long long>(m.steps), m.flop_per_step / m.seconds_per_step * 1e-12);
   std::printf("memory %.1f MB, first step done %.2f s after the start\n", m.memory_mb, m.first_step_seconds);
   if (m.joules_per_unit > 0)
@@ -157,15 +163,14 @@ int bench(const Arguments& arguments) {
     write_data(workload, arguments.write_data);
     return 0;
   }
+  MeasureOptions options{.precision = precision, .backend = backend, .threads = threads, .seconds = arguments.seconds};
+  if (arguments.attention_precision != "same")
+    options.attention_precision = precision_of(arguments.attention_precision);
   if (arguments.profile) {
-    const MeasureOptions options{
-        .precision = precision, .backend = backend, .threads = threads, .seconds = arguments.seconds};
     std::printf("%s", profile(workload, options).c_str());
     return 0;
   }
-  const Measurement m =
-      measure(workload, {.precision = precision, .backend = backend, .threads = threads, .seconds = arguments.seconds},
-              resident);
+  const Measurement m = measure(workload, options, resident);
   if (backend) return print_device(arguments, workload, m, backend->device->info());
   ThreadPool pool(threads);
   print(arguments, workload, m, threads, measured_peak_gflops(precision, pool));
@@ -181,6 +186,10 @@ void add_bench_command(CLI::App& app, Action& action) {
   command->add_flag("--list", arguments->list, "name the workloads");
   command->add_option("--precision", arguments->precision, "fp32 (default), bf16, or a GPU's tf32")
       ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+  command
+      ->add_option("--attention-precision", arguments->attention_precision,
+                   "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)")
+      ->check(CLI::IsMember({"same", "bf16"}));
   command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
   command->add_option("--threads", arguments->threads, "0: all")->check(CLI::Range(0, 4096));
   command->add_option("--seconds", arguments->seconds, "how long to measure (default 5)")->check(CLI::Range(0.0, 1e6));

@@ -83,6 +83,7 @@ struct TrainConfig {
   int64_t threads = 0;
   std::string device = "cpu";
   std::string precision = "fp32";
+  std::string attention_precision = "same";
   std::string isa = "auto";
   bool operator==(const TrainConfig&) const = default;
 };

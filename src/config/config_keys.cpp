@@ -180,6 +180,10 @@ const std::vector<ConfigKey>& table() {
              "In what products multiply: bf16 is about twice as fast where the CPU has it, and fp32 elsewhere. Sums, "
              "weights and everything else are fp32. On a GPU bf16 stores activations in bf16 too; tf32 is a GPU's.",
              {"fp32", "tf32", "bf16"}),
+      one_of(TRAIN(attention_precision),
+             "same, or bf16: attention alone multiplies in bf16 and all else in `precision`. On a GPU that is cuDNN's "
+             "attention on fp32 activations.",
+             {"same", "bf16"}),
       any(TRAIN(isa), "Instruction set of the kernels; `linnet info` lists them. Another one rounds differently."),
   };
   return keys;

@@ -1,5 +1,6 @@
 // The rewrites of a graph, one file each, and the driver that runs them. See docs/architecture.md for the order.
 #pragma once
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,8 +12,8 @@ namespace linnet {
 
 // Every fused op becomes its basic ones: the test oracle.
 Graph decompose(const Graph& graph);
-// Every matmul computes in this precision (kernels/precision.h).
-Graph lower_precision(const Graph& graph, Precision precision);
+// Every product computes in this precision (kernels/precision.h), those of attention in the other.
+Graph lower_precision(const Graph& graph, Precision precision, Precision attention);
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
 // A linear cross-entropy and its gradient become one node that computes the logits once.
@@ -43,10 +44,11 @@ struct PassReport {
 };
 
 struct PassOptions {
-  std::set<std::string> off;              // names of passes to leave out (pass_names())
-  Precision precision = Precision::kF32;  // not kF32: lower_precision runs first
-  bool narrow = false;                    // for devices: activations are stored in bf16, see narrow()
-  bool recompute = false;                 // for graphs with a backward pass: see recompute()
+  std::set<std::string> off;                          // names of passes to leave out (pass_names())
+  Precision precision = Precision::kF32;              // not kF32: lower_precision runs first
+  std::optional<Precision> attention_precision = {};  // of attention's products, where it is another
+  bool narrow = false;                                // for devices: activations are stored in bf16, see narrow()
+  bool recompute = false;                             // for graphs with a backward pass: see recompute()
   bool verify = true;
 };
 

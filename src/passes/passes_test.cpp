@@ -9,6 +9,7 @@
 #include "exec/interpreter.h"
 #include "ir/op.h"
 #include "kernels/gemm.h"
+#include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
@@ -93,6 +94,16 @@ TEST(Passes, ProductsInBf16AreWithinRoundingOfFp32) {
   EXPECT_LE(largest_difference(reference, exact), 0.2);
   EXPECT_GE(largest_difference(reference, exact), 1e-3);  // it did round
   EXPECT_LE(largest_difference(fast, gemm_has_bf16() ? reference : exact), 1e-5);
+}
+
+TEST(Passes, AttentionAloneMayMultiplyInBf16) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {1, 6, 16}});
+  graph.output("y", matmul(attention(x, x, x, {.heads = 2}), graph.input("w", {DType::kF32, {16, 16}})));
+  const Graph lowered = optimize(graph.clone(), {.attention_precision = Precision::kBf16});
+  ASSERT_EQ(lowered.node_count(), 2);
+  EXPECT_EQ(lowered.node(0).attrs.as<AttentionAttrs>().precision, Precision::kBf16);
+  EXPECT_EQ(lowered.node(1).attrs.as<MatmulAttrs>().precision, Precision::kF32);
 }
 
 // A feed-forward layer with its gradients.

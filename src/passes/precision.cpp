@@ -19,8 +19,8 @@ Attrs lowered(const Attrs& old, Precision precision) {
   return attrs;
 }
 
-Attrs lower(const Node& node, Precision precision) {
-  if (node.op == &kAttention || node.op == &kAttentionGrad) return lowered<AttentionAttrs>(node.attrs, precision);
+Attrs lower(const Node& node, Precision precision, Precision attention) {
+  if (node.op == &kAttention || node.op == &kAttentionGrad) return lowered<AttentionAttrs>(node.attrs, attention);
   if (node.op == &kConv2d || node.op == &kConv2dInputGrad || node.op == &kConv2dWeightGrad)
     return lowered<Conv2dAttrs>(node.attrs, precision);
   if (node.op == &kMatmul) return lowered<MatmulAttrs>(node.attrs, precision);
@@ -31,10 +31,11 @@ Attrs lower(const Node& node, Precision precision) {
 
 }  // namespace
 
-Graph lower_precision(const Graph& graph, Precision precision) {
+Graph lower_precision(const Graph& graph, Precision precision, Precision attention) {
   Rewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
-    const std::vector<Tensor> out = rewriter.add(node, *node.op, rewriter.inputs_of(node), lower(node, precision));
+    const std::vector<Tensor> out =
+        rewriter.add(node, *node.op, rewriter.inputs_of(node), lower(node, precision, attention));
     for (size_t i = 0; i < out.size(); ++i) rewriter.map(node.out[i], out[i]);
   }
   return rewriter.finish();

@@ -115,6 +115,7 @@ class Measuring {
     options.optimizer = workload_.optimizer;
     options.threads = options_.threads;
     options.passes.precision = options_.precision;
+    options.passes.attention_precision = options_.attention_precision;
     options.passes.narrow = options_.backend && options_.precision == Precision::kBf16;
     options.backend = options_.backend;
     return options;

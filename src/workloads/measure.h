@@ -1,5 +1,6 @@
 // One workload, measured: what `linnet bench` prints.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "kernels/precision.h"
@@ -10,7 +11,8 @@ namespace linnet {
 
 struct MeasureOptions {
   Precision precision = Precision::kF32;
-  const Backend* backend = nullptr;  // null: the CPU
+  std::optional<Precision> attention_precision = {};  // where it is another
+  const Backend* backend = nullptr;                   // null: the CPU
   int threads = 1;
   double seconds = 5;  // of timed steps
   int64_t least = 3;   // timed steps, however long they take

@@ -37,13 +37,13 @@ class GoldenOnADevice : public ::testing::TestWithParam<const char*> {
   }
 
   // `tolerance` is relative, of each loss.
-  static void train(Precision precision, bool narrow, double tolerance) {
+  static void train(const PassOptions& passes, double tolerance) {
     const TransformerGolden golden(GetParam());
     const Shape& source = golden.file().at("source").type.shape;
     const BatchShape shape{source[1], source[2], golden.file().at("target_in").type.shape[2]};
     TrainerOptions options;
     options.backend = testing::tested_backend();
-    options.passes.precision = precision, options.passes.narrow = narrow;
+    options.passes = passes;
     options.optimizer.beta1 = golden.number("beta1"), options.optimizer.beta2 = golden.number("beta2");
     options.optimizer.epsilon = golden.number("epsilon");
     Training training(golden.config(), {shape}, options, golden.number("label_smoothing"));
@@ -62,10 +62,12 @@ class GoldenOnADevice : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(GoldenOnADevice, LossesInStrictFloat32) { train(Precision::kF32, false, 1e-5); }
+TEST_P(GoldenOnADevice, LossesInStrictFloat32) { train({}, 1e-5); }
+TEST_P(GoldenOnADevice, LossesInTf32) { train({.precision = Precision::kTf32}, 2e-3); }
+TEST_P(GoldenOnADevice, LossesWithAttentionAloneInBf16) { train({.attention_precision = Precision::kBf16}, 5e-3); }
 TEST_P(GoldenOnADevice, LossesInBf16) {
   if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
-  train(Precision::kBf16, true, 2e-2);
+  train({.precision = Precision::kBf16, .narrow = true}, 2e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenOnADevice, ::testing::Values("post_ln_relu", "pre_ln_gelu"),

@@ -95,7 +95,7 @@ TEST(Attention, ProductsInBf16AreCloseToTheExactOnes) {
   for (float dropout : {0.0f, 0.2f}) {
     Graph graph;
     setting(dropout, graph);
-    const Graph lowered = lower_precision(graph, Precision::kBf16);
+    const Graph lowered = lower_precision(graph, Precision::kBf16, Precision::kBf16);
     NamedTensors inputs;
     for (const char* name : {"q", "k", "v"}) {
       inputs[name] = HostTensor({DType::kF32, {2, name[0] == 'q' ? 40 : 50, 64}});

@@ -58,7 +58,7 @@ TEST(LinearCrossEntropy, ProductsInBf16AreCloseToTheirReference) {
   graph.output("loss", loss);
   graph.output("dx", d[0]);
   graph.output("dw", d[1]);
-  const Graph lowered = lower_precision(graph, Precision::kBf16);
+  const Graph lowered = lower_precision(graph, Precision::kBf16, Precision::kBf16);
   NamedTensors inputs;
   for (const GraphInput& input : graph.inputs()) inputs[input.name] = HostTensor(graph.value(input.value).type);
   for (const char* name : {"x", "w"})
