@@ -54,6 +54,11 @@ void check_search(const TextGenerationOptions& options) {
         "--repetition-penalty");
 }
 
+EarlyStopping early_stopping(const std::string& name) {
+  if (name == "true") return EarlyStopping::kFull;
+  return name == "never" ? EarlyStopping::kNever : EarlyStopping::kLikely;
+}
+
 void warn_of(const std::string& what, const std::string& folder) {
   log_warning("'" + folder + "/generation_config.json': " + what + " is not supported and left out");
 }
@@ -74,6 +79,7 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
   choice.max_tokens = choose_length(options, makers, basis.prompt_tokens);
   choice.sampling = choose_sampling(options, makers);
   choice.length_penalty = first_of(options.length_penalty, makers.length_penalty, 1.0);
+  choice.early_stopping = early_stopping(makers.early_stopping);
   if (!options.ignore_end) {
     choice.ends = basis.ends;
     for (const int64_t end : makers.ends)

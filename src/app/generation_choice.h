@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/language_model.h"
+#include "generate/beam_search.h"
 #include "generate/sampling.h"
 #include "pretrained/generation_config.h"
 
@@ -30,6 +31,8 @@ struct GenerationChoice {
   int64_t max_tokens = 200, beams = 1;
   SamplingOptions sampling;
   double length_penalty = 1;
+  EarlyStopping early_stopping = EarlyStopping::kLikely;
+  bool forced_end = false;  // the last token is the end (encoder-decoders)
   std::vector<int32_t> ends;
 };
 

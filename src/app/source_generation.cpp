@@ -38,7 +38,9 @@ GenerationChoice choose(const TextGenerationOptions& options, const OpenedTransl
   // Padding is never written, which is all that Marian's folders forbid.
   std::erase_if(makers.forbidden, [&](const auto& words) { return words == std::vector<int64_t>{special.pad}; });
   GenerationChoice choice = choose_generation(options, {opened.folder, makers, {special.end}, 1});
-  if (makers.forced_end && choice.max_tokens > 1) --choice.max_tokens;  // the last one is the end, whatever was likely
+  choice.forced_end = makers.forced_end.has_value() && !options.ignore_end;
+  // What is drawn needs no step for its last token, which is the end, whatever was likely.
+  if (choice.forced_end && choice.beams == 1 && choice.max_tokens > 1) --choice.max_tokens;
   choice.max_tokens = std::min(choice.max_tokens, opened.model->max_length());
   return choice;
 }
@@ -50,9 +52,12 @@ GenerateOptions plan_for(const OpenedTranslationModel& opened, const TextGenerat
   plan.max_length = choice.max_tokens;
   plan.length_ratio = 0, plan.length_margin = choice.max_tokens;
   plan.source_lengths = {std::min((source + kSourceStep - 1) / kSourceStep * kSourceStep, opened.model->max_length())};
-  plan.length_penalty = choice.length_penalty;
+  plan.length_penalty = choice.length_penalty, plan.early_stopping = choice.early_stopping;
+  plan.forced_end = choice.forced_end;
   plan.special = opened.tokenizers.special;
   if (options.ignore_end) plan.special.end = -1;
+  for (const int32_t end : choice.ends)
+    if (end != plan.special.end) plan.other_ends.push_back(end);
   plan.threads = threads;
   return plan;
 }

@@ -74,6 +74,7 @@ std::vector<std::string> TextGeneration::run(const std::function<bool(const std:
   const GenerateSettings settings{.max_tokens = choice_.max_tokens,
                                   .sampling = choice_.sampling,
                                   .length_penalty = choice_.length_penalty,
+                                  .early_stopping = choice_.early_stopping,
                                   .ends = choice_.ends,
                                   .slide = choice_.beams == 1};
   const std::unique_ptr<TextFlow> flow = opened_.coder->flow();

@@ -12,14 +12,8 @@ constexpr double kUnlikely = std::numeric_limits<double>::lowest();
 
 }  // namespace
 
-BeamSearch::BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, double length_penalty,
-                       SpecialTokens special, std::vector<int32_t> other_ends)
-    : special_(special),
-      other_ends_(std::move(other_ends)),
-      beams_(beams),
-      max_length_(max_length),
-      length_penalty_(length_penalty),
-      sentences_(static_cast<size_t>(sentences)) {
+BeamSearch::BeamSearch(int64_t sentences, int64_t beams, int64_t max_length, BeamOptions options)
+    : options_(std::move(options)), beams_(beams), max_length_(max_length), sentences_(static_cast<size_t>(sentences)) {
   const auto rows = static_cast<size_t>(sentences * beams), slots = rows * static_cast<size_t>(max_length);
   log_probabilities_.resize(rows);
   tokens_.resize(rows);
@@ -41,7 +35,7 @@ void BeamSearch::start(std::span<const int64_t> limits) {
   // All beams of a sentence begin alike, so only its first row takes part in the first step.
   for (size_t row = 0; row < tokens_.size(); ++row) {
     log_probabilities_[row] = static_cast<int64_t>(row) % beams_ == 0 ? 0.0 : kNoBeam;
-    tokens_[row] = std::max(special_.begin, 0);
+    tokens_[row] = std::max(options_.special.begin, 0);
     parents_[row] = static_cast<int32_t>(row);
   }
 }
@@ -49,7 +43,10 @@ void BeamSearch::start(std::span<const int64_t> limits) {
 void BeamSearch::advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp) {
   for (int64_t i = 0; i < static_cast<int64_t>(sentences_.size()); ++i) {
     if (done(i)) continue;
-    collect_candidates(i, count, tokens, logits, log_sum_exp);
+    if (options_.forced_end && step_ + 1 == sentences_[static_cast<size_t>(i)].limit)
+      end_all(i);
+    else
+      collect_candidates(i, count, tokens, logits, log_sum_exp);
     advance_sentence(i);
   }
   ++step_;
@@ -64,7 +61,7 @@ void BeamSearch::collect_candidates(int64_t sentence, int64_t count, const int32
     if (so_far == kNoBeam) continue;
     int64_t taken = 0;
     for (int64_t i = row * count; i < (row + 1) * count && taken < candidates(); ++i) {
-      if (tokens[i] == special_.pad || tokens[i] == special_.begin) continue;
+      if (tokens[i] == options_.special.pad || tokens[i] == options_.special.begin) continue;
       const double candidate = so_far + (static_cast<double>(logits[i]) - static_cast<double>(log_sum_exp[row]));
       // NaN or -inf becomes very unlikely: even a broken model gives some result.
       candidates_.push_back({candidate > kUnlikely ? candidate : kUnlikely, tokens[i], row});
@@ -78,6 +75,15 @@ void BeamSearch::collect_candidates(int64_t sentence, int64_t count, const int32
                       return a.token != b.token ? a.token < b.token : a.row < b.row;
                     });
   candidates_.resize(kept);
+}
+
+// Candidates when nothing but the end may follow: each beam, with its own probability.
+void BeamSearch::end_all(int64_t sentence) {
+  candidates_.clear();
+  for (int64_t row = sentence * beams_; row < (sentence + 1) * beams_; ++row)
+    if (const double so_far = log_probabilities_[static_cast<size_t>(row)]; so_far != kNoBeam)
+      candidates_.push_back({so_far, options_.special.end, row});
+  std::ranges::stable_sort(candidates_, std::ranges::greater{}, &Candidate::log_probability);
 }
 
 void BeamSearch::advance_sentence(int64_t index) {
@@ -94,12 +100,9 @@ void BeamSearch::advance_sentence(int64_t index) {
     }
   }
   place_beams(index);
-  const bool full = static_cast<int64_t>(sentence.ended.size()) == beams_;
-  if (chosen_.empty() ||
-      (full && (beams_ == 1 || score(chosen_.front().log_probability, length + 1) <= sentence.ended.back().score))) {
+  if (chosen_.empty() || !may_improve(sentence, length)) {
     sentence.done = true;
   } else if (length == sentence.limit) {
-    // What is missing is filled with beams that were cut off.
     for (int64_t row = index * beams_; row < (index + 1) * beams_; ++row) {
       const double log_probability = log_probabilities_[static_cast<size_t>(row)];
       if (log_probability != kNoBeam)
@@ -108,6 +111,14 @@ void BeamSearch::advance_sentence(int64_t index) {
     sentence.done = true;
   }
   if (sentence.done) --active_;
+}
+
+// Whether beams of `length` tokens may still matter beside the hypotheses.
+bool BeamSearch::may_improve(const Sentence& sentence, int64_t length) const {
+  if (static_cast<int64_t>(sentence.ended.size()) < beams_) return true;
+  if (beams_ == 1 || options_.early_stopping == EarlyStopping::kFull) return false;
+  const bool at_limit = options_.early_stopping == EarlyStopping::kNever && options_.length_penalty > 0;
+  return score(chosen_.front().log_probability, at_limit ? sentence.limit : length) > sentence.ended.back().score;
 }
 
 // Gives each chosen continuation a row: the first of a row stays there, the others move to rows whose beam died.
@@ -142,19 +153,17 @@ void BeamSearch::place_beams(int64_t index) {
 }
 
 void BeamSearch::add_ended(Sentence& sentence, const Ended& ended) const {
-  const auto worse = [&](const Ended& other) {
-    return ended.finished != other.finished ? ended.finished : ended.score > other.score;
-  };
+  const auto worse = [&](const Ended& other) { return ended.score > other.score; };
   sentence.ended.insert(std::find_if(sentence.ended.begin(), sentence.ended.end(), worse), ended);
   if (static_cast<int64_t>(sentence.ended.size()) > beams_) sentence.ended.pop_back();
 }
 
 bool BeamSearch::ends(int32_t token) const {
-  return token == special_.end || std::find(other_ends_.begin(), other_ends_.end(), token) != other_ends_.end();
+  return token == options_.special.end || std::ranges::find(options_.other_ends, token) != options_.other_ends.end();
 }
 
 double BeamSearch::score(double log_probability, int64_t length) const {
-  return log_probability / std::pow(static_cast<double>(length), length_penalty_);
+  return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
 }
 
 std::vector<Hypothesis> BeamSearch::result(int64_t index, int n_best) const {

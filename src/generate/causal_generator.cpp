@@ -259,8 +259,11 @@ std::vector<Continuation> CausalGenerator::search(std::span<const std::vector<in
   std::vector<int64_t> limits;
   for (const std::vector<int32_t>& prompt : prompts)
     limits.push_back(std::min(settings.max_tokens, options_.max_length - static_cast<int64_t>(prompt.size())));
-  BeamSearch search(options_.rows, beams, *std::max_element(limits.begin(), limits.end()), settings.length_penalty,
-                    special, std::move(other_ends));
+  BeamSearch search(options_.rows, beams, *std::max_element(limits.begin(), limits.end()),
+                    {.length_penalty = settings.length_penalty,
+                     .early_stopping = settings.early_stopping,
+                     .special = special,
+                     .other_ends = std::move(other_ends)});
   search.start(limits);
   const int64_t count = std::min(vocab_, search.candidates());
   std::vector<float> values(static_cast<size_t>(rows * count)), sums(static_cast<size_t>(rows));

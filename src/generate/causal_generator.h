@@ -33,10 +33,11 @@ struct CausalOptions {
 };
 
 struct GenerateSettings {
-  int64_t max_tokens = 100;   // generated of each row, its end included
-  SamplingOptions sampling;   // with beams == 1
-  double length_penalty = 1;  // of beam search: score = log probability / length^penalty
-  std::vector<int32_t> ends;  // tokens that end a text
+  int64_t max_tokens = 100;                               // generated of each row, its end included
+  SamplingOptions sampling;                               // with beams == 1
+  double length_penalty = 1;                              // of beam search: score = log probability / length^penalty
+  EarlyStopping early_stopping = EarlyStopping::kLikely;  // of beam search
+  std::vector<int32_t> ends;                              // tokens that end a text
   // Where the cache is full: false stops there; true goes on from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i draws as sample first_sample + i

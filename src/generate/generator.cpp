@@ -93,8 +93,13 @@ Generator::Generator(EncoderDecoder& model, const ParameterLayout& layout, Store
       shared_(shared),
       vocab_(model.output_vocab_size()),
       // Two more than the search takes: padding and begin may be among them.
-      candidates_(std::min(vocab_, 2 * options_.beams + 2)),
-      search_(options_.sentences, options_.beams, options_.max_length, options_.length_penalty, options_.special) {
+      candidates_(std::min(vocab_, (2 + static_cast<int64_t>(options_.other_ends.size())) * options_.beams + 2)),
+      search_(options_.sentences, options_.beams, options_.max_length,
+              {.length_penalty = options_.length_penalty,
+               .early_stopping = options_.early_stopping,
+               .forced_end = options_.forced_end,
+               .special = options_.special,
+               .other_ends = options_.other_ends}) {
   std::vector<Graph> graphs;
   for (int64_t length : options_.source_lengths) {
     graphs.push_back(optimize(prefill_graph(model, layout, options_, length)));

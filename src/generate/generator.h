@@ -30,11 +30,14 @@ struct GenerateOptions {
   // score = log probability / length^penalty over the generated tokens, end included (as Hugging Face does): 0 compares
   // probabilities, 1 the mean per token; above that, longer translations are favoured.
   double length_penalty = 1.0;
+  EarlyStopping early_stopping = EarlyStopping::kLikely;
+  bool forced_end = false;               // a sentence that reaches its limit ends there for certain
   std::string flat_name = "parameters";  // or "ema"
   // What begins and ends a sentence; padding and begin are never generated.
   SpecialTokens special = {};
-  int threads = 1;           // the most a pool given to generate() may have
-  bool verify_plans = true;  // see PlanOptions
+  std::vector<int32_t> other_ends = {};  // of a search: these end a sentence, too
+  int threads = 1;                       // the most a pool given to generate() may have
+  bool verify_plans = true;              // see PlanOptions
 };
 
 class Generator {

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "exec/interpreter.h"
@@ -208,7 +210,7 @@ TEST(Generator, OneBeamIsGreedySearch) {
   EXPECT_GT(cut, 0) << "and some not";
 }
 
-// All sequences of up to three tokens: 21 that end in time, 64 that do not.
+// All sequences of up to three tokens: 21 that end in time, 64 that do not, ranked together.
 TEST(Generator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
   for (const double penalty : {0.0, 1.0, 2.0}) {
     Fixture f(small(7),
@@ -216,10 +218,12 @@ TEST(Generator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
     const Ids source{4, 6, 5, 3};
     std::vector<Hypothesis> all;
     const std::function<void(Ids)> visit = [&](Ids ids) {
-      const double log_probability = f.log_probability(source, ids, true);
-      all.push_back({ids, log_probability / std::pow(ids.size() + 1.0, penalty), log_probability, true});
+      const bool finished = ids.size() < 3;
+      const double log_probability = f.log_probability(source, ids, finished);
+      const double length = static_cast<double>(ids.size()) + (finished ? 1 : 0);
+      all.push_back({ids, log_probability / std::pow(length, penalty), log_probability, finished});
       for (const int32_t next : {1, 4, 5, 6})
-        if (ids.size() < 2) {
+        if (finished) {
           Ids longer = ids;
           longer.push_back(next);
           visit(longer);
@@ -232,9 +236,8 @@ TEST(Generator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(results[0][i].ids, all[i].ids) << "rank " << i;
       EXPECT_NEAR(results[0][i].score, all[i].score, 1e-4);
-      EXPECT_TRUE(results[0][i].finished);
+      EXPECT_EQ(results[0][i].finished, all[i].finished);
     }
-    for (size_t i = all.size(); i < results[0].size(); ++i) EXPECT_FALSE(results[0][i].finished);
   }
 }
 
@@ -270,7 +273,7 @@ TEST(Generator, NBestIsSortedDistinctAndScoredByTheModel) {
       EXPECT_NEAR(h.score, h.log_probability / std::pow(h.ids.size() + (h.finished ? 1.0 : 0.0), 0.7), 1e-9);
       for (int32_t id : h.ids) EXPECT_TRUE(id != kSpecial.pad && id != kSpecial.begin && id != kSpecial.end);
       if (j == 0) continue;
-      EXPECT_TRUE(results[i][j - 1].score >= h.score || (results[i][j - 1].finished && !h.finished));
+      EXPECT_GE(results[i][j - 1].score, h.score);
       for (size_t k = 0; k < j; ++k) EXPECT_FALSE(results[i][k].ids == h.ids && results[i][k].finished == h.finished);
     }
   }
@@ -323,7 +326,7 @@ TEST(Generator, ASecondGeneratorSharesTheMemoryOfTheFirst) {
 TEST(BeamSearch, TiesGoToTheLowerTokenAndABrokenModelStillEnds) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const float logit : {0.0f, nan}) {
-    BeamSearch search(1, 2, 4, 1.0);
+    BeamSearch search(1, 2, 4, {});
     search.start(std::vector<int64_t>{4});
     const std::vector<int32_t> tokens{4, 5, 6, 7, 4, 5, 6, 7};
     const std::vector<float> logits(8, logit), log_sum_exp(2, std::log(4.0f));
@@ -335,6 +338,60 @@ TEST(BeamSearch, TiesGoToTheLowerTokenAndABrokenModelStillEnds) {
     EXPECT_EQ(result[0].ids, (Ids{4, 4, 4, 4}));
     EXPECT_FALSE(result[0].finished);
   }
+}
+
+// A search by a table: what follows depends on the last token alone, as probabilities [from][to] of tokens 4 (also what
+// begins), 5 and the end 3.
+std::vector<Hypothesis> search_table(const BeamOptions& options, int64_t beams, int64_t limit,
+                                     const std::map<int32_t, std::vector<float>>& table) {
+  BeamSearch search(1, beams, limit, options);
+  search.start(std::vector<int64_t>{limit});
+  while (!search.done()) {
+    std::vector<int32_t> tokens;
+    std::vector<float> logits;
+    const std::vector<float> log_sum_exp(static_cast<size_t>(beams), 0);
+    for (int64_t row = 0; row < beams; ++row) {
+      const std::vector<float>& next = table.at(std::max(search.tokens()[static_cast<size_t>(row)], 3));
+      std::vector<std::pair<float, int32_t>> order{{next[0], 3}, {next[1], 4}, {next[2], 5}};
+      std::ranges::sort(order, std::greater{});
+      for (const auto& [probability, token] : order) logits.push_back(std::log(probability)), tokens.push_back(token);
+    }
+    search.advance(3, tokens.data(), logits.data(), log_sum_exp.data());
+  }
+  return search.result(0, static_cast<int>(beams));
+}
+
+TEST(BeamSearch, AtTheLimitTheBestScoreWinsFinishedOrNot) {
+  const std::map<int32_t, std::vector<float>> table{
+      {3, {0.3f, 0.6f, 0.1f}}, {4, {0.05f, 0.9f, 0.05f}}, {5, {0.1f, 0.1f, 0.8f}}};
+  const auto mean = search_table({}, 2, 3, table);
+  EXPECT_EQ(mean[0].ids, (Ids{4, 4, 4}));
+  EXPECT_FALSE(mean[0].finished);
+  EXPECT_NEAR(mean[0].score, std::log(0.6 * 0.9 * 0.9) / 3, 1e-6);
+  EXPECT_EQ(search_table({.length_penalty = -1}, 2, 3, table)[0].ids, Ids{});
+  EXPECT_TRUE(search_table({.length_penalty = -1}, 2, 3, table)[0].finished);
+}
+
+TEST(BeamSearch, AForcedEndFinishesEveryBeamAtTheLimit) {
+  const std::map<int32_t, std::vector<float>> table{
+      {3, {0.1f, 0.6f, 0.3f}}, {4, {0.1f, 0.8f, 0.1f}}, {5, {0.1f, 0.1f, 0.8f}}};
+  for (const Hypothesis& found : search_table({.forced_end = true}, 2, 3, table)) {
+    EXPECT_TRUE(found.finished);
+    EXPECT_EQ(found.ids.size(), 2u);
+    EXPECT_NEAR(found.score, found.log_probability / 3, 1e-9);
+  }
+}
+
+// Two texts end early; a third would beat them when it has grown.
+TEST(BeamSearch, EarlyStoppingSaysHowLongToGoOn) {
+  const std::map<int32_t, std::vector<float>> table{
+      {3, {0.5f, 0.4f, 0.1f}}, {4, {0.3f, 0.698f, 0.002f}}, {5, {0.5f, 0.25f, 0.25f}}};
+  const auto found = [&](EarlyStopping early_stopping) {
+    return search_table({.length_penalty = 1, .early_stopping = early_stopping}, 2, 9, table);
+  };
+  EXPECT_EQ(found(EarlyStopping::kFull)[0].ids, Ids{});
+  EXPECT_EQ(found(EarlyStopping::kNever)[0].ids.size(), 9u);
+  EXPECT_GE(found(EarlyStopping::kLikely)[0].score, found(EarlyStopping::kFull)[0].score);
 }
 
 }  // namespace

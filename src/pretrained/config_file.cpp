@@ -111,6 +111,11 @@ bool ConfigFile::flag(const std::string& key, bool fallback) const {
   return value->get<bool>();
 }
 
+bool ConfigFile::is_text(const std::string& key) const {
+  const ordered_json* value = json_->find(key);
+  return value && value->is_string();
+}
+
 std::string ConfigFile::text(const std::string& key) const {
   const ordered_json* value = json_->find(key);
   if (!value) fail("has no " + quoted(key));

@@ -31,6 +31,7 @@ class ConfigFile {
   int64_t layers(const std::string& key, int64_t fallback) const;
   double number(const std::string& key, double fallback) const;
   bool flag(const std::string& key, bool fallback) const;
+  bool is_text(const std::string& key) const;  // whether the value is a string
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
   std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty when absent

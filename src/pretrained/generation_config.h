@@ -16,6 +16,7 @@ struct GenerationConfig {
   std::optional<bool> sample;
   std::optional<double> temperature, top_p, repetition_penalty, length_penalty;
   std::optional<int64_t> top_k, beams;
+  std::string early_stopping = "false";  // "true", "never"
   std::vector<std::string> unsupported;  // keys that ask for something Linnet does not do
 };
 

@@ -1,16 +1,18 @@
-"""What transformers writes with the tiny checkpoints of pretrained/: greedily, and by a search of three beams.
+"""What transformers writes with the tiny checkpoints of pretrained/: greedily, and by searches.
 
     python make_generated.py        needs torch and transformers; after make_gpt2.py, make_llama.py, make_t5.py and make_marian.py
 
 pretrained/generated.json: for each folder a list of {"prompt", "greedy", "beam"}, all token ids; what is written ends
 before the end token. Padding is never written.
+pretrained/searched.json: for each folder a list of {"prompt", "config", "written"}: other searches, with several ends so
+that texts of many lengths compete, finished ones and those cut off; config is a generation_config.json.
 """
 
 import json
 import os
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
 from pretrained_common import FOLDER, prepare
 
@@ -39,10 +41,40 @@ def write(name, kind):
     return cases
 
 
+def search(name, kind):
+    model = kind.from_pretrained(os.path.join(FOLDER, name)).double().eval()
+    decoder = name in DECODERS
+    end, pad = model.config.eos_token_id, 0 if decoder else model.config.pad_token_id
+    generator = torch.Generator().manual_seed(11)
+    model.generation_config = GenerationConfig()  # nothing but what is said below
+    cases = []
+    for early_stopping in False, True, "never":
+        for penalty, beams, limit, ends in (1.0, 3, 6, 2), (0.0, 4, 9, 3), (2.0, 2, 12, 4), (-0.5, 3, 5, 2), (0.6, 5, 16, 6):
+            prompt = torch.randint(5, 60, (1, 4), generator=generator)
+            ids = prompt if decoder else torch.cat([prompt, torch.tensor([[end]])], dim=1)
+            config = {"eos_token_id": [end] + torch.randint(5, 60, (ends,), generator=generator).tolist(),
+                      "num_beams": beams, "length_penalty": penalty, "early_stopping": early_stopping,
+                      "max_new_tokens": limit}
+            if name == "marian":
+                config["forced_eos_token_id"] = end
+            start = {} if decoder else {"decoder_start_token_id": model.config.decoder_start_token_id,
+                                        "bad_words_ids": [[pad]]}
+            out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=pad, **start,
+                                 **config)[0].tolist()[ids.shape[1] if decoder else 1:]
+            length = next((i for i, token in enumerate(out) if token in config["eos_token_id"]), len(out))
+            cases.append({"prompt": prompt[0].tolist(), "config": config, "written": out[:length]})
+    return cases
+
+
+def keep(file_name, function):
+    found = {name: function(name, AutoModelForCausalLM) for name in DECODERS}
+    found.update({name: function(name, AutoModelForSeq2SeqLM) for name in OTHERS})
+    with open(os.path.join(FOLDER, file_name), "w") as file:
+        json.dump(found, file, indent=1 if function is write else None)
+        file.write("\n")
+
+
 if __name__ == "__main__":
     prepare()
-    found = {name: write(name, AutoModelForCausalLM) for name in DECODERS}
-    found.update({name: write(name, AutoModelForSeq2SeqLM) for name in OTHERS})
-    with open(os.path.join(FOLDER, "generated.json"), "w") as file:
-        json.dump(found, file, indent=1)
-        file.write("\n")
+    keep("generated.json", write)
+    keep("searched.json", search)

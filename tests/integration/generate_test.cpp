@@ -58,6 +58,17 @@ TEST_F(Generate, WritesWhatTransformersWrites) {
     }
 }
 
+TEST_F(Generate, SearchesRankAndStopAsThoseOfTransformers) {
+  const auto golden = nlohmann::json::parse(contents(kGolden + "/searched.json"));
+  for (const auto& [name, cases] : golden.items())
+    for (const auto& one : cases) {
+      model(name);
+      folder_.write(name + "/generation_config.json", one["config"].dump());
+      EXPECT_EQ(generate(name, {"--prompt", text_of(one["prompt"])}), text_of(one["written"]) + "\n")
+          << name << ' ' << one.dump();
+    }
+}
+
 TEST_F(Generate, AStreamedTextIsTheWholeOne) {
   for (const char* name : {"llama", "t5_gated"}) {
     const Arguments likeliest{"--prompt", "w30 w52 w6", "--temperature", "0", "--max-tokens", "20"};
