@@ -23,7 +23,7 @@ using ScopeId = int32_t;
 constexpr int32_t kNone = -1;
 
 // A value that has no memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
-// `base`. Only the views pass and reshape make these; before it every value is dense.
+// `base`. Only the views pass makes these; before it every value is dense.
 struct View {
   ValueId base;
   int64_t offset;  // elements
@@ -89,16 +89,16 @@ class Graph {
   Graph(const Graph&) = delete;  // tensors point here
   Graph& operator=(const Graph&) = delete;
   Graph(Graph&&) = default;
-  Graph clone() const;  // ids stay the same
   Graph& operator=(Graph&&) = default;
+  Graph clone() const;  // ids stay the same
 
   // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".
   std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
-  // For a pass that chooses how results are stored: `types` are what inference would give, some in bf16 (verify()).
-  std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where,
-                                 std::span<const TensorType> types);
   // The same for an op with one output.
   Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
+  // Without inference, where it was chosen how results are stored: `types` are what it would give, some in bf16.
+  std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where,
+                                 std::span<const TensorType> types);
 
   Tensor input(std::string name, TensorType type);  // the same name twice is the same value
   void output(std::string name, Tensor tensor);
@@ -156,7 +156,7 @@ std::vector<int> count_uses(const Graph& graph);
 // at most once). Throws Error(kInternal).
 void verify(const Graph& graph);
 
-// One line a node: %12 = matmul(%3, %7) {trans_b} : f32[8, 16]   # h.0.mlp  gpt.cpp:57
+// One line a node: %12 = matmul(%3, %7) {trans_b} : f32[8, 16]   # gpt.cpp:57: matmul (in h.0.mlp)
 std::string dump(const Graph& graph);
 
 }  // namespace linnet

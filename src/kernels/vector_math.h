@@ -1,4 +1,4 @@
-// exp, log, tanh, erf and sigmoid over arrays: the vector functions of vector_math-inl.h, for tests and host code.
+// exp, log, tanh, erf and sigmoid over arrays: the vector functions of vector_math-inl.h, for their tests.
 #pragma once
 #include <cstdint>
 

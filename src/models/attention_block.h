@@ -22,8 +22,8 @@ struct AttentionConfig {
   double scale = 0;        // of scores; 0: 1 / sqrt(head_size)
   bool biases = true;      // of the projections to queries, keys and values
   bool output_bias = true;
-  int64_t window =
-      0;  // of causal attention to itself: a position sees the last `window` ones, its own included; 0: all
+  // Of causal attention to itself: a position sees the last `window` ones, its own included; 0: all.
+  int64_t window = 0;
   std::optional<RotaryConfig> rotary = {};
 
   int64_t size() const { return head_size > 0 ? head_size : width / heads; }

@@ -47,7 +47,7 @@ struct TokenizerOptions {
 };
 
 // Builds a vocabulary from the training lines. Depends on the options and lines only, never on threads or the machine.
-// SentencePiece trains in a forked child (see sentencepiece_trainer.h), so call this before worker threads start.
+// SentencePiece trains in a forked child (see sentencepiece_trainer.cpp), so call this before worker threads start.
 std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, const std::vector<std::string>& lines);
 
 }  // namespace linnet
