@@ -39,7 +39,9 @@ std::vector<Tensor> Rewriter::add_stored(const Node& like, std::span<const Tenso
 }
 
 void Rewriter::copy(const Node& node) {
-  const std::vector<Tensor> out = add(node, *node.op, inputs_of(node), node.attrs);
+  std::vector<TensorType> types;
+  for (const ValueId out : node.out) types.push_back(old_.value(out).type);
+  const std::vector<Tensor> out = add_stored(node, inputs_of(node), types);
   for (size_t i = 0; i < out.size(); ++i) map(node.out[i], out[i]);
 }
 

@@ -29,8 +29,9 @@ class Rewriter {
 
   // Appends a node in the place (source line, module) of `like`.
   std::vector<Tensor> add(const Node& like, const OpDef& op, std::span<const Tensor> in, Attrs attrs);
+  // Appends `like` with other operands and its results stored as `types` say (Graph::add_stored).
   std::vector<Tensor> add_stored(const Node& like, std::span<const Tensor> in, std::span<const TensorType> types);
-  void copy(const Node& node);  // as it is
+  void copy(const Node& node);  // as it is, results stored as they were
   Graph finish();               // maps outputs and updates
 
  private:

@@ -8,7 +8,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype),
          "got table " + args.in[0].text() + ", expected [vocab, width]");
   expect(args.in[1].dtype == DType::kI32, "got ids " + args.in[1].text() + ", expected i32");
-  TensorType out{args.attrs.as<EmbeddingAttrs>().dtype.value_or(args.in[0].dtype), args.in[1].shape};
+  TensorType out{args.in[0].dtype, args.in[1].shape};
   out.shape.push_back(args.in[0].shape[1]);
   return {out};
 }
@@ -16,16 +16,16 @@ std::vector<TensorType> infer(const InferArgs& args) {
 std::vector<TensorType> infer_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<EmbeddingGradAttrs>();
   expect_inputs(args, 2 + attrs.accumulate);
-  const TensorType out{attrs.dtype.value_or(args.in[0].dtype), {attrs.vocab_size, args.in[0].shape[-1]}};
+  const TensorType out{args.in[0].dtype, {attrs.vocab_size, args.in[0].shape[-1]}};
   if (attrs.accumulate) expect(args.in[2] == out, "accumulator of type " + args.in[2].text());
   return {out};
 }
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
   const auto& forward = args.node.attrs.as<EmbeddingAttrs>();
-  EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0), .padding = forward.padding};
-  if (forward.dtype) attrs.dtype = args.in[0].type().dtype;
-  return {args.graph.add_one(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where),
+  const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0), .padding = forward.padding};
+  return {args.graph.add_stored(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where,
+                                std::array{args.in[0].type()})[0],  // the table's type, in whatever dy is stored
           Tensor{}};
 }
 
@@ -46,19 +46,15 @@ const OpDef kEmbeddingGrad{
     .can_accumulate = [](const Node& node) { return !node.attrs.as<EmbeddingGradAttrs>().accumulate; },
     .with_accumulator = with_accumulator};
 
-std::string EmbeddingAttrs::text() const {
-  return (padding < 0 ? "" : "padding=" + std::to_string(padding)) +
-         (dtype ? std::string(" ") + dtype_name(*dtype) : "");
-}
+std::string EmbeddingAttrs::text() const { return padding < 0 ? "" : "padding=" + std::to_string(padding); }
 
 std::string EmbeddingGradAttrs::text() const {
   return "vocab_size=" + std::to_string(vocab_size) + (padding < 0 ? "" : " padding=" + std::to_string(padding)) +
-         (accumulate ? " accumulate" : "") + (dtype ? std::string(" ") + dtype_name(*dtype) : "");
+         (accumulate ? " accumulate" : "");
 }
 
-Tensor embedding(At table, Tensor ids, int64_t padding, std::optional<DType> dtype) {
-  return table.value.graph->add_one(kEmbedding, std::array{table.value, ids}, EmbeddingAttrs{padding, dtype},
-                                    table.where);
+Tensor embedding(At table, Tensor ids, int64_t padding) {
+  return table.value.graph->add_one(kEmbedding, std::array{table.value, ids}, EmbeddingAttrs{padding}, table.where);
 }
 
 }  // namespace linnet

@@ -1,7 +1,5 @@
 // Rows of a table chosen by ids, and its gradient: rows of dy added up by id.
 #pragma once
-#include <optional>
-
 #include "ir/graph.h"
 #include "ops/kernel.h"
 
@@ -9,15 +7,13 @@ namespace linnet {
 
 struct EmbeddingAttrs {
   int64_t padding = -1;
-  std::optional<DType> dtype = {};  // of the result; none: the table's
   std::string text() const;
 };
 
 struct EmbeddingGradAttrs {
   int64_t vocab_size;
   int64_t padding = -1;
-  bool accumulate = false;          // set by the fuse pass
-  std::optional<DType> dtype = {};  // of the result; none: dy's
+  bool accumulate = false;  // set by the fuse pass
   std::string text() const;
 };
 
@@ -26,8 +22,7 @@ KernelList embedding_kernels();
 KernelList embedding_grad_kernels();
 
 // table [V, D], ids i32 [...] in [0, V) -> [..., D]. An id outside is an error when the kernel runs.
-// Lookups of the id `padding` (-1: none) give the table no gradient. On a device the result may be of another type than
-// the table, and an id outside gives NaN.
-Tensor embedding(At table, Tensor ids, int64_t padding = -1, std::optional<DType> dtype = {});
+// Lookups of the id `padding` (-1: none) give the table no gradient. On a device an id outside gives NaN.
+Tensor embedding(At table, Tensor ids, int64_t padding = -1);
 
 }  // namespace linnet

@@ -26,8 +26,11 @@ TEST(Embedding, ManyRowsOfFewAndOfManyIds) {
                          {.shape = {7, 60}, .integer = true, .low = 0, .high = vocab},
                          {{1}}},
               .build =
-                  [](Graph&, const auto& x) {
-                    return std::vector{embedding(x[0], x[1], -1, x[2].type().dtype), x[2] * 2.0};
+                  [=](Graph& graph, const auto& x) {
+                    const TensorType rows{x[2].type().dtype, {7, 60, width}};
+                    return std::vector{graph.add_stored(kEmbedding, std::array{x[0], x[1]}, EmbeddingAttrs{},
+                                                        std::source_location::current(), std::array{rows})[0],
+                                       x[2] * 2.0};
                   },
               .bf16_tolerance = 1e-2});
 }

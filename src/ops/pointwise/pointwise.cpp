@@ -16,15 +16,13 @@ std::vector<TensorType> infer(const InferArgs& args) {
     if (in.shape.elements() > full->shape.elements() ||
         (in.shape.elements() == full->shape.elements() && in.shape.rank() > full->shape.rank()))
       full = &in;
-  const std::optional<DType> dtype = args.attrs.as<PointwiseAttrs>().dtype;
   for (const TensorType& in : args.in) {
-    expect(is_float(in.dtype) && (dtype || in.dtype == args.in[0].dtype),
-           "got " + args.in[0].text() + " beside " + in.text());
+    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got " + args.in[0].text() + " beside " + in.text());
     if (!find_broadcast(in.shape, full->shape))
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
   }
-  return {{dtype.value_or(full->dtype), full->shape}};
+  return {*full};
 }
 
 // Keeps only the operands an expression reads.
@@ -106,7 +104,6 @@ std::string PointwiseAttrs::text() const {
       for (int16_t operand : {instruction.a, instruction.b, instruction.c})
         if (operand >= 0) text += " t" + std::to_string(operand);
   }
-  if (dtype) text += std::string(" ") + dtype_name(*dtype);
   return text;
 }
 

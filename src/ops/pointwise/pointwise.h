@@ -1,8 +1,6 @@
 // Every elementwise computation is one op over a small expression (kernels/expression.h). Chains fuse by joining their
 // expressions; derivatives come from one table.
 #pragma once
-#include <optional>
-
 #include "ir/graph.h"
 #include "kernels/expression.h"
 #include "ops/kernel.h"
@@ -11,8 +9,6 @@ namespace linnet {
 
 struct PointwiseAttrs {
   Expression expression;  // instruction kInput k reads operand k
-  // Of the result. None: the operands' one type; else each operand, f32 or bf16, has its own (on a device).
-  std::optional<DType> dtype = {};
   std::string text() const;
 };
 

@@ -13,14 +13,11 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(find_broadcast(attrs.shape, args.in[0].shape).has_value(),
          "cannot reduce " + args.in[0].shape.text() + " to " + attrs.shape.text());
   expect(is_float(args.in[0].dtype), "got " + args.in[0].text() + ", expected a float type");
-  return {{attrs.dtype.value_or(args.in[0].dtype), attrs.shape}};
+  return {{args.in[0].dtype, attrs.shape}};
 }
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
-  const Tensor x = args.in[0];
-  const bool other_type = args.node.attrs.as<ReduceAttrs>().dtype.has_value();
-  const Tensor y = other_type ? cast(args.out[0], x.type().dtype) : args.out[0];
-  const Tensor dy = other_type ? cast(args.out_grad[0], x.type().dtype) : args.out_grad[0];
+  const Tensor x = args.in[0], y = args.out[0], dy = args.out_grad[0];
   switch (args.node.attrs.as<ReduceAttrs>().kind) {
     case Reduction::kSum:
       return {broadcast_to(dy, x.shape())};
@@ -32,8 +29,8 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
   return {};
 }
 
-Tensor reduce(At x, Reduction kind, Shape shape, std::optional<DType> dtype = {}) {
-  return x.value.graph->add_one(kReduce, std::array{x.value}, ReduceAttrs{kind, shape, dtype}, x.where);
+Tensor reduce(At x, Reduction kind, Shape shape) {
+  return x.value.graph->add_one(kReduce, std::array{x.value}, ReduceAttrs{kind, shape}, x.where);
 }
 
 Shape last_to_one(const Tensor& x) {
@@ -48,13 +45,10 @@ const OpDef kReduce{.name = "reduce", .infer = infer, .gradient = gradient};
 
 std::string ReduceAttrs::text() const {
   const char* name = kind == Reduction::kSum ? "sum" : kind == Reduction::kMax ? "max" : "log_sum_exp";
-  return std::string(name) + " to=" + shape.text() + (dtype ? std::string(" ") + dtype_name(*dtype) : "");
+  return std::string(name) + " to=" + shape.text();
 }
 
-Tensor sum_to(At x, Shape shape, std::optional<DType> dtype) {
-  if (x.value.shape() == shape && dtype.value_or(x.value.type().dtype) == x.value.type().dtype) return x.value;
-  return reduce(x, Reduction::kSum, shape, dtype);
-}
+Tensor sum_to(At x, Shape shape) { return x.value.shape() == shape ? x.value : reduce(x, Reduction::kSum, shape); }
 Tensor max_last(At x) { return reduce(x, Reduction::kMax, last_to_one(x.value)); }
 Tensor log_sum_exp_last(At x) { return reduce(x, Reduction::kLogSumExp, last_to_one(x.value)); }
 

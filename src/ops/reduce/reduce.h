@@ -1,7 +1,5 @@
 // Reductions to a smaller shape: the mirror of broadcasting.
 #pragma once
-#include <optional>
-
 #include "ir/graph.h"
 #include "ops/kernel.h"
 
@@ -12,15 +10,14 @@ enum class Reduction { kSum, kMax, kLogSumExp };
 struct ReduceAttrs {
   Reduction kind;
   Shape shape;  // a scalar, a suffix (leading axes reduced) or a prefix (trailing axes reduced) of the operand's shape
-  std::optional<DType> dtype = {};  // of the result; none: the operand's
   std::string text() const;
 };
 
 extern const OpDef kReduce;
 KernelList reduce_kernels();
 
-// The gradient of a broadcast; x itself when the shape is already right. On a device the sum of bf16 may be f32.
-Tensor sum_to(At x, Shape shape, std::optional<DType> dtype = {});
+// The gradient of a broadcast; x itself when the shape is already right.
+Tensor sum_to(At x, Shape shape);
 Tensor max_last(At x);          // [..., N] -> [..., 1]; a constant to the gradient
 Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
 
