@@ -28,8 +28,7 @@ struct GemmArgs {
   const float* b = nullptr;  // [k, n]; trans_b: stored as [n, k] (the weight [out, in] of a linear layer)
   int64_t ldb = 0, b_batch = 0;
   bool trans_b = false;
-  const float* packed_b = nullptr;  // the same B from gemm_pack_b; b is then read by products with few rows alone
-  float* c = nullptr;               // [m, n]; must not overlap a or b
+  float* c = nullptr;  // [m, n]; must not overlap a or b
   int64_t ldc = 0, c_batch = 0;
   bool accumulate = false;      // C += instead of C = (gradients)
   const float* bias = nullptr;  // [n], added to every row
@@ -53,13 +52,6 @@ bool gemm_has_bf16();
 // Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set, transposition and
 // precision.
 size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads);
-
-// For weights that many products use: B as products read it, so that none packs it again. `packed` is 64-byte aligned
-// and holds gemm_packed_b_floats(n, k) floats. It is good for products of this n, k and precision (of any m) on the
-// instruction set of the moment.
-size_t gemm_packed_b_floats(int64_t n, int64_t k);
-void gemm_pack_b(int64_t n, int64_t k, const float* b, int64_t ldb, bool trans_b, Precision precision, float* packed,
-                 ThreadPool& pool);
 
 // `workspace` is 64-byte aligned and at least gemm_workspace(..., pool.size()) long. Allocates nothing.
 void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool);

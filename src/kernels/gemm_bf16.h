@@ -8,9 +8,6 @@ namespace linnet {
 // instruction set has no bf16 multiply-add or the product is one that is not packed (few rows or columns).
 bool gemm_bf16(const GemmArgs& args, float* workspace, ThreadPool& pool);
 
-// The same for gemm_pack_b, of which args has the operands.
-bool gemm_pack_b_bf16(const GemmArgs& args, float* packed, ThreadPool& pool);
-
 // The loop behind measured_peak_gflops, and how many operations one round of it is. Only with gemm_has_bf16().
 float bf16_multiply_adds(int64_t rounds);
 double bf16_round_operations();

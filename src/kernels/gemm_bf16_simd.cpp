@@ -39,10 +39,6 @@ bool has_bf16() {
 bool gemm_bf16(const GemmArgs& args, float* workspace, ThreadPool& pool) {
   return has_bf16() && tile::packed_product<tile::Bf16>(args, workspace, pool);
 }
-bool gemm_pack_b_bf16(const GemmArgs& args, float* packed, ThreadPool& pool) {
-  if (has_bf16()) tile::pack_whole_b<tile::Bf16>(args, packed, pool);
-  return has_bf16();
-}
 float multiply_adds(int64_t rounds) { return tile::MultiplyAdds<tile::Bf16>(rounds); }
 double round_operations() { return tile::kRoundOperations<tile::Bf16>; }
 #else
@@ -50,7 +46,6 @@ float multiply_adds(int64_t) { return 0; }
 double round_operations() { return 0; }
 bool has_bf16() { return false; }
 bool gemm_bf16(const GemmArgs&, float*, ThreadPool&) { return false; }
-bool gemm_pack_b_bf16(const GemmArgs&, float*, ThreadPool&) { return false; }
 #endif
 
 }  // namespace
@@ -65,7 +60,6 @@ namespace linnet {
 namespace {
 HWY_EXPORT(has_bf16);
 HWY_EXPORT(gemm_bf16);
-HWY_EXPORT(gemm_pack_b_bf16);
 HWY_EXPORT(multiply_adds);
 HWY_EXPORT(round_operations);
 }  // namespace
@@ -74,10 +68,6 @@ bool gemm_has_bf16() { return HWY_DYNAMIC_DISPATCH(has_bf16)(); }
 
 bool gemm_bf16(const GemmArgs& args, float* workspace, ThreadPool& pool) {
   return HWY_DYNAMIC_DISPATCH(gemm_bf16)(args, workspace, pool);
-}
-
-bool gemm_pack_b_bf16(const GemmArgs& args, float* packed, ThreadPool& pool) {
-  return HWY_DYNAMIC_DISPATCH(gemm_pack_b_bf16)(args, packed, pool);
 }
 
 float bf16_multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(multiply_adds)(rounds); }

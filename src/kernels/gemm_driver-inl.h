@@ -54,23 +54,11 @@ class Product {
         threads_(threads),
         tasks_(wanted_tasks()) {}
 
-  // All of op(B), for GemmArgs::packed_b.
-  void pack_whole_b(float* out, ThreadPool& pool) const {
-    const int64_t panels = ceil_div(g_.n, kWidth);
-    pool.run(panels * ceil_div(k_, depth_), [&](int64_t task, int) {
-      const int64_t p = task % panels;
-      const Depth k = part({0, k_}, task / panels * depth_);
-      pack_b(k, p * kWidth, std::min<int64_t>(kWidth, g_.n - p * kWidth), 0,
-             out + panel_place(k.begin, k.size, panels, p));
-    });
-  }
-
   template <class Run>
   void run(const Run& run) {
     const Order o = order(g_.m, g_.n);
-    const bool packed = o == Order::kRows && g_.packed_b;  // all of it is one block
-    const int64_t deep = packed ? k_ : block_depth(o, g_.m, g_.n, k_);
-    const int64_t wide = o == Order::kRows && !packed ? block_columns(g_.n, deep) : g_.n;
+    const int64_t deep = block_depth(o, g_.m, g_.n, k_);
+    const int64_t wide = o == Order::kRows ? block_columns(g_.n, deep) : g_.n;
     for (int64_t column = 0; column < g_.n; column += wide)
       for (int64_t k = 0; k < k_; k += deep) {
         const Depth block{k, std::min(deep, k_ - k)};
@@ -100,13 +88,13 @@ class Product {
   void by_rows(Depth block, int64_t column, int64_t columns, const Run& run) {
     const int64_t panels = ceil_div(columns, kWidth);
     const auto panel = [&](Depth k, int64_t p) -> const float* {
-      return g_.packed_b ? packed_panel(k, p) : shared_ + panel_place(k.begin - block.begin, k.size, panels, p);
+      return shared_ + panel_place(k.begin - block.begin, k.size, panels, p);
     };
     // Transposed, a panel is read along k; otherwise across, so that tasks take a few steps of k of many panels.
     const int64_t group = g_.trans_b ? 2 : 8, groups = ceil_div(panels, group);
     const int64_t steps = g_.trans_b ? depth_ : std::max<int64_t>(16, 1024 / std::min(group, panels) / 16 * 16);
     const int64_t cuts = ceil_div(depth_, steps), blocks = ceil_div(block.size, depth_);
-    const int64_t pack_tasks = g_.packed_b ? 0 : groups * cuts * blocks;
+    const int64_t pack_tasks = groups * cuts * blocks;
     const auto pack = [&](int64_t task) {
       const Depth k = part(block, block.begin + task / (groups * cuts) * depth_);
       const int64_t p = task / cuts % groups * group, skip = task % cuts * steps;
@@ -190,14 +178,14 @@ class Product {
         const Depth now = part(block, k);
         for (int64_t p = p0; p < p1; ++p) {
           const int64_t width = std::min<int64_t>(kWidth, g_.n - p * kWidth);
-          if (!g_.packed_b) pack_b(now, p * kWidth, width, 0, scratch);
+          pack_b(now, p * kWidth, width, 0, scratch);
           AheadRegion ahead;
           if (p + 1 < p1) {
             ahead = ahead_b(p + 1, now, all.last, now.size);
           } else if (k + depth_ < block.begin + block.size) {
             ahead = ahead_b(p0, part(block, k + depth_), all.last, now.size);
           }
-          multiply(all, now, rows_at(now), p * kWidth, width, g_.packed_b ? packed_panel(now, p) : scratch, ahead);
+          multiply(all, now, rows_at(now), p * kWidth, width, scratch, ahead);
         }
       }
     });
@@ -206,9 +194,6 @@ class Product {
   // Packed B: for every block of k, its panels one after the other.
   static int64_t panel_place(int64_t k, int64_t depth, int64_t panels, int64_t p) {
     return k * panels * kWidth + p * depth * kWidth;
-  }
-  const float* packed_panel(Depth k, int64_t p) const {
-    return g_.packed_b + panel_place(k.begin, k.size, ceil_div(g_.n, kWidth), p);
   }
 
   // `columns` columns of op(B) from `column` on, as panels `distance` floats apart.
@@ -257,7 +242,6 @@ class Product {
   }
   AheadRegion ahead_b(int64_t p, Depth k, int64_t calls, int64_t steps) const {
     const int64_t column = p * kWidth, width = std::min<int64_t>(kWidth, g_.n - column);
-    if (g_.packed_b) return {packed_panel(k, p), k.size, kWidth, kWidth, calls, steps};
     if (g_.trans_b) return {g_.b + column * g_.ldb + value(k.begin), width, values(k), g_.ldb, calls, steps};
     return {g_.b + value(k.begin) * g_.ldb + column, values(k), width, g_.ldb, calls, steps};
   }
@@ -305,11 +289,6 @@ class Product {
   float* const shared_;
   const int64_t threads_, tasks_;
 };
-
-template <class P>
-void pack_whole_b(const GemmArgs& g, float* out, ThreadPool& pool) {
-  if (g.n > 0 && g.k > 0) Product<P>(g, nullptr, 1).pack_whole_b(out, pool);
-}
 
 inline GemmArgs item(GemmArgs g, int64_t index) {
   g.a += index * g.a_batch;

@@ -74,8 +74,6 @@ void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
   few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b), workspace, pool);
 }
 
-void pack_b(const GemmArgs& g, float* packed, ThreadPool& pool) { tile::pack_whole_b<tile::F32Pack>(g, packed, pool); }
-
 // k = 0: an empty sum.
 void empty_sums(const GemmArgs& all) {
   for (int64_t i = 0; i < all.batch; ++i) {
@@ -99,7 +97,6 @@ namespace linnet {
 namespace {
 
 HWY_EXPORT(gemm);
-HWY_EXPORT(pack_b);
 HWY_EXPORT(empty_sums);
 
 // Products that share B and whose rows follow each other are one product with more rows.
@@ -126,18 +123,6 @@ size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int thread
           floats = std::max(floats, workspace(how, rows, n, packed, threads));
       }
   return static_cast<size_t>(floats) * sizeof(float);
-}
-
-size_t gemm_packed_b_floats(int64_t n, int64_t k) {
-  return static_cast<size_t>(gemm_blocking::round_up(n, gemm_blocking::kMaxPanel) * k);
-}
-
-void gemm_pack_b(int64_t n, int64_t k, const float* b, int64_t ldb, bool trans_b, Precision precision, float* packed,
-                 ThreadPool& pool) {
-  GemmArgs args;
-  args.n = n, args.k = k, args.b = b, args.ldb = ldb, args.trans_b = trans_b;
-  if (precision == Precision::kBf16 && gemm_pack_b_bf16(args, packed, pool)) return;
-  HWY_DYNAMIC_DISPATCH(pack_b)(args, packed, pool);
 }
 
 void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {

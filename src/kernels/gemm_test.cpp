@@ -183,28 +183,6 @@ TEST(Gemm, EveryEpilogueInEveryWayOfComputing) {
   }
 }
 
-TEST_P(GemmIn, APackedBGivesTheSameBits) {
-  for (const auto& isa : available_isas()) {
-    const ForcedIsa forced(isa);
-    for (Case test : {Case{.m = 70, .n = 50, .k = 91},
-                      {.m = 20, .n = 75, .k = 1601, .trans_b = true},
-                      {.m = 3, .n = 75, .k = 40, .trans_b = true},
-                      {.batch = 2, .m = 19, .n = 40, .k = 30, .shared_b = true}}) {
-      test.precision = GetParam(), test.bias = true;
-      test.fill(10);
-      const auto plain = test.run(2);
-      const size_t floats = gemm_packed_b_floats(test.n, test.k);
-      std::vector<float> memory(floats + 32, kCanary);
-      auto* packed = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
-      ThreadPool pool(2);
-      gemm_pack_b(test.n, test.k, test.args.b, test.args.ldb, test.trans_b, test.precision, packed, pool);
-      EXPECT_EQ(packed[floats], kCanary);
-      test.args.packed_b = packed;
-      EXPECT_EQ(test.run(2), plain) << isa << " " << test.text();
-    }
-  }
-}
-
 // As the planner places it when nobody else reads it.
 TEST(Gemm, TheResidualMayBeTheResult) {
   for (const int64_t m : {3, 40}) {
