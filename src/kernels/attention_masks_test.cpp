@@ -15,14 +15,8 @@ TEST(Attention, StartsWindowsAndBiasEqualTheDefinition) {
     const ForcedIsa forced(isa);
     std::mt19937 random(2);
     for (uint32_t round = 0; round < 90; ++round) {
-      Case test;
-      const int64_t kv_heads = 1 + random() % 2, group = round % 5 == 0 ? 2 : 1;
-      test.args = {.batch = 1 + int64_t(random() % 2), .query_heads = kv_heads * group, .kv_heads = kv_heads};
-      test.args.query_length = lengths[random() % std::size(lengths)];
-      test.args.key_length = round & 1 ? test.args.query_length : lengths[random() % std::size(lengths)];
-      test.args.head_size = sizes[random() % std::size(sizes)];
-      test.args.causal = round & 2;
-      test.args.dropout = round % 7 == 0 ? 0.3f : 0.0f, test.args.dropout_key = 0x123456789abcdef + round;
+      Case test = Case::drawn(random, round, round % 5 == 0 ? 2 : 1, lengths, sizes);
+      test.args.dropout = round % 7 == 0 ? 0.3f : 0.0f;
       if (round & 16) {  // among many keys, so that the rounding of single ones does not stand out
         test.args.precision = Precision::kBf16;
         test.args.query_length = std::max<int64_t>(13, test.args.query_length);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -59,6 +60,20 @@ struct Case {
            (lengths.empty() ? "" : " padded") + (starts.empty() ? "" : " packed") + (bias.empty() ? "" : " biased") +
            (a.window > 0 ? " window " + std::to_string(a.window) : "") + (a.dropout > 0 ? " dropout " : " ") +
            precision_name(a.precision);
+  }
+
+  // Sizes drawn from those given; in every second round there are as many keys as queries.
+  static Case drawn(std::mt19937& random, uint32_t round, int64_t group, std::span<const int64_t> lengths,
+                    std::span<const int64_t> sizes) {
+    Case test;
+    const int64_t kv_heads = 1 + random() % 2;
+    test.args = {.batch = 1 + int64_t(random() % 2), .query_heads = kv_heads * group, .kv_heads = kv_heads};
+    test.args.query_length = lengths[random() % lengths.size()];
+    test.args.key_length = round & 1 ? test.args.query_length : lengths[random() % lengths.size()];
+    test.args.head_size = sizes[random() % sizes.size()];
+    test.args.causal = round & 2;
+    test.args.dropout_key = 0x123456789abcdef + round;
+    return test;
   }
 
   void fill(uint32_t seed, bool padded = false, float spread = 1) {
