@@ -24,6 +24,16 @@ class ByteTrie {
   }
   // Of the key that ends at this node; kNoValue where none does.
   int32_t value(uint32_t node) const { return static_cast<int32_t>(units_[node].value); }
+  // Calls visit(length, value) for every key that `text` begins with, the shortest first.
+  template <class Visit>
+  void visit_prefixes(std::string_view text, const Visit& visit) const {
+    uint32_t node = kRoot;
+    for (size_t i = 0; i < text.size(); ++i) {
+      node = next(node, static_cast<unsigned char>(text[i]));
+      if (node == kNowhere) return;
+      if (value(node) != kNoValue) visit(i + 1, value(node));
+    }
+  }
 
  private:
   class Builder;

@@ -59,16 +59,23 @@ void cut(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitB
   if (behavior == SplitBehavior::kMergedWithNext && held < end) words.push_back({held, end, kNoToken});
 }
 
+// Words that are tokens already stay; split_word(word) appends to next_words what becomes of each other.
+template <class SplitWord>
+void split_words(PipelineScratch& scratch, const SplitWord& split_word) {
+  scratch.next_words.clear();
+  for (const TextSegment& word : scratch.words)
+    if (word.id == kNoToken)
+      split_word(word);
+    else
+      scratch.next_words.push_back(word);
+  scratch.words.swap(scratch.next_words);
+}
+
 }  // namespace
 
 void PatternSplit::split(PipelineScratch& scratch) const {
   const std::string_view text = scratch.text.view();
-  scratch.next_words.clear();
-  for (const TextSegment& word : scratch.words) {
-    if (word.id != kNoToken) {
-      scratch.next_words.push_back(word);
-      continue;
-    }
+  split_words(scratch, [&](const TextSegment& word) {
     scratch.matches.clear();
     pattern_.find_all(text.substr(word.begin, word.end - word.begin), scratch.match, scratch.matches);
     for (TextRange& match : scratch.matches) {
@@ -76,18 +83,12 @@ void PatternSplit::split(PipelineScratch& scratch) const {
       match.end += word.begin;
     }
     cut(word.begin, word.end, scratch.matches, behavior_, inverted_, scratch.next_words);
-  }
-  scratch.words.swap(scratch.next_words);
+  });
 }
 
 void CharacterSplit::split(PipelineScratch& scratch) const {
   const std::string_view text = scratch.text.view();
-  scratch.next_words.clear();
-  for (const TextSegment& word : scratch.words) {
-    if (word.id != kNoToken) {
-      scratch.next_words.push_back(word);
-      continue;
-    }
+  split_words(scratch, [&](const TextSegment& word) {
     scratch.matches.clear();
     for (size_t i = word.begin; i < word.end;) {
       const size_t length = utf8_length_at(text, i);
@@ -95,19 +96,13 @@ void CharacterSplit::split(PipelineScratch& scratch) const {
       i += length;
     }
     cut(word.begin, word.end, scratch.matches, behavior_, false, scratch.next_words);
-  }
-  scratch.words.swap(scratch.next_words);
+  });
 }
 
 void ClassSplit::split(PipelineScratch& scratch) const {
   const std::string_view text = scratch.text.view();
   auto& words = scratch.next_words;
-  words.clear();
-  for (const TextSegment& word : scratch.words) {
-    if (word.id != kNoToken) {
-      words.push_back(word);
-      continue;
-    }
+  split_words(scratch, [&](const TextSegment& word) {
     size_t begin = word.begin;
     for (size_t i = word.begin; i < word.end;) {
       const size_t length = utf8_length_at(text, i);
@@ -120,8 +115,7 @@ void ClassSplit::split(PipelineScratch& scratch) const {
       i += length;
     }
     if (begin < word.end) words.push_back({begin, word.end, kNoToken});
-  }
-  scratch.words.swap(words);
+  });
 }
 
 void PrefixSpace::split(PipelineScratch& scratch) const {

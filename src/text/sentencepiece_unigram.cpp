@@ -71,26 +71,19 @@ void SentencePieceUnigram::best_way(std::string_view word, float before, Sentenc
   auto& nodes = scratch.nodes;
   nodes.assign(word.size() + 1, {0, kNowhere, -1});
   nodes[0].score = before;
+  const auto reach = [&](size_t end, float score, size_t begin, TokenId id) {
+    SentencePieceScratch::Node& node = nodes[end];
+    if (node.begin == kNowhere || score > node.score) node = {score, static_cast<uint32_t>(begin), id};
+  };
   for (size_t begin = 0; begin < word.size();) {
     const size_t length = utf8_length_at(word, begin);
     const float here = nodes[begin].score;
-    bool single = false;
-    uint32_t place = ByteTrie::kRoot;
-    for (size_t i = begin; i < word.size(); ++i) {
-      place = trie_.next(place, static_cast<unsigned char>(word[i]));
-      if (place == ByteTrie::kNowhere) break;
-      const TokenId id = trie_.value(place);
-      if (id == ByteTrie::kNoValue) continue;
-      SentencePieceScratch::Node& node = nodes[i + 1];
-      const float score = scores_[static_cast<size_t>(id)] + here;
-      if (node.begin == kNowhere || score > node.score) node = {score, static_cast<uint32_t>(begin), id};
-      single = single || i + 1 == begin + length;
-    }
-    if (!single) {
-      SentencePieceScratch::Node& node = nodes[begin + length];
-      const float score = unknown_score_ + here;
-      if (node.begin == kNowhere || score > node.score) node = {score, static_cast<uint32_t>(begin), unknown_};
-    }
+    bool single = false;  // the character by itself is a piece
+    trie_.visit_prefixes(word.substr(begin), [&](size_t bytes, TokenId id) {
+      reach(begin + bytes, scores_[static_cast<size_t>(id)] + here, begin, id);
+      single = single || bytes == length;
+    });
+    if (!single) reach(begin + length, unknown_score_ + here, begin, unknown_);
     begin += length;
   }
   for (auto end = static_cast<uint32_t>(word.size()); end > 0; end = nodes[end].begin)
@@ -115,15 +108,10 @@ bool SentencePieceUnigram::clear_way(std::string_view word, SentencePieceScratch
   for (size_t begin = 0; begin < word.size();) {
     const size_t length = utf8_length_at(word, begin);
     bool single = false;
-    uint32_t place = ByteTrie::kRoot;
-    for (size_t i = begin; i < word.size(); ++i) {
-      place = trie_.next(place, static_cast<unsigned char>(word[i]));
-      if (place == ByteTrie::kNowhere) break;
-      const TokenId id = trie_.value(place);
-      if (id == ByteTrie::kNoValue) continue;
-      reach(begin, i + 1, static_cast<double>(scores_[static_cast<size_t>(id)]), id);
-      single = single || i + 1 == begin + length;
-    }
+    trie_.visit_prefixes(word.substr(begin), [&](size_t bytes, TokenId id) {
+      reach(begin, begin + bytes, static_cast<double>(scores_[static_cast<size_t>(id)]), id);
+      single = single || bytes == length;
+    });
     if (!single) reach(begin, begin + length, static_cast<double>(unknown_score_), unknown_);
     begin += length;
   }

@@ -88,16 +88,11 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::v
   for (size_t begin = 0; begin < word.size();) {
     const size_t length = utf8_length_at(word, begin);
     const double here = nodes[begin].score;
-    bool single = false;
-    uint32_t place = ByteTrie::kRoot;
-    for (size_t i = begin; i < word.size(); ++i) {
-      place = trie_.next(place, static_cast<unsigned char>(word[i]));
-      if (place == ByteTrie::kNowhere) break;
-      const TokenId id = trie_.value(place);
-      if (id == ByteTrie::kNoValue) continue;
-      reach(i + 1, here + scores_[static_cast<size_t>(id)], begin, id);
-      single = single || i + 1 == begin + length;
-    }
+    bool single = false;  // the character by itself is a piece
+    trie_.visit_prefixes(word.substr(begin), [&](size_t bytes, TokenId id) {
+      reach(begin + bytes, here + scores_[static_cast<size_t>(id)], begin, id);
+      single = single || bytes == length;
+    });
     if (!single) reach(begin + length, here + unknown_score_, begin, unknown_);
     begin += length;
   }
