@@ -61,8 +61,6 @@ const Backend* open_cuda(int index) {
 
 const char* backend_version() { return "linnet 0.1.0, backend 1, " __VERSION__; }
 
-bool is_device_name(const std::string& device) { return device == "cpu" || cuda_index(device) >= 0; }
-
 const Backend* open_backend(const std::string& device) {
   static std::map<int, const Backend*> opened;
   if (device == "cpu") return nullptr;

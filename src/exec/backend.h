@@ -11,8 +11,6 @@ namespace linnet {
 // in one line: an unknown name (with the nearest), no module, a module of another version; Error(kSystem): no driver,
 // no such GPU, a library missing.
 const Backend* open_backend(const std::string& device);
-// Whether `device` is a name that open_backend knows; opens nothing.
-bool is_device_name(const std::string& device);
 
 // What the module exports, as `linnet_cuda_open`: the backend, or null and a message. Module and program share C++
 // types, so they must be of one build: the module gets the program's version and refuses another.

@@ -55,7 +55,6 @@ void EmulatedDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
 }
 
 void EmulatedDevice::queue(std::function<void()> task) {
-  ++queued_;
   if (recording_) return recording_->push_back(std::move(task));
   waiting_.push_back(std::move(task));
   ++asked_;

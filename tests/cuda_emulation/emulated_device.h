@@ -33,8 +33,6 @@ class EmulatedDevice : public Device {
   double joules() override { return -1; }
 
   void queue(std::function<void()> task);
-  // Kernels called by the host, outside replay().
-  int64_t kernels_queued() const { return queued_; }
 
  private:
   struct Block {
@@ -48,7 +46,7 @@ class EmulatedDevice : public Device {
   std::vector<std::function<void()>>* recording_ = nullptr;
   int64_t done_ = 0;  // tasks ever done, and
   int64_t asked_ = 0;
-  int64_t allocations_ = 0, queued_ = 0;
+  int64_t allocations_ = 0;
 };
 
 }  // namespace linnet

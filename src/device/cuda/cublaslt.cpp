@@ -36,25 +36,22 @@ struct Functions {
 Functions load() {
   void* library = open_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
   Functions f{};
-  const auto find = [&]<class Function>(Function*& to, const char* name) {
-    to = reinterpret_cast<Function*>(find_symbol(library, name));
-  };
-  find(f.create, "cublasLtCreate");
-  find(f.destroy, "cublasLtDestroy");
-  find(f.version, "cublasLtGetVersion");
-  find(f.status_string, "cublasLtGetStatusString");
-  find(f.matmul, "cublasLtMatmul");
-  find(f.desc_create, "cublasLtMatmulDescCreate");
-  find(f.desc_destroy, "cublasLtMatmulDescDestroy");
-  find(f.desc_set, "cublasLtMatmulDescSetAttribute");
-  find(f.layout_create, "cublasLtMatrixLayoutCreate");
-  find(f.layout_destroy, "cublasLtMatrixLayoutDestroy");
-  find(f.layout_set, "cublasLtMatrixLayoutSetAttribute");
-  find(f.preference_create, "cublasLtMatmulPreferenceCreate");
-  find(f.preference_destroy, "cublasLtMatmulPreferenceDestroy");
-  find(f.preference_set, "cublasLtMatmulPreferenceSetAttribute");
-  find(f.heuristic, "cublasLtMatmulAlgoGetHeuristic");
-  find(f.check, "cublasLtMatmulAlgoCheck");
+  find_symbol(library, "cublasLtCreate", f.create);
+  find_symbol(library, "cublasLtDestroy", f.destroy);
+  find_symbol(library, "cublasLtGetVersion", f.version);
+  find_symbol(library, "cublasLtGetStatusString", f.status_string);
+  find_symbol(library, "cublasLtMatmul", f.matmul);
+  find_symbol(library, "cublasLtMatmulDescCreate", f.desc_create);
+  find_symbol(library, "cublasLtMatmulDescDestroy", f.desc_destroy);
+  find_symbol(library, "cublasLtMatmulDescSetAttribute", f.desc_set);
+  find_symbol(library, "cublasLtMatrixLayoutCreate", f.layout_create);
+  find_symbol(library, "cublasLtMatrixLayoutDestroy", f.layout_destroy);
+  find_symbol(library, "cublasLtMatrixLayoutSetAttribute", f.layout_set);
+  find_symbol(library, "cublasLtMatmulPreferenceCreate", f.preference_create);
+  find_symbol(library, "cublasLtMatmulPreferenceDestroy", f.preference_destroy);
+  find_symbol(library, "cublasLtMatmulPreferenceSetAttribute", f.preference_set);
+  find_symbol(library, "cublasLtMatmulAlgoGetHeuristic", f.heuristic);
+  find_symbol(library, "cublasLtMatmulAlgoCheck", f.check);
   return f;
 }
 

@@ -37,7 +37,6 @@ CudaDevice::CudaDevice(int index) : index_(index), check_each_op_(std::getenv("L
   cudaDeviceProp properties;
   cuda_check(cudaGetDeviceProperties(&properties, index), "reading the GPU's properties");
   compute_capability_ = properties.major * 10 + properties.minor;
-  multiprocessors_ = properties.multiProcessorCount;
   if (compute_capability_ < 80)
     fail_system(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." +
                 std::to_string(properties.minor) + "; Linnet needs 8.0 or more");

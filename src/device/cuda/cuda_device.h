@@ -43,7 +43,6 @@ class CudaDevice : public Device {
   int index() const { return index_; }
   bool recording() const { return recording_; }
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
-  int multiprocessors() const { return multiprocessors_; }
   // The GPU's name and what its libraries' choices depend on, for keys of caches on disk.
   const std::string& fingerprint() const { return fingerprint_; }
 
@@ -60,7 +59,7 @@ class CudaDevice : public Device {
   int index_;
   DeviceInfo info_;
   std::string fingerprint_;
-  int compute_capability_ = 0, multiprocessors_ = 0;
+  int compute_capability_ = 0;
   cudaStream_t stream_ = nullptr;
   // The newest marks: mark m is event m % size, until a later one takes it.
   std::array<cudaEvent_t, 16> events_{};

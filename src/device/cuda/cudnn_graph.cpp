@@ -183,44 +183,49 @@ CudnnDescriptor& CudnnGraph::convolution_part(const Convolution& c) {
   return what;
 }
 
-namespace {
-constexpr double kOne = 1, kZero = 0;
+// cuDNN's names for what the three operations of a convolution have alike. x, w, y: image, filters, result or, of a
+// gradient, what has their shapes.
+struct CudnnGraph::ConvolutionNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t settings, x, w, y, alpha, beta;
+};
+
+void CudnnGraph::add_convolution(const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w,
+                                 CudnnValue y) {
+  constexpr double one = 1, zero = 0;
+  CudnnDescriptor& what = convolution_part(c);
+  operation(names.operation)
+      .set(names.settings, what)
+      .set(names.x, of(x))
+      .set(names.w, of(w))
+      .set(names.y, of(y))
+      .set(names.alpha, CUDNN_TYPE_DOUBLE, 1, &one)
+      .set(names.beta, CUDNN_TYPE_DOUBLE, 1, &zero)
+      .finalize();
 }
 
 void CudnnGraph::convolution(const Convolution& c, CudnnValue x, CudnnValue w, CudnnValue y) {
-  CudnnDescriptor& what = convolution_part(c);
-  operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, what)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, of(x))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, of(w))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, of(y))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_DOUBLE, 1, &kOne)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_DOUBLE, 1, &kZero)
-      .finalize();
+  add_convolution({CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+                  c, x, w, y);
 }
 
 void CudnnGraph::convolution_input_gradient(const Convolution& c, CudnnValue dy, CudnnValue w, CudnnValue dx) {
-  CudnnDescriptor& what = convolution_part(c);
-  operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, what)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, of(dy))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, of(w))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, of(dx))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_DOUBLE, 1, &kOne)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_DOUBLE, 1, &kZero)
-      .finalize();
+  add_convolution({CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+                  c, dx, w, dy);
 }
 
 void CudnnGraph::convolution_weight_gradient(const Convolution& c, CudnnValue x, CudnnValue dy, CudnnValue dw) {
-  CudnnDescriptor& what = convolution_part(c);
-  operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, what)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, of(x))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, of(dy))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, of(dw))
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_TYPE_DOUBLE, 1, &kOne)
-      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_DOUBLE, 1, &kZero)
-      .finalize();
+  add_convolution({CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+                  c, x, dw, dy);
 }
 
 }  // namespace linnet

@@ -159,6 +159,8 @@ class CudnnGraph {
   CudnnDescriptor& part(cudnnBackendDescriptorType_t type);  // kept as long as the graph
   CudnnDescriptor& operation(cudnnBackendDescriptorType_t type);
   CudnnDescriptor& convolution_part(const Convolution& convolution);
+  struct ConvolutionNames;
+  void add_convolution(const ConvolutionNames& names, const Convolution& c, CudnnValue x, CudnnValue w, CudnnValue y);
   void add_candidates(const CudnnDescriptor& graph, const CudnnTarget& target, cudnnBackendHeurMode_t mode,
                       std::vector<Candidate>& found, std::string* why);
 

@@ -9,21 +9,18 @@ namespace {
 CudnnFunctions load() {
   void* library = open_library({"libcudnn.so.9", "libcudnn.so"});
   CudnnFunctions f{};
-  const auto find = [&]<class Function>(Function*& to, const char* name) {
-    to = reinterpret_cast<Function*>(find_symbol(library, name));
-  };
-  find(f.get_version, "cudnnGetVersion");
-  find(f.error_string, "cudnnGetErrorString");
-  find(f.last_error_string, "cudnnGetLastErrorString");
-  find(f.create, "cudnnCreate");
-  find(f.destroy, "cudnnDestroy");
-  find(f.set_stream, "cudnnSetStream");
-  find(f.create_descriptor, "cudnnBackendCreateDescriptor");
-  find(f.destroy_descriptor, "cudnnBackendDestroyDescriptor");
-  find(f.finalize, "cudnnBackendFinalize");
-  find(f.set_attribute, "cudnnBackendSetAttribute");
-  find(f.get_attribute, "cudnnBackendGetAttribute");
-  find(f.execute, "cudnnBackendExecute");
+  find_symbol(library, "cudnnGetVersion", f.get_version);
+  find_symbol(library, "cudnnGetErrorString", f.error_string);
+  find_symbol(library, "cudnnGetLastErrorString", f.last_error_string);
+  find_symbol(library, "cudnnCreate", f.create);
+  find_symbol(library, "cudnnDestroy", f.destroy);
+  find_symbol(library, "cudnnSetStream", f.set_stream);
+  find_symbol(library, "cudnnBackendCreateDescriptor", f.create_descriptor);
+  find_symbol(library, "cudnnBackendDestroyDescriptor", f.destroy_descriptor);
+  find_symbol(library, "cudnnBackendFinalize", f.finalize);
+  find_symbol(library, "cudnnBackendSetAttribute", f.set_attribute);
+  find_symbol(library, "cudnnBackendGetAttribute", f.get_attribute);
+  find_symbol(library, "cudnnBackendExecute", f.execute);
   return f;
 }
 

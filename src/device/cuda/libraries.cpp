@@ -36,8 +36,7 @@ fs::path python_environment() {
   return "/usr/local";
 }
 
-}  // namespace
-
+// What is looked into after the system's own folders.
 std::vector<std::string> library_folders() {
   std::vector<std::string> folders;
   std::stringstream given(std::getenv("LINNET_CUDA_LIBRARIES") ? std::getenv("LINNET_CUDA_LIBRARIES") : "");
@@ -47,6 +46,8 @@ std::vector<std::string> library_folders() {
   add_python(folders, python_environment());
   return folders;
 }
+
+}  // namespace
 
 void* find_library(const std::vector<std::string>& names) {
   for (const std::string& name : names)

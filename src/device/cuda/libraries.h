@@ -13,8 +13,10 @@ void* find_library(const std::vector<std::string>& names);
 void* open_library(const std::vector<std::string>& names);
 // Error(kSystem) naming the function.
 void* find_symbol(void* library, const char* name);
-
-// Folders that are looked into, after the system's own.
-std::vector<std::string> library_folders();
+// The same into a pointer of the function's type.
+template <class Function>
+void find_symbol(void* library, const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(find_symbol(library, name));
+}
 
 }  // namespace linnet

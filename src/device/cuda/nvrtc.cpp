@@ -29,11 +29,6 @@ struct Nvrtc {
 
 const std::vector<std::string> kNames{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 
-template <class Function>
-void look_up(void* library, Function*& function, const char* name) {
-  function = reinterpret_cast<Function*>(find_symbol(library, name));
-}
-
 // NVRTC opens a second library by its bare name, which is found only where the system looks. Opened from beside NVRTC
 // before, it is found by that name.
 void open_builtins(const Nvrtc& api) {
@@ -51,15 +46,15 @@ const Nvrtc& nvrtc() {
   static const Nvrtc opened = [] {
     Nvrtc api;
     api.library = open_library(kNames);
-    look_up(api.library, api.version, "nvrtcVersion");
-    look_up(api.library, api.error_text, "nvrtcGetErrorString");
-    look_up(api.library, api.create, "nvrtcCreateProgram");
-    look_up(api.library, api.compile, "nvrtcCompileProgram");
-    look_up(api.library, api.log_size, "nvrtcGetProgramLogSize");
-    look_up(api.library, api.log, "nvrtcGetProgramLog");
-    look_up(api.library, api.cubin_size, "nvrtcGetCUBINSize");
-    look_up(api.library, api.cubin, "nvrtcGetCUBIN");
-    look_up(api.library, api.destroy, "nvrtcDestroyProgram");
+    find_symbol(api.library, "nvrtcVersion", api.version);
+    find_symbol(api.library, "nvrtcGetErrorString", api.error_text);
+    find_symbol(api.library, "nvrtcCreateProgram", api.create);
+    find_symbol(api.library, "nvrtcCompileProgram", api.compile);
+    find_symbol(api.library, "nvrtcGetProgramLogSize", api.log_size);
+    find_symbol(api.library, "nvrtcGetProgramLog", api.log);
+    find_symbol(api.library, "nvrtcGetCUBINSize", api.cubin_size);
+    find_symbol(api.library, "nvrtcGetCUBIN", api.cubin);
+    find_symbol(api.library, "nvrtcDestroyProgram", api.destroy);
     open_builtins(api);
     return api;
   }();
