@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "app/pretrained_run.h"
-#include "app/run_folder.h"
+#include "app/trained_session.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -13,7 +13,6 @@
 #include "exec/backend.h"
 #include "metrics/f1.h"
 #include "pretrained/bert.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
@@ -180,12 +179,7 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
   const LabelledSequences data =
       encode(read_labelled_text(file), *tokenizer, classes, longest(config, classifier), "'" + file + "'");
   ClassificationSession session(config, classifier, classes, false);
-  check_fits(session.store, "");
-  session.allocate();
-  session.store.touch();
-  session.trainer->initialize();
-  load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
-  session.trainer->push_states();
+  take_run_weights(session, folder);
   return session.evaluate(data);
 }
 

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
-#include "app/run_folder.h"
+#include "app/trained_session.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "data/image_splits.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
@@ -92,12 +91,7 @@ Evaluation evaluate_image_run(const std::string& folder, const Config& config, c
   const ImageFormat format = ImageFormat::load(folder);
   format.check(images, "the images in '" + config.data.data_dir + "'");
   ImageSession session(config, format, false);
-  check_fits(session.store, "");
-  session.allocate();
-  session.store.touch();
-  session.trainer->initialize();
-  load_model(RunFolder(folder).model_path(), session.layout, session.trainer->state("parameters"));
-  session.trainer->push_states();
+  take_run_weights(session, folder);
   return session.evaluate(images);
 }
 

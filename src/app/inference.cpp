@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "app/memory_report.h"
-#include "app/run_folder.h"
-#include "base/error.h"
+#include "app/trained_session.h"
 
 namespace linnet {
 namespace {
@@ -18,12 +16,8 @@ std::unique_ptr<Session> load_session(const OpenedTranslationModel& opened, cons
   options.shapes = std::move(shapes);
   options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
   auto session = std::make_unique<Session>(config, opened, std::move(options));
-  check_fits(session->store, "; a smaller beam needs less");
-  session->allocate();
-  session->store.touch();
-  session->trainer->initialize();  // the constants; the parameters are read next
-  opened.load_weights(session->layout, session->trainer->state("parameters"));
-  session->trainer->push_states();
+  take_weights(*session, "; a smaller beam needs less",
+               [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
   return session;
 }
 

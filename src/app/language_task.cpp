@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include "app/trained_session.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
@@ -72,12 +73,8 @@ Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Conf
   LanguageSession session(
       config, opened.model,
       {.training = false, .packed = text.packed, .separator = text.packed ? coder.separator() : -1});
-  check_fits(session.store, "");
-  session.allocate();
-  session.store.touch();
-  session.trainer->initialize();
-  opened.load_weights(session.layout, session.trainer->state("parameters"));
-  session.trainer->push_states();
+  take_weights(session, "",
+               [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
   return session.evaluate(text);
 }
 

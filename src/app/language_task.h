@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "app/language_model.h"
 #include "app/language_session.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "app/pretrained_run.h"
-#include "app/run_folder.h"
+#include "app/trained_session.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -13,7 +13,6 @@
 #include "exec/backend.h"
 #include "metrics/word_count.h"
 #include "pretrained/bert.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
@@ -208,16 +207,12 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
                                                  tokenizer.vocab_size(), text.documents.size() > 1);
   MaskedWindows windows(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);
-  check_fits(session.store, "");
-  session.allocate();
-  session.store.touch();
-  session.trainer->initialize();
-  float* parameters = session.trainer->state("parameters");
-  if (RunFolder(folder).has_config())
-    load_model(RunFolder(folder).model_path(), session.layout, parameters);
-  else
-    load_parameters(model.pretrained, session.layout, parameters);
-  session.trainer->push_states();
+  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+    if (RunFolder(folder).has_config())
+      load_model(RunFolder(folder).model_path(), layout, parameters);
+    else
+      load_parameters(model.pretrained, layout, parameters);
+  });
   Evaluation result = session.evaluate(windows);
   int64_t tokens = 0;
   for (const TokenSpan& document : text.documents) tokens += document.count;

@@ -9,6 +9,7 @@
 #include "models/translation_loss.h"
 
 namespace linnet {
+
 Session::Session(const Config& config, const TranslationModel& translation, SessionOptions options)
     : config(config),
       tokenizers(translation.tokenizers),

@@ -4,10 +4,6 @@
 
 namespace linnet {
 
-int thread_count(const Config& config) {
-  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : available_threads();
-}
-
 Precision precision_of(const std::string& name) {
   for (const Precision precision : {Precision::kTf32, Precision::kBf16})
     if (name == precision_name(precision)) return precision;
@@ -23,7 +19,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon, o.momentum = c.momentum;
   o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
   options.accumulate_steps = c.accumulate_steps;
-  options.threads = thread_count(config);
+  options.threads = c.threads > 0 ? static_cast<int>(c.threads) : available_threads();
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;
   options.passes.precision = precision_of(c.precision);

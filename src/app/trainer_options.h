@@ -7,7 +7,6 @@ namespace linnet {
 
 // "fp32", "tf32", "bf16".
 Precision precision_of(const std::string& name);
-int thread_count(const Config& config);
 TrainerOptions trainer_options(const Config& config, bool training);
 
 }  // namespace linnet

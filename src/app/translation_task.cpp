@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "app/corpus.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 
@@ -46,7 +45,7 @@ TranslationTask::TranslationTask(const Config& config, const std::string& from) 
   session = std::make_unique<Session>(config, model, training_session_options(config, *buckets));
   check_fits(session->store, "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
   session->allocate();
-  stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed), kPrefetchDepth);
+  stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed));
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session->store);
 }

@@ -7,8 +7,6 @@
 
 namespace linnet {
 
-constexpr int kPrefetchDepth = 2;
-
 class TranslationTask : public TrainingTask {
  public:
   // `from`: a run folder whose tokenizers and model are taken instead of new ones; empty: none.
