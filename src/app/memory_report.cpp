@@ -40,7 +40,7 @@ std::string MemoryForecast::text() const {
 }
 
 MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
-  MemoryForecast forecast;
+  MemoryForecast forecast{.resident = resident};
   if (const Device* device = store.device()) {
     forecast.where = device->info().name;
     forecast.limit = device->info().free_bytes;

@@ -15,6 +15,7 @@ struct MemoryItem {
 struct MemoryForecast {
   // On the CPU what the process held before planning, then each kind of planned memory; on a device the latter alone.
   std::vector<MemoryItem> items;
+  uint64_t resident = 0;  // the first of these
   std::string where = "the machine";
   uint64_t limit = 0;  // of a device: its free memory
   uint64_t peak() const;

@@ -17,20 +17,6 @@ bool is_there(const Config& config, const std::string& path) {
   return !path.empty() && file_exists(data_path(config.data, path));
 }
 
-// `make(rows)`: a session of so many rows; `most`: rows that hold all examples.
-template <class MakeSession>
-void answer_rows(PlanAnswer& answer, int64_t rows, int64_t most, uint64_t resident, uint64_t memory, MakeSession make) {
-  const auto session = make(rows);
-  answer.forecast = forecast_memory(resident, session->store);
-  answer.parameters = session->layout.parameter_count();
-  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session->trainer->arena_use();
-  answer.fusion = fusion_report(session->trainer->pass_reports());
-  answer.batch_key = "batch_size";
-  answer.largest_batch = largest_fit(
-      1, most, [&](int64_t value) { return forecast_memory(resident, make(value)->store).peak() <= memory; });
-  answer.all_fit = answer.largest_batch >= most;
-}
-
 }  // namespace
 
 PlanAnswer plan_masked(const Config& config, uint64_t memory) {
@@ -42,7 +28,7 @@ PlanAnswer plan_masked(const Config& config, uint64_t memory) {
   const bool tokenizer = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
   if (tokenizer && is_there(config, config.data.text)) {
     MaskedTask task(config, "");
-    masking = task.session().masking, tokens = task.train_tokens(), resident = task.forecast().items[0].bytes;
+    masking = task.session().masking, tokens = task.train_tokens(), resident = task.forecast().resident;
     model = std::move(task.model().pretrained);
   } else {
     model = config.model.from.empty() ? describe_masked_model(config, config.data.vocab_size, 0)
@@ -55,11 +41,12 @@ PlanAnswer plan_masked(const Config& config, uint64_t memory) {
                         std::to_string(bert.vocab_size) + " kinds, in documents of all lengths.";
   }
   const int64_t most = std::max<int64_t>(1, tokens / masking.lengths.back());
-  answer_rows(answer, masking.rows, most, resident, memory, [&](int64_t rows) {
+  const auto make_session = [&](int64_t rows) {
     MaskingOptions other = masking;
     other.rows = rows;
     return std::make_unique<MaskedSession>(config, model.as<MaskedLanguageModel>(), other, true, false);
-  });
+  };
+  answer_rows(answer, *make_session(masking.rows), most, resident, memory, make_session);
   answer.batches = std::to_string(masking.rows) + " x " + std::to_string(masking.lengths.back()) + " tokens, " +
                    std::to_string(masked_places(masking, masking.lengths.back())) + " of a row masked, " +
                    std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
@@ -77,7 +64,7 @@ PlanAnswer plan_classification(const Config& config, uint64_t memory) {
   std::unique_ptr<ClassificationTask> task;
   if (folder && is_there(config, config.data.train_tsv) && is_there(config, config.data.valid_tsv)) {
     task = std::make_unique<ClassificationTask>(config, "");
-    classes = task->session().classes, texts = task->train_count(), resident = task->forecast().items[0].bytes;
+    classes = task->session().classes, texts = task->train_count(), resident = task->forecast().resident;
   } else if (folder) {
     model = open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2});
     answer.assumption = "The texts are not there: 10,000 are assumed, of 2 classes.";
@@ -89,11 +76,12 @@ PlanAnswer plan_classification(const Config& config, uint64_t memory) {
     answer.assumption = "The model folder is not there: a BERT of the configuration's sizes is assumed, and 2 classes.";
   }
   SequenceClassifier& classifier = task ? task->session().model : model.as<SequenceClassifier>();
-  Config other = config;
-  answer_rows(answer, config.data.batch_size, texts, resident, memory, [&](int64_t rows) {
+  const auto make_session = [&](int64_t rows) {
+    Config other = config;
     other.data.batch_size = rows;
     return std::make_unique<ClassificationSession>(other, classifier, classes, true, false);
-  });
+  };
+  answer_rows(answer, *make_session(config.data.batch_size), texts, resident, memory, make_session);
   const int64_t longest =
       std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, classifier.bert.config.max_seq_len);
   answer.batches = std::to_string(config.data.batch_size) + " texts of up to " + std::to_string(longest) + " tokens, " +

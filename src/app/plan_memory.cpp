@@ -7,7 +7,6 @@
 #include "app/language_task.h"
 #include "app/plan_parts.h"
 #include "app/translation_task.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/process_memory.h"
 
@@ -36,7 +35,7 @@ Basis measure(const Config& config) {
     basis.model = task.model;
     basis.lengths = task.train->lengths();
     for (const auto& pair : task.valid->dataset.lengths()) basis.lengths.push_back(pair);
-    basis.resident = task.forecast().items[0].bytes;
+    basis.resident = task.forecast().resident;
     return basis;
   }
   basis.assumed = true;
@@ -104,28 +103,20 @@ PlanAnswer plan_images(const Config& config, uint64_t memory) {
   PlanAnswer answer;
   if (!config.data.data_dir.empty() && file_exists(config.data.data_dir)) {
     const ImageTask task(config);
-    format = task.format(), images = task.train_count(), resident = task.forecast().items[0].bytes;
+    format = task.format(), images = task.train_count(), resident = task.forecast().resident;
   } else {
     format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
     resident = resident_bytes() + static_cast<uint64_t>(images * format.height * format.width);
     answer.assumption = "The images are not there: MNIST's are assumed, 60,000 of 28 x 28 x 1 in 10 classes.";
   }
-  const auto plan = [&](int64_t batch_size) {
+  const auto make_session = [&](int64_t rows) {
     Config other = config;
-    other.data.batch_size = batch_size;
+    other.data.batch_size = rows;
     return std::make_unique<ImageSession>(other, format, true, false, images);
   };
-  const auto session = plan(config.data.batch_size);
-  answer.forecast = forecast_memory(resident, session->store);
-  answer.parameters = session->layout.parameter_count();
-  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session->trainer->arena_use();
-  answer.fusion = fusion_report(session->trainer->pass_reports());
+  answer_rows(answer, *make_session(config.data.batch_size), images, resident, memory, make_session);
   answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
                    std::to_string(format.width) + " x " + std::to_string(format.channels);
-  answer.batch_key = "batch_size";
-  answer.largest_batch = largest_fit(
-      1, images, [&](int64_t value) { return forecast_memory(resident, plan(value)->store).peak() <= memory; });
-  answer.all_fit = answer.largest_batch >= images;
   return answer;
 }
 
@@ -138,31 +129,24 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
   if (!config.data.text.empty() && file_exists(data_path(config.data, config.data.text))) {
     LanguageTask task(config, "");
     language = task.language(), tokens = task.train_tokens(), packed = task.session().packed;
-    resident = task.forecast().items[0].bytes;
+    resident = task.forecast().resident;
   } else {
     resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
     language = make_language_model(config, make_number_coder(config.data.vocab_size), "");
     answer.assumption = "The text is not there: 1,048,576 tokens are assumed, of " +
                         std::to_string(language.model->vocab_size()) + " kinds.";
   }
-  const auto plan = [&](int64_t rows) {
+  const auto make_session = [&](int64_t rows) {
     Config other = config;
     other.data.batch_size = rows;
     return std::make_unique<LanguageSession>(
         other, language.model,
         LanguageOptions{.packed = packed, .sample_length = config.train.sample_length, .verify_plans = false});
   };
-  const auto session = plan(config.data.batch_size);
-  answer.forecast = forecast_memory(resident, session->store);
-  answer.parameters = session->layout.parameter_count();
-  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session->trainer->arena_use();
-  answer.fusion = fusion_report(session->trainer->pass_reports());
+  const auto session = make_session(config.data.batch_size);
   answer.batches = std::to_string(session->windows.rows) + " x " + std::to_string(session->windows.length) + " tokens";
-  answer.batch_key = "batch_size";
   const int64_t most = std::max<int64_t>(1, tokens / session->windows.length);
-  answer.largest_batch =
-      largest_fit(1, most, [&](int64_t rows) { return forecast_memory(resident, plan(rows)->store).peak() <= memory; });
-  answer.all_fit = answer.largest_batch >= most;
+  answer_rows(answer, *session, most, resident, memory, make_session);
   return answer;
 }
 
