@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "models/transformer.h"
 #include "models/translation_loss.h"
 #include "train/trainer.h"
 

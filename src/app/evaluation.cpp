@@ -1,5 +1,6 @@
 #include "app/evaluation.h"
 
+#include "data/evaluation_batches.h"
 #include "metrics/bleu.h"
 #include "metrics/exact_match.h"
 

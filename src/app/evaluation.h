@@ -2,7 +2,8 @@
 #pragma once
 #include "app/session.h"
 #include "app/training_task.h"
-#include "data/evaluation_batches.h"
+#include "data/pair_dataset.h"
+#include "data/parallel_text.h"
 
 namespace linnet {
 

@@ -3,7 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "app/language_model.h"
+#include "app/text_coder.h"
+#include "config/config.h"
 #include "data/token_stream.h"
 
 namespace linnet {

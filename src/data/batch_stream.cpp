@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/batch_buffer.h"
 #include "data/batch_order.h"
 
 namespace linnet {

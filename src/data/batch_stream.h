@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/batch_buffer.h"
+#include "data/batch.h"
 #include "data/buckets.h"
 #include "data/pair_dataset.h"
 

@@ -4,7 +4,7 @@
 // "target_out" [B, T] (the target, then end), "target_lengths" [B]. Tokens at and past a length count for nothing.
 #pragma once
 #include "data/batch.h"
-#include "models/transformer.h"
+#include "models/encoder_decoder.h"
 #include "nn/loss.h"
 
 namespace linnet {

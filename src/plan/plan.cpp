@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/error.h"
 #include "ir/op.h"
 #include "plan/arena.h"
 #include "plan/storage.h"

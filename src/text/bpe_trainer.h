@@ -2,8 +2,8 @@
 #pragma once
 #include <unordered_map>
 
-#include "text/pipeline.h"
 #include "text/pretrained_tokenizer.h"
+#include "text/split_pattern.h"
 
 namespace linnet {
 

@@ -1,4 +1,3 @@
-#include "base/error.h"
 #include "text/bpe_model.h"
 #include "text/pipeline_reader-inl.h"
 #include "text/unigram_model.h"

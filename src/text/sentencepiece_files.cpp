@@ -1,6 +1,5 @@
 #include <filesystem>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "text/json_reader-inl.h"
 #include "text/pretrained_files.h"

@@ -1,6 +1,5 @@
 #include <functional>
 
-#include "base/error.h"
 #include "text/decoders.h"
 #include "text/pipeline_reader-inl.h"
 #include "text/pre_tokenizers.h"

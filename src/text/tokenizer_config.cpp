@@ -1,4 +1,3 @@
-#include "base/error.h"
 #include "text/json_reader-inl.h"
 #include "text/pretrained_files.h"
 

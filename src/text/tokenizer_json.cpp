@@ -2,7 +2,6 @@
 
 #include <unordered_set>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "text/pipeline_reader-inl.h"
 #include "text/pretrained_files.h"

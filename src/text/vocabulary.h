@@ -1,10 +1,11 @@
 // The two-way table of a pretrained tokenizer's pieces and their ids.
 #pragma once
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/hash.h"
 #include "text/tokenizer.h"
 
 namespace linnet {
@@ -16,7 +17,7 @@ inline uint64_t hash_piece(std::string_view bytes) {
   size_t left = bytes.size();
   for (; left >= 8; p += 8, left -= 8) {
     uint64_t part;
-    __builtin_memcpy(&part, p, 8);
+    std::memcpy(&part, p, 8);
     hash = (hash ^ part) * 0xbf58476d1ce4e5b9u;
     hash ^= hash >> 32;
   }

@@ -1,6 +1,7 @@
 // Reference shape R: the encoder-decoder Transformer with d 256, 8 heads, ff 1024, 2 + 2 layers, post-LN, vocabulary
 // 256, batch 16, Adam 1e-4, on 1,024 samples whose lengths lie between half and all of the sequence.
 #include "data/batch.h"
+#include "models/transformer.h"
 #include "models/translation_loss.h"
 #include "workloads/made_data.h"
 

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "base/error.h"
 #include "device/cuda/cudnn_library.h"
 #include "device/cuda/libraries.h"
 

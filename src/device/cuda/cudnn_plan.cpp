@@ -1,7 +1,6 @@
 // From a graph of operations to plans that run.
 #include <algorithm>
 
-#include "base/error.h"
 #include "device/cuda/cudnn_graph.h"
 #include "device/cuda/cudnn_library.h"
 
