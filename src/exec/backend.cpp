@@ -59,7 +59,8 @@ const Backend* open_cuda(int index) {
 
 }  // namespace
 
-const char* backend_version() { return "linnet 0.1.0, backend 1, " __VERSION__; }
+// The number in the middle: raised whenever Device, Backend or what kernels are given changes.
+const char* backend_version() { return "linnet " LINNET_VERSION ", backend 2, " __VERSION__; }
 
 const Backend* open_backend(const std::string& device) {
   static std::map<int, const Backend*> opened;
