@@ -3,27 +3,12 @@
 
 #include "kernels/gemm.h"
 #include "ops/matmul/dense_head.h"
-#include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_sizes.h"
 
 namespace linnet {
 namespace {
 
 constexpr double kGeluRoot = 0.7978845608028654, kGeluCube = 0.044715;  // sqrt(2 / pi)
-
-// The product as `batch` independent [m, k] x [k, n] ones.
-struct Sizes {
-  int64_t batch, m, n, k;
-};
-
-Sizes sizes(const Node& node, const TensorType& a, const TensorType& b) {
-  const auto& attrs = node.attrs.as<MatmulAttrs>();
-  const int64_t k = b.shape[attrs.trans_b ? -1 : -2], n = b.shape[attrs.trans_b ? -2 : -1];
-  const bool batched = b.shape.rank() > 2;
-  const int64_t batch = batched ? b.shape.elements(0, b.shape.rank() - 2) : 1;
-  const int64_t m =
-      attrs.trans_a ? a.shape[-1] : a.shape.elements(batched ? a.shape.rank() - 2 : 0, a.shape.rank() - 1);
-  return {batch, m, n, k};
-}
 
 // An operand as the product sees it.
 double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
@@ -63,7 +48,7 @@ double slope(GemmActivation f, double x) {
 template <class T>
 void reference_product(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
-  const auto [batch, m, n, k] = sizes(args.node, args.in[0].type, args.in[1].type);
+  const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   for (int64_t x = 0; x < batch; ++x) {
     const T *a = args.in[0].as<T>() + x * m * k, *b = args.in[1].as<T>() + x * k * n;
     for (int64_t i = 0; i < m; ++i)
@@ -92,13 +77,13 @@ void run_reference(const KernelArgs& args) {
 }
 
 size_t workspace(const KernelQuery& query) {
-  const auto [batch, m, n, k] = sizes(query.node, query.in[0], query.in[1]);
+  const auto [batch, m, n, k] = matmul_sizes(query.node.attrs.as<MatmulAttrs>(), query.in[0].shape, query.in[1].shape);
   return gemm_workspace(batch, m, n, k, query.threads);
 }
 
 void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
-  const auto [batch, m, n, k] = sizes(args.node, args.in[0].type, args.in[1].type);
+  const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   GemmArgs gemm_args;
   gemm_args.batch = batch, gemm_args.m = m, gemm_args.n = n, gemm_args.k = k;
   gemm_args.a = args.in[0].as<float>(), gemm_args.lda = attrs.trans_a ? m : k, gemm_args.a_batch = m * k;

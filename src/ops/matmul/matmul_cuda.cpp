@@ -4,18 +4,16 @@
 #include "device/cuda/cublaslt.h"
 #include "ops/cuda_kernels.h"
 #include "ops/matmul/lt_precision_cuda.h"
-#include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_epilogue_cuda.h"
+#include "ops/matmul/matmul_sizes.h"
 
 namespace linnet {
 namespace {
 
 LtProduct plain_product(const MatmulAttrs& attrs, const TensorType& a, const TensorType& b, const TensorType& out) {
   LtProduct p;
-  p.k = b.shape[attrs.trans_b ? -1 : -2], p.n = b.shape[attrs.trans_b ? -2 : -1];
-  const bool batched = b.shape.rank() > 2;
-  p.batch = batched ? b.shape.elements(0, b.shape.rank() - 2) : 1;
-  p.m = attrs.trans_a ? a.shape[-1] : a.shape.elements(batched ? a.shape.rank() - 2 : 0, a.shape.rank() - 1);
+  const MatmulSizes sizes = matmul_sizes(attrs, a.shape, b.shape);
+  p.batch = sizes.batch, p.m = sizes.m, p.n = sizes.n, p.k = sizes.k;
   p.trans_a = attrs.trans_a, p.trans_b = attrs.trans_b;
   p.lda = attrs.trans_a ? p.m : p.k, p.ldb = attrs.trans_b ? p.k : p.n, p.ldc = p.n;
   p.a_batch = p.m * p.k, p.b_batch = p.k * p.n, p.c_batch = p.m * p.n;
