@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -179,27 +178,25 @@ int bench(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, Action& action) {
+void add_bench_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("bench", "how fast this machine trains one of the reference workloads");
-  command->add_option("name", arguments->name, "the workload");
-  command->add_flag("--list", arguments->list, "name the workloads");
-  command->add_option("--precision", arguments->precision, "fp32 (default), bf16, or a GPU's tf32")
-      ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
-  command
-      ->add_option("--attention-precision", arguments->attention_precision,
-                   "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)")
-      ->check(CLI::IsMember({"same", "bf16"}));
-  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
-  command->add_option("--threads", arguments->threads, "0: all")->check(CLI::Range(0, 4096));
-  command->add_option("--seconds", arguments->seconds, "how long to measure (default 5)")->check(CLI::Range(0.0, 1e6));
-  command->add_option("--dropout", arguments->dropout, "instead of the workload's own")->check(CLI::Range(0.0, 0.99));
-  command->add_option("--isa", arguments->isa, "instruction set of the kernels");
-  command->add_option("--write-data", arguments->write_data, "write the batches as safetensors and stop")
-      ->type_name("FILE");
-  command->add_flag("--profile", arguments->profile, "where a step's time goes, op by op");
-  command->add_flag("--json", arguments->json, "one JSON object instead of lines for people");
-  command->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });
+  linnet.subcommand("bench", "how fast this machine trains one of the reference workloads")
+      .take("name", arguments->name, "the workload")
+      .flag("--list", arguments->list, "name the workloads")
+      .take("--precision", arguments->precision, "fp32 (default), bf16, or a GPU's tf32",
+            {.choices = {"fp32", "tf32", "bf16"}})
+      .take("--attention-precision", arguments->attention_precision,
+            "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)",
+            {.choices = {"same", "bf16"}})
+      .take("--seconds", arguments->seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
+      .take("--dropout", arguments->dropout, "instead of the workload's own", {.least = 0, .most = 0.99})
+      .take("--write-data", arguments->write_data, "write the batches as safetensors and stop", {.type = "FILE"})
+      .flag("--profile", arguments->profile, "where a step's time goes, op by op")
+      .flag("--json", arguments->json, "one JSON object instead of lines for people")
+      .take_threads(arguments->threads)
+      .take_device(arguments->device)
+      .take_isa(arguments->isa)
+      .does([arguments] { return bench(*arguments); });
 }
 
 }  // namespace linnet

@@ -1,14 +1,10 @@
 // One function per command: it declares its arguments and what to run with them.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "config/config.h"
-
-namespace CLI {
-class App;
-}
 
 namespace linnet {
 
@@ -20,25 +16,22 @@ struct ConfigArguments {
   int threads = 0;
   std::string isa, device;
 
-  void declare(CLI::App& command, bool data_files);
+  void declare(Command& command);
   Config load() const;  // reads, applies the settings, validates, and selects the instruction set
 };
 
-// What the chosen command does; returns the exit code.
-using Action = std::function<int()>;
-
-void add_train_command(CLI::App& app, Action& action);
-void add_eval_command(CLI::App& app, Action& action);
-void add_translate_command(CLI::App& app, Action& action);
-void add_generate_command(CLI::App& app, Action& action);
-void add_export_command(CLI::App& app, Action& action);
-void add_plan_command(CLI::App& app, Action& action);
-void add_presets_command(CLI::App& app, Action& action);
-void add_info_command(CLI::App& app, Action& action);
-void add_convert_command(CLI::App& app, Action& action);
-void add_embed_command(CLI::App& app, Action& action);
-void add_demo_command(CLI::App& app, Action& action);
-void add_bench_command(CLI::App& app, Action& action);
-void add_tokenizer_command(CLI::App& app, Action& action);
+void add_train_command(Command& linnet);
+void add_eval_command(Command& linnet);
+void add_translate_command(Command& linnet);
+void add_generate_command(Command& linnet);
+void add_export_command(Command& linnet);
+void add_plan_command(Command& linnet);
+void add_presets_command(Command& linnet);
+void add_info_command(Command& linnet);
+void add_convert_command(Command& linnet);
+void add_embed_command(Command& linnet);
+void add_demo_command(Command& linnet);
+void add_bench_command(Command& linnet);
+void add_tokenizer_command(Command& linnet);
 
 }  // namespace linnet

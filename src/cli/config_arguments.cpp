@@ -1,24 +1,17 @@
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "cli/commands.h"
 #include "kernels/isa.h"
 
 namespace linnet {
 
-void ConfigArguments::declare(CLI::App& command, bool data_files) {
-  command.add_option("config", config, "a TOML file, or the name of a preset (see `linnet presets`)")->required();
-  command.add_option("--set", settings, "change one key of the configuration: --set key=value")
-      ->take_all()
-      ->expected(1)
-      ->type_name("KEY=VALUE");
-  if (data_files) {
-    command.add_option("--source", source, "training text, one sentence a line, plain or .gz")->type_name("FILE");
-    command.add_option("--target", target, "its translation, line by line")->type_name("FILE");
-  }
-  command.add_option("--threads", threads, "0: what the machine and its cgroup allow")->check(CLI::Range(0, 4096));
-  command.add_option("--device", device, "cpu, cuda or cuda:N")->type_name("NAME");
-  command.add_option("--isa", isa, "instruction set of the kernels (see `linnet info`)")->type_name("NAME");
+void ConfigArguments::declare(Command& command) {
+  command.take("config", config, "a TOML file, or the name of a preset (see `linnet presets`)", {.required = true})
+      .take("--set", settings, "change one key of the configuration: --set key=value", {.type = "KEY=VALUE"})
+      .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
+      .take("--target", target, "its translation, line by line", {.type = "FILE"})
+      .take_threads(threads)
+      .take_device(device, "cpu, cuda or cuda:N")
+      .take_isa(isa);
 }
 
 Config ConfigArguments::load() const {

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -10,7 +9,6 @@
 #include "app/translation_task.h"
 #include "base/process_memory.h"
 #include "cli/commands.h"
-#include "data/dates.h"
 #include "metrics/exact_match.h"
 
 namespace linnet {
@@ -64,20 +62,16 @@ int demo(const std::string& folder, const std::vector<std::string>& settings) {
 
 }  // namespace
 
-void add_demo_command(CLI::App& app, Action& action) {
+void add_demo_command(Command& linnet) {
   struct Arguments {
     std::string folder = "runs/demo";
     std::vector<std::string> settings;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("demo", "train the dates preset and show what it learned");
-  command->add_option("--run", arguments->folder, "the run folder")->type_name("DIR");
-  command->add_option("--set", arguments->settings, "change one key of the preset")
-      ->take_all()
-      ->expected(1)
-      ->type_name("KEY=VALUE");
-  command->callback(
-      [arguments, &action] { action = [arguments] { return demo(arguments->folder, arguments->settings); }; });
+  linnet.subcommand("demo", "train the dates preset and show what it learned")
+      .take("--run", arguments->folder, "the run folder", {.type = "DIR"})
+      .take("--set", arguments->settings, "change one key of the preset", {.type = "KEY=VALUE"})
+      .does([arguments] { return demo(arguments->folder, arguments->settings); });
 }
 
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -69,13 +68,13 @@ int embed_input(const Arguments& arguments) {
 
 }  // namespace
 
-void add_embed_command(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("embed", "a line of numbers for each line of standard input");
+void add_embed_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("MODEL", arguments->folder, "a BERT folder, as sentence-transformers writes them")->required();
-  command->add_flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}");
-  command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
-  command->callback([&action, arguments] { action = [arguments] { return embed_input(*arguments); }; });
+  linnet.subcommand("embed", "a line of numbers for each line of standard input")
+      .take("MODEL", arguments->folder, "a BERT folder, as sentence-transformers writes them", {.required = true})
+      .flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}")
+      .take_threads(arguments->threads)
+      .does([arguments] { return embed_input(*arguments); });
 }
 
 }  // namespace linnet

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -175,26 +174,25 @@ int evaluate(const Arguments& arguments) {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, Action& action) {
+void add_eval_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy");
-  command->add_option("run", arguments->folder, "the run folder, or a model folder in the layout of Hugging Face")
-      ->required();
-  command->add_option("--split", arguments->split, "test (default) or valid, as the run's configuration names them")
-      ->check(CLI::IsMember({"test", "valid"}));
-  command->add_option("--source", arguments->source, "or a text of your own ...")->type_name("FILE");
-  command->add_option("--target", arguments->target, "... and its translation")->type_name("FILE");
-  command
-      ->add_option("--data", arguments->data,
-                   "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier: a .tsv")
-      ->type_name("FILE");
-  command->add_option("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)")
-      ->type_name("DIR");
-  command->add_option("--beam", arguments->beams, "beam size (default: the run's)")->check(CLI::Range(1, 1024));
-  command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
-  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
-  command->add_flag("--json", arguments->json, "one JSON object instead of a line for people");
-  command->callback([arguments, &action] { action = [arguments] { return evaluate(*arguments); }; });
+  linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy")
+      .take("run", arguments->folder, "the run folder, or a model folder in the layout of Hugging Face",
+            {.required = true})
+      .take("--split", arguments->split, "test (default) or valid, as the run's configuration names them",
+            {.choices = {"test", "valid"}})
+      .take("--source", arguments->source, "or a text of your own ...", {.type = "FILE"})
+      .take("--target", arguments->target, "... and its translation", {.type = "FILE"})
+      .take("--data", arguments->data,
+            "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier: a .tsv",
+            {.type = "FILE"})
+      .take("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)",
+            {.type = "DIR"})
+      .take("--beam", arguments->beams, "beam size (default: the run's)", {.least = 1, .most = 1024})
+      .flag("--json", arguments->json, "one JSON object instead of a line for people")
+      .take_threads(arguments->threads)
+      .take_device(arguments->device)
+      .does([arguments] { return evaluate(*arguments); });
 }
 
 }  // namespace linnet

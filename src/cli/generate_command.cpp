@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -14,8 +13,9 @@ namespace linnet {
 namespace {
 
 struct Arguments : TextGenerationOptions {
-  std::string model, prompt, isa = "auto";
-  bool has_prompt = false, echo = false;
+  std::string model, isa = "auto";
+  std::optional<std::string> prompt;  // standard input
+  bool echo = false;
 };
 
 std::string read_input() {
@@ -33,7 +33,7 @@ void print(const std::string& text) {
 
 int generate(const Arguments& arguments) {
   force_isa(arguments.isa);
-  const std::string prompt = arguments.has_prompt ? arguments.prompt : read_input();
+  const std::string prompt = arguments.prompt ? *arguments.prompt : read_input();
   catch_stop_signals();
   const std::unique_ptr<TextWriter> generation = open_text_writer(arguments.model, prompt, arguments);
   const bool one = arguments.samples == 1;
@@ -53,39 +53,33 @@ int generate(const Arguments& arguments) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, Action& action) {
+void add_generate_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("generate",
-                                         "let a language model go on from a prompt, or an encoder-decoder answer it; "
-                                         "defaults are those of generation_config.json, if any");
-  command->add_option("model", arguments->model, "a run folder, or a model folder in the layout of Hugging Face")
-      ->required();
-  CLI::Option* prompt =
-      command->add_option("--prompt", arguments->prompt, "what to go on from (default: standard input)");
-  command->add_option("--max-tokens", arguments->max_tokens, "tokens to write at most (default 200)")
-      ->check(CLI::Range(1, 1'000'000'000));
-  command->add_option("--temperature", arguments->temperature,
-                      "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)");
-  command->add_option("--top-k", arguments->top_k, "only among the K likeliest tokens; 0: all (default)");
-  command->add_option("--top-p", arguments->top_p,
-                      "only among the likeliest tokens whose probabilities reach P (default 1: all)");
-  command->add_option("--repetition-penalty", arguments->repetition_penalty,
-                      "above 1: what was there already is less likely");
-  command->add_option("--beam", arguments->beams, "the likeliest text by a search of N beams, instead of sampling")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--length-penalty", arguments->length_penalty, "of the search (default 1)");
-  command->add_option("--seed", arguments->seed, "of the sampling (default 1)");
-  command->add_option("--samples", arguments->samples, "texts to write (default 1)")->check(CLI::Range(1, 4096));
-  command->add_flag("--no-cache", arguments->no_cache, "compute everything again for each token, for comparison");
-  command->add_flag("--ignore-end", arguments->ignore_end, "go on after the end of a text");
-  command->add_flag("--echo", arguments->echo, "also print the prompt");
-  command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
-  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
-  command->add_option("--isa", arguments->isa, "instruction set of the kernels");
-  command->callback([arguments, prompt, &action] {
-    arguments->has_prompt = prompt->count() > 0;
-    action = [arguments] { return generate(*arguments); };
-  });
+  linnet
+      .subcommand("generate",
+                  "let a language model go on from a prompt, or an encoder-decoder answer it; defaults are those of "
+                  "generation_config.json, if any")
+      .take("model", arguments->model, "a run folder, or a model folder in the layout of Hugging Face",
+            {.required = true})
+      .take("--prompt", arguments->prompt, "what to go on from (default: standard input)")
+      .take("--max-tokens", arguments->max_tokens, "tokens to write at most (default 200)", {.least = 1, .most = 1e9})
+      .take("--temperature", arguments->temperature,
+            "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
+      .take("--top-k", arguments->top_k, "only among the K likeliest tokens; 0: all (default)")
+      .take("--top-p", arguments->top_p, "only among the likeliest tokens whose probabilities reach P (default 1: all)")
+      .take("--repetition-penalty", arguments->repetition_penalty, "above 1: what was there already is less likely")
+      .take("--beam", arguments->beams, "the likeliest text by a search of N beams, instead of sampling",
+            {.least = 1, .most = 1024})
+      .take("--length-penalty", arguments->length_penalty, "of the search (default 1)")
+      .take("--seed", arguments->seed, "of the sampling (default 1)")
+      .take("--samples", arguments->samples, "texts to write (default 1)", {.least = 1, .most = 4096})
+      .flag("--no-cache", arguments->no_cache, "compute everything again for each token, for comparison")
+      .flag("--ignore-end", arguments->ignore_end, "go on after the end of a text")
+      .flag("--echo", arguments->echo, "also print the prompt")
+      .take_threads(arguments->threads)
+      .take_device(arguments->device)
+      .take_isa(arguments->isa)
+      .does([arguments] { return generate(*arguments); });
 }
 
 }  // namespace linnet

@@ -1,5 +1,5 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
 
 #include "app/memory_report.h"
 #include "base/thread_pool.h"
@@ -24,31 +24,30 @@ int describe_device(const std::string& name) {
   return 0;
 }
 
+int describe_program() {
+  std::string isas;
+  for (const std::string& isa : available_isas()) isas += (isas.empty() ? "" : " ") + isa;
+  std::printf("linnet            %s\n", LINNET_VERSION);
+  std::printf("instruction sets  %s (best first; --isa chooses)\n", isas.c_str());
+  std::printf("threads           %d\n", available_threads());
+  std::printf("memory            %.1f GB available\n", static_cast<double>(available_memory()) / 1e9);
+  std::printf("libraries         %s\n", LINNET_LIBRARIES);
+  return 0;
+}
+
 }  // namespace
 
-void add_info_command(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("info", "version, CPU features, threads, memory, libraries; or a model folder");
+void add_info_command(Command& linnet) {
   auto folder = std::make_shared<std::string>(), device = std::make_shared<std::string>();
-  command->add_option("MODEL", *folder, "a model folder (config.json, model.safetensors): its family and sizes");
-  command->add_option("--device", *device, "opens a GPU (cuda, cuda:N) and says what it is")->type_name("NAME");
-  command->callback([&action, folder, device] {
-    action = [folder, device] {
-      if (!device->empty()) return describe_device(*device);
-      if (!folder->empty()) {
+  linnet.subcommand("info", "version, CPU features, threads, memory, libraries; or a model folder")
+      .take("MODEL", *folder, "a model folder (config.json, model.safetensors): its family and sizes")
+      .take_device(*device, "opens a GPU (cuda, cuda:N) and says what it is")
+      .does([folder, device] {
+        if (!device->empty()) return describe_device(*device);
+        if (folder->empty()) return describe_program();
         std::fputs(describe_pretrained(*folder).c_str(), stdout);
         return 0;
-      }
-      std::string isas;
-      for (const std::string& isa : available_isas()) isas += (isas.empty() ? "" : " ") + isa;
-      std::printf("linnet            %s\n", LINNET_VERSION);
-      std::printf("instruction sets  %s (best first; --isa chooses)\n", isas.c_str());
-      std::printf("threads           %d\n", available_threads());
-      std::printf("memory            %.1f GB available\n", static_cast<double>(available_memory()) / 1e9);
-      std::printf("libraries         %s\n", LINNET_LIBRARIES);
-      return 0;
-    };
-  });
+      });
 }
 
 }  // namespace linnet

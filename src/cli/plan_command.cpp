@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -58,14 +57,15 @@ int plan(const Arguments& arguments) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, Action& action) {
+void add_plan_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("plan", "the memory a run will take, and the largest batch that fits");
-  arguments->declare(*command, true);
-  command->add_option("--memory", arguments->memory, "how much there is, e.g. 6GiB (default: what this machine has)")
-      ->type_name("SIZE");
-  command->add_flag("--fusion", arguments->fusion, "also what each pass fused");
-  command->callback([arguments, &action] { action = [arguments] { return plan(*arguments); }; });
+  Command command = linnet.subcommand("plan", "the memory a run will take, and the largest batch that fits");
+  arguments->declare(command);
+  command
+      .take("--memory", arguments->memory, "how much there is, e.g. 6GiB (default: what this machine has)",
+            {.type = "SIZE"})
+      .flag("--fusion", arguments->fusion, "also what each pass fused")
+      .does([arguments] { return plan(*arguments); });
 }
 
 }  // namespace linnet

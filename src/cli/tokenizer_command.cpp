@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -112,32 +111,29 @@ int train_tokenizer(const Arguments& arguments) {
 
 }  // namespace
 
-void add_tokenizer_command(CLI::App& app, Action& action) {
+void add_tokenizer_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("tokenizer", "text to token ids and back, and new vocabularies");
-  command->require_subcommand(1);
+  Command command = linnet.subcommand("tokenizer", "text to token ids and back, and new vocabularies");
   const char* const kModel = "a model folder, or a tokenizer's file in one";
 
-  CLI::App* train = command->add_subcommand("train", "learn a byte-level BPE from text files");
-  train->add_option("model", arguments->model, "the folder to write: tokenizer.json, tokenizer_config.json")
-      ->required();
-  train->add_option("files", arguments->files, "text files")->required();
-  train->add_option("--vocab-size", arguments->training.vocab_size, "tokens, with the 256 bytes and the special one")
-      ->capture_default_str();
-  train->add_option("--min-count", arguments->training.min_count, "pairs that are rarer are not merged")
-      ->capture_default_str();
-  train->callback([arguments, &action] { action = [arguments] { return train_tokenizer(*arguments); }; });
+  command.subcommand("train", "learn a byte-level BPE from text files")
+      .take("model", arguments->model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
+      .take("files", arguments->files, "text files", {.required = true})
+      .take("--vocab-size", arguments->training.vocab_size, "tokens, with the 256 bytes and the special one",
+            {.show_default = true})
+      .take("--min-count", arguments->training.min_count, "pairs that are rarer are not merged", {.show_default = true})
+      .does([arguments] { return train_tokenizer(*arguments); });
 
-  CLI::App* encode = command->add_subcommand("encode", "the token ids of each line of standard input");
-  encode->add_option("model", arguments->model, kModel)->required();
-  encode->add_flag("--tokens", arguments->pieces, "the pieces instead of their ids");
-  encode->add_flag("--special", arguments->special, "with the special tokens that the model's template adds");
-  encode->callback([arguments, &action] { action = [arguments] { return encode_input(*arguments); }; });
+  command.subcommand("encode", "the token ids of each line of standard input")
+      .take("model", arguments->model, kModel, {.required = true})
+      .flag("--tokens", arguments->pieces, "the pieces instead of their ids")
+      .flag("--special", arguments->special, "with the special tokens that the model's template adds")
+      .does([arguments] { return encode_input(*arguments); });
 
-  CLI::App* decode = command->add_subcommand("decode", "the text of each line of token ids on standard input");
-  decode->add_option("model", arguments->model, kModel)->required();
-  decode->add_flag("--skip-special", arguments->skip_special, "leave special tokens out");
-  decode->callback([arguments, &action] { action = [arguments] { return decode_input(*arguments); }; });
+  command.subcommand("decode", "the text of each line of token ids on standard input")
+      .take("model", arguments->model, kModel, {.required = true})
+      .flag("--skip-special", arguments->skip_special, "leave special tokens out")
+      .does([arguments] { return decode_input(*arguments); });
 }
 
 }  // namespace linnet

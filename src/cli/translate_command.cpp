@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
@@ -75,19 +74,16 @@ int translate_input(const Arguments& arguments) {
 
 }  // namespace
 
-void add_translate_command(CLI::App& app, Action& action) {
+void add_translate_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("translate", "translate standard input, line by line");
-  command->add_option("run", arguments->folder, "the run folder")->required();
-  command->add_option("--beam", arguments->beams, "beam size (default: the run's); 1 is greedy")
-      ->check(CLI::Range(1, 1024));
-  command
-      ->add_option("--n-best", arguments->n_best,
-                   "the N best translations of each line: number, score, text, with tabs")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--threads", arguments->threads)->check(CLI::Range(0, 4096));
-  command->add_option("--device", arguments->device, "cpu (default), cuda or cuda:N")->type_name("NAME");
-  command->callback([arguments, &action] { action = [arguments] { return translate_input(*arguments); }; });
+  linnet.subcommand("translate", "translate standard input, line by line")
+      .take("run", arguments->folder, "the run folder", {.required = true})
+      .take("--beam", arguments->beams, "beam size (default: the run's); 1 is greedy", {.least = 1, .most = 1024})
+      .take("--n-best", arguments->n_best, "the N best translations of each line: number, score, text, with tabs",
+            {.least = 1, .most = 1024})
+      .take_threads(arguments->threads)
+      .take_device(arguments->device)
+      .does([arguments] { return translate_input(*arguments); });
 }
 
 }  // namespace linnet

@@ -6,7 +6,7 @@
 
 namespace linnet {
 
-// The instruction sets of this processor, best first: "avx512", "avx2", "sse4", "ssse3", "baseline" (or "neon", ...).
+// The instruction sets of this processor, best first: "avx512", "avx2", "sse4", "baseline" (or "neon", ...).
 std::vector<std::string> available_isas();
 
 std::string current_isa();

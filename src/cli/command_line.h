@@ -1,0 +1,63 @@
+// What commands take from the command line. CLI11 stands behind it, in command_line.cpp alone: each file that includes
+// its header takes five seconds more to compile.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace linnet {
+
+// What the chosen command does; returns the exit code.
+using Action = std::function<int()>;
+
+struct ValueRules {
+  bool required = false;
+  const char* type = "";  // of the value, in the help: "FILE"
+  std::vector<std::string> choices = {};
+  std::optional<double> least = {}, most = {};  // both or none; of numbers
+  bool show_default = false;
+};
+
+// Places outlive the parsing and the action: commands keep them in a shared_ptr that the action holds.
+class Command {
+ public:
+  Command(CLI::App& app, Action& chosen) : app_(&app), chosen_(&chosen) {}
+
+  // "--beam", or "model" for an argument by its position. An optional stays empty when the argument is not given. A
+  // vector takes one value each time its option is given, or all positional arguments that are left.
+  Command& take(const char* name, std::string& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, int& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, int64_t& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, uint64_t& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, double& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, std::optional<std::string>& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, std::optional<int64_t>& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, std::optional<double>& value, const char* help, const ValueRules& rules = {});
+  Command& take(const char* name, std::vector<std::string>& values, const char* help, const ValueRules& rules = {});
+  Command& flag(const char* name, bool& value, const char* help);
+
+  // What several commands take.
+  Command& take_threads(int& value);
+  Command& take_threads(int64_t& value);
+  Command& take_device(std::string& value, const char* help = "cpu (default), cuda or cuda:N");
+  Command& take_isa(std::string& value);
+
+  // One of these must follow this command.
+  Command subcommand(const char* name, const char* help);
+  void does(Action action);
+
+ private:
+  CLI::App* app_;
+  Action* chosen_;
+};
+
+// Parses and does what the chosen command does. --help and --version print and give 0; an error is one line and 2.
+int run_command_line(int argc, char** argv, const std::function<void(Command&)>& declare);
+
+}  // namespace linnet
