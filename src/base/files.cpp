@@ -35,8 +35,9 @@ struct OpenFile {
 
 }  // namespace
 
-std::string read_file(const std::string& path) {
-  const OpenFile file(path);
+namespace {
+
+std::string read_to_end(const OpenFile& file, const std::string& path) {
   std::string bytes;
   if (S_ISREG(file.status.st_mode)) bytes.reserve(static_cast<size_t>(file.status.st_size));
   char buffer[1 << 16];
@@ -48,6 +49,20 @@ std::string read_file(const std::string& path) {
     bytes.append(buffer, static_cast<size_t>(got));
   }
 }
+
+[[noreturn]] void fail_irregular(const std::string& path) {
+  fail_user("cannot read '" + path + "': not a regular file");
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  const OpenFile file(path, O_NONBLOCK);
+  if (!S_ISREG(file.status.st_mode)) fail_irregular(path);
+  return read_to_end(file, path);
+}
+
+std::string read_input(const std::string& path) { return read_to_end(OpenFile(path), path); }
 
 bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
@@ -77,7 +92,7 @@ uint64_t free_disk_bytes(const std::string& path) {
 
 MappedFile::MappedFile(const std::string& path) {
   const OpenFile file(path, O_NONBLOCK);
-  if (!S_ISREG(file.status.st_mode)) fail_user("cannot read '" + path + "': not a regular file");
+  if (!S_ISREG(file.status.st_mode)) fail_irregular(path);
   size_ = static_cast<size_t>(file.status.st_size);
   if (size_ == 0) return;
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);

@@ -10,8 +10,9 @@
 
 namespace linnet {
 
-std::string read_file(const std::string& path);
-bool file_exists(const std::string& path);  // a file, folder or anything else of that name
+std::string read_file(const std::string& path);   // a regular file: a pipe or device would be waited for
+std::string read_input(const std::string& path);  // a pipe, too, to its end
+bool file_exists(const std::string& path);        // a file, folder or anything else of that name
 // The folder and all its parents; existing ones are left alone.
 void make_directories(const std::string& path);
 // What an ordinary user may still write on the file system of `path` or, where it does not exist yet, of its nearest

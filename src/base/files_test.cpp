@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 
@@ -58,6 +60,15 @@ TEST_F(Files, ReadingNamesTheProblem) {
     ::chmod(put("secret", "x").c_str(), 0);
     EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [&] { read_file(path("secret")); }), "Permission denied"));
   }
+}
+
+TEST_F(Files, APipeOrDeviceIsNotWaitedForButWhereOneIsAskedFor) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [&] { read_file(path("pipe")); }), "not a regular file"));
+  EXPECT_TRUE(contains(error_text(ErrorKind::kUser, [] { read_file("/dev/zero"); }), "not a regular file"));
+  std::thread writer([&] { std::ofstream(path("pipe")) << "text"; });
+  EXPECT_EQ(read_input(path("pipe")), "text");
+  writer.join();
 }
 
 TEST_F(Files, MakesFoldersWithTheirParents) {

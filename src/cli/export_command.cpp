@@ -8,9 +8,19 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "models/causal_model.h"
+#include "pretrained/pretrained.h"
 
 namespace linnet {
 namespace {
+
+// Of a run, or of a decoder's model folder.
+OpenedLanguageModel open_decoder(const std::string& folder) {
+  if (!RunFolder(folder).has_config() && is_pretrained_folder(folder) &&
+      !dynamic_cast<CausalModel*>(open_pretrained(folder).module.get()))
+    fail_user("'" + folder + "' is a model folder, not a run: `linnet convert` writes it in another form");
+  return open_language_model(folder);
+}
 
 struct Arguments {
   std::string run, out;
@@ -26,7 +36,7 @@ int export_run(const Arguments& arguments) {
   else if (task == "text" || task == "dates" || task == "random")
     export_translation_run(arguments.run, arguments.out);
   else
-    export_language_model(open_language_model(arguments.run), arguments.out);
+    export_language_model(open_decoder(arguments.run), arguments.out);
   return 0;
 }
 

@@ -145,7 +145,7 @@ Config load_config(const std::string& path_or_preset) {
     fail_user("no preset and no file is called \"" + path_or_preset + "\" (did you mean the preset \"" +
               nearest(path_or_preset, names) + "\"?)");
   }
-  return parse_config(read_file(path_or_preset), path_or_preset);
+  return parse_config(read_input(path_or_preset), path_or_preset);
 }
 
 void set_value(Config& config, const std::string& key_and_value) {

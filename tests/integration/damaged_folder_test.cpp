@@ -186,6 +186,12 @@ TEST_P(DamagedFolder, FilesThatAreSomethingElse) {
   fs::remove(path("model.safetensors"));
   ASSERT_EQ(mkfifo(path("model.safetensors").c_str(), 0600), 0);
   expect_refused("not a regular file");
+  for (const char* name : {"config.json", "vocab.txt", "spiece.model", "source.spm", "vocab.json"}) {
+    if (!exists(path(name))) continue;
+    fs::remove(path(name));
+    ASSERT_EQ(mkfifo(path(name).c_str(), 0600), 0);
+    expect_refused(std::string(name) + "': not a regular file", {"embed", "generate", "translate", "eval", "train"});
+  }
   folder_.write("model/config.json", std::string(100000, '['));
   expect_refused("config.json");
   fs::remove(path("config.json"));
@@ -208,6 +214,21 @@ TEST_P(DamagedFolder, SizesThatCannotBe) {
     set(key, int64_t{1} << 32);
     expect_refused("\"" + std::string(key) + "\" is 4294967296", {"generate", "translate", "eval", "train"});
   }
+}
+
+TEST_P(DamagedFolder, GenerationSettingsOutOfRange) {
+  for (const char* setting :
+       {R"("top_p": 1.5)", R"("top_p": 0)", R"("top_p": "high")", R"("top_k": -1)", R"("temperature": -0.5)",
+        R"("repetition_penalty": 0)", R"("num_beams": 0)", R"("num_beams": 100000)", R"("early_stopping": "often")",
+        R"("max_new_tokens": -5)", R"("eos_token_id": [1, 9999999999])", R"("length_penalty": "long")"}) {
+    folder_.write("model/generation_config.json", "{" + std::string(setting) + "}");
+    const std::string key = std::string(setting).substr(0, std::string(setting).find(':'));
+    expect_refused("generation_config.json': " + key, {"generate"});
+  }
+}
+
+TEST_P(DamagedFolder, AModelFolderIsConvertedRatherThanExported) {
+  expect_refused("`linnet convert` writes it in another form", {"export"});
 }
 
 TEST_P(DamagedFolder, TokenizersThatAreMissingOrBroken) {
