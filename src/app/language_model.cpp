@@ -139,9 +139,9 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
   const ParameterLayout layout(*opened.model);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   opened.load_weights(layout, parameters.data());
-  make_directories(out);
+  const SaveOptions options{.files = opened.coder->pretrained_files()};
   if (opened.pretrained) {
-    save_pretrained(*opened.pretrained, layout, parameters.data(), out);
+    save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
   } else {
     const auto* llama = dynamic_cast<const Llama*>(opened.model.get());
     ConfigFile config =
@@ -150,9 +150,9 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
     for (const auto& [key, token] :
          {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
       token < 0 ? config.set_null(key) : config.set(key, token);
-    save_pretrained(new_pretrained(config), layout, parameters.data(), out);
+    save_pretrained(new_pretrained(config), layout, parameters.data(), out, options);
   }
-  if (!opened.coder->save_pretrained(out))
+  if (options.files.empty())
     log_warning("a tokenizer of single characters has no form that other programs read: '" + out +
                 "' holds configuration and weights alone");
 }

@@ -29,9 +29,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
   const ParameterLayout layout(*model.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   load_model(RunFolder(folder).model_path(), layout, parameters.data());
-  make_directories(out);
-  save_pretrained(model, layout, parameters.data(), out);
-  open_run_tokenizer(folder)->save_pretrained(out);
+  save_pretrained(model, layout, parameters.data(), out, {.files = open_run_tokenizer(folder)->files()});
 }
 
 }  // namespace linnet

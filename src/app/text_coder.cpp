@@ -72,10 +72,7 @@ class PretrainedCoder : public TextCoder {
   }
   std::unique_ptr<TextFlow> flow() const override { return std::make_unique<PretrainedFlow>(*tokenizer_); }
   void save(const std::string& folder) const override { tokenizer_->save(folder, kStem); }
-  bool save_pretrained(const std::string& folder) const override {
-    tokenizer_->save_pretrained(folder);
-    return true;
-  }
+  std::map<std::string, std::string> pretrained_files() const override { return tokenizer_->files(); }
 
  private:
   std::unique_ptr<PretrainedTokenizer> tokenizer_;

@@ -1,5 +1,6 @@
 // Text to the tokens of a language model and back, whatever the tokenizer.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,8 +34,8 @@ class TextCoder {
   // How many of these tokens stand for characters the vocabulary does not have.
   virtual int64_t unknown_count(const std::vector<int32_t>&) const { return 0; }
   virtual void save(const std::string& folder) const = 0;
-  // Writes tokenizer.json and the like into a model folder; false when this kind has no such files.
-  virtual bool save_pretrained(const std::string&) const { return false; }
+  // tokenizer.json and the like of a model folder, text by name; nothing when this kind has no such files.
+  virtual std::map<std::string, std::string> pretrained_files() const { return {}; }
 };
 
 // A tokenizer of a model folder, or a file of one.

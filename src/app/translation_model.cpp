@@ -197,16 +197,14 @@ void export_translation_run(const std::string& folder, const std::string& out) {
   const ParameterLayout layout(*opened.model);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   opened.load_weights(layout, parameters.data());
-  make_directories(out);
-  save_pretrained(*opened.pretrained, layout, parameters.data(), out);
-  const auto save = [&](const Tokenizer& tokenizer) {
-    const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(&tokenizer);
-    if (pretrained) pretrained->save_pretrained(out);
-    return pretrained != nullptr;
-  };
+  SaveOptions options;
   bool whole = true;
-  if (opened.tokenizers.target != opened.tokenizers.source) whole = save(*opened.tokenizers.target);
-  whole = save(*opened.tokenizers.source) && whole;
+  for (const auto& tokenizer : {opened.tokenizers.source, opened.tokenizers.target}) {
+    const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(tokenizer.get());
+    if (pretrained) options.files.merge(pretrained->files());  // what both have is the source's
+    whole = whole && pretrained != nullptr;
+  }
+  save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
   if (!whole)
     log_warning("the run's tokenizer has no form that other programs read: '" + out +
                 "' holds configuration and weights alone");

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 
 #include "base/error.h"
@@ -46,6 +47,9 @@ int main(int argc, char** argv) {
   } catch (const linnet::Error& error) {
     std::fprintf(stderr, "linnet: %s\n", error.what());
     return linnet::exit_code(error.kind());
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::fprintf(stderr, "linnet: '%s': %s\n", error.path1().c_str(), error.code().message().c_str());
+    return 2;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "linnet: out of memory\n");
     return 2;

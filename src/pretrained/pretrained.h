@@ -65,6 +65,7 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
 struct SaveOptions {
   std::optional<FileDType> dtype = {};  // of all tensors; empty: as the folder had each, F32 where it had none
   uint64_t max_shard_bytes = 5'000'000'000;
+  std::map<std::string, std::string> files = {};  // text by name, e.g. of a tokenizer: also written, in the same step
 };
 
 // Writes a complete folder: configuration, weights, and what the folder read had beside them (tokenizer files,

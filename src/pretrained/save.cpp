@@ -33,11 +33,12 @@ void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
 }
 
 // Companions, also those of one level of folders (sentence-transformers' 1_Pooling/config.json).
-void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to) {
+void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
+                        const std::map<std::string, std::string>& instead) {
   std::error_code error;
   if (!fs::exists(from) || fs::equivalent(from, to, error)) return;
   for (const auto& entry : fs::directory_iterator(from)) {
-    if (entry.is_regular_file() && is_companion(entry.path()))
+    if (entry.is_regular_file() && is_companion(entry.path()) && !instead.contains(entry.path().filename().string()))
       prepare(files, fs::path(to) / entry.path().filename(), read_file(entry.path().string()));
     if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
     const fs::path folder = fs::path(to) / entry.path().filename();
@@ -99,7 +100,8 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
   make_directories(folder);
   // A full disk must not leave half of a model: the weights take their places last but for these, which have room then.
   PendingFiles files;
-  if (!model.folder.empty()) prepare_companions(files, model.folder, folder);
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, options.files);
+  for (const auto& [name, text] : options.files) prepare(files, fs::path(folder) / name, text);
   prepare(files, fs::path(folder) / "config.json", saved_config(model, options).dump());
   save_weight_files(folder, weights, options.max_shard_bytes, {{"format", "pt"}});
   for (const auto& file : files) file->commit();

@@ -36,7 +36,7 @@ class PipelineTokenizer : public PretrainedTokenizer {
   std::string piece(TokenId id) const override;
   TokenId id_of(std::string_view piece) const override;
   bool is_special(TokenId id) const override;
-  void save_pretrained(const std::string& folder) const override;
+  std::map<std::string, std::string> files() const override;
 
   const Pipeline& pipeline() const { return pipeline_; }
   std::string to_json() const;  // tokenizer.json

@@ -15,6 +15,11 @@ bool ends_unfinished(std::string_view text) {
 
 }  // namespace
 
+void PretrainedTokenizer::save_pretrained(const std::string& folder) const {
+  make_directories(folder);
+  for (const auto& [name, text] : files()) write_file_atomically(folder + "/" + name, text);
+}
+
 void PretrainedTokenizer::save(const std::string& folder, const std::string& stem) const {
   save_pretrained(folder + "/" + stem);
 }

@@ -2,6 +2,7 @@
 // SentencePiece models (T5, Llama, Marian). They give the ids that tiktoken, tokenizers and sentencepiece give.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -79,8 +80,9 @@ class PretrainedTokenizer : public Tokenizer {
   int64_t max_length() const { return max_length_; }
   void set_max_length(int64_t length) { max_length_ = length; }
 
-  // Writes tokenizer.json and tokenizer_config.json, which tokenizers and transformers load.
-  virtual void save_pretrained(const std::string& folder) const = 0;
+  // tokenizer.json and tokenizer_config.json, or what else tokenizers and transformers load: text by name.
+  virtual std::map<std::string, std::string> files() const = 0;
+  void save_pretrained(const std::string& folder) const;  // writes them
   // For run folders: save_pretrained(folder/stem).
   void save(const std::string& folder, const std::string& stem) const override;
 

@@ -232,11 +232,11 @@ bool SentencePiecePretrained::is_special(TokenId id) const {
   return id >= 0 && id < vocab_size_ && special_[static_cast<size_t>(id)];
 }
 
-void SentencePiecePretrained::save_pretrained(const std::string& folder) const {
-  make_directories(folder);
-  write_file_atomically(folder + "/" + options_.file_name, bytes_);
-  if (!options_.vocabulary.empty()) write_file_atomically(folder + "/vocab.json", options_.vocabulary);
-  write_file_atomically(folder + "/tokenizer_config.json", format_tokenizer_config(*this, options_.config_json));
+std::map<std::string, std::string> SentencePiecePretrained::files() const {
+  std::map<std::string, std::string> files{
+      {options_.file_name, bytes_}, {"tokenizer_config.json", format_tokenizer_config(*this, options_.config_json)}};
+  if (!options_.vocabulary.empty()) files["vocab.json"] = options_.vocabulary;
+  return files;
 }
 
 }  // namespace linnet

@@ -10,7 +10,7 @@
 namespace linnet {
 
 struct SentencePieceOptions {
-  std::string file_name = "tokenizer.model";  // what save_pretrained() writes
+  std::string file_name = "tokenizer.model";  // what files() gives
   int64_t extra_ids = 0;                      // T5's <extra_id_0> and so on, behind the model's pieces, the last first
   bool add_begin = false, add_end = false;    // the template
   std::string vocabulary;                     // Marian: vocab.json, piece to id; else "": ids are the model's own
@@ -38,7 +38,7 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   std::string piece(TokenId id) const override;
   TokenId id_of(std::string_view piece) const override;
   bool is_special(TokenId id) const override;
-  void save_pretrained(const std::string& folder) const override;
+  std::map<std::string, std::string> files() const override;
 
  private:
   void tokenize(std::string_view text, Encoding& encoding, bool offsets) const;

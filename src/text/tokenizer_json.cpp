@@ -100,10 +100,9 @@ std::string PipelineTokenizer::to_json() const {
   return text;
 }
 
-void PipelineTokenizer::save_pretrained(const std::string& folder) const {
-  make_directories(folder);
-  write_file_atomically(folder + "/tokenizer.json", to_json());
-  write_file_atomically(folder + "/tokenizer_config.json", format_tokenizer_config(*this, pipeline_.config_json));
+std::map<std::string, std::string> PipelineTokenizer::files() const {
+  return {{"tokenizer.json", to_json()},
+          {"tokenizer_config.json", format_tokenizer_config(*this, pipeline_.config_json)}};
 }
 
 }  // namespace linnet

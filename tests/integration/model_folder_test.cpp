@@ -111,6 +111,26 @@ TEST_F(ModelFolder, IsScoredAsTheRunItCameFrom) {
   EXPECT_NEAR(ours["perplexity"], std::exp(ours["loss"].get<double>()), 1e-9);
 }
 
+// The tokenizer is part of it: without one the weights would be of no use.
+TEST_F(ModelFolder, AnExportThatFailsLeavesNoFile) {
+  fs::create_directories(folder_ / "out/tokenizer.json.tmp");  // in the way of what is written first
+  const Outcome outcome = run({"export", *made_ / "run", "--out", folder_ / "out"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "out"))
+    EXPECT_FALSE(entry.is_regular_file()) << entry.path();
+}
+
+TEST_F(ModelFolder, ALinkToItselfIsNamed) {
+  for (const char* name : {"tokenizer_config.json", "config.json", "model.safetensors"}) {
+    fs::remove(model_ + "/" + name);
+    fs::create_symlink(name, model_ + "/" + name);
+    // Of tokenizers only what copies them looks at every file.
+    const bool copied = std::string(name) == "tokenizer_config.json";
+    expect_refused(name, copied ? Arguments{"convert"} : Arguments{"info", "convert", "export", "generate"});
+  }
+}
+
 TEST_F(ModelFolder, IsWrittenWithAsItsMakersSay) {
   const std::string text = generate({"--temperature", "0", "--max-tokens", "12"}).out;
   makers_say({{"do_sample", false}, {"max_new_tokens", 12}});
