@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -174,6 +175,28 @@ TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {
       }
     }
   }
+}
+
+// What sentencepiece 0.2.3 says: the user's piece adds a tenth a byte less one to the sum, whose rounding then decides
+// between two ways that are equally good.
+TEST(Pretrained, AUsersPieceCountsInSentencePiecesSumsAsThere) {
+  const auto field = [](int number, const std::string& bytes) {
+    return std::string{static_cast<char>(number * 8 + 2), static_cast<char>(bytes.size())} + bytes;
+  };
+  const auto piece = [&](const std::string& text, float score, char type) {
+    std::string bytes = field(1, text) + "\x15" + std::string(4, '\0') + "\x18" + type;
+    std::memcpy(bytes.data() + bytes.size() - 6, &score, 4);
+    return field(1, bytes);
+  };
+  const std::string unigram("\x18\x01", 2), no_dummy_prefix("\x18\0", 2);
+  TemporaryFolder folder;
+  write_file_atomically(folder.path() + "/tokenizer.model",
+                        piece("<unk>", 0, 2) + piece("the", 0, 4) + piece("\xE2\x96\x81", -2.94F, 1) +
+                            piece("-", -5.37F, 1) + piece("--", -6.71F, 1) + piece("a", -4.1F, 1) + field(2, unigram) +
+                            field(3, no_dummy_prefix));
+  const auto tokenizer = load_pretrained_tokenizer(folder.path() + "/tokenizer.model");
+  EXPECT_EQ(ids_of(*tokenizer, "the -----"), (Ids{1, 2, 3, 4, 4}));
+  EXPECT_EQ(ids_of(*tokenizer, "a the"), (Ids{5, 2, 1}));
 }
 
 TEST(Pretrained, RunFoldersKeepThem) {
