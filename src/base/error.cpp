@@ -1,17 +1,34 @@
 #include "base/error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 namespace linnet {
 
 namespace {
 
-// Messages name what files hold, which may be anything: one line stays one line, and nothing speaks to the terminal.
+// What of a longer message is left: its beginning and its end.
+constexpr size_t kHead = 1500, kTail = 500;
+
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// Messages name what files hold, which may be anything: one line stays one line that can be read, and nothing speaks to
+// the terminal.
 std::string one_line(std::string message) {
-  for (char& c : message)
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7F') c = ' ';
-  return message;
+  for (size_t i = 0; i < message.size(); ++i) {
+    const std::string_view rest = std::string_view(message).substr(i);
+    size_t bytes = rest[0] >= 0 && (rest[0] < ' ' || rest[0] == '\x7F') ? 1 : 0;
+    if (rest.starts_with("\xC2") && rest.size() > 1 && continues_character(rest[1]) && rest[1] < '\xA0') bytes = 2;
+    if (rest.starts_with("\xE2\x80\xA8") || rest.starts_with("\xE2\x80\xA9")) bytes = 3;  // line, paragraph
+    std::fill_n(message.begin() + static_cast<std::ptrdiff_t>(i), bytes, ' ');
+  }
+  if (message.size() <= kHead + kTail) return message;
+  size_t head = kHead, tail = message.size() - kTail;
+  while (head > 0 && continues_character(message[head])) --head;
+  while (tail < message.size() && continues_character(message[tail])) ++tail;
+  return message.substr(0, head) + " ... " + message.substr(tail);
 }
 
 }  // namespace
