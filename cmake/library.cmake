@@ -20,7 +20,7 @@ function(linnet_library name)
   endif()
 endfunction()
 
-# For code that is compiled more often than it runs: tests, commands. What they call is optimised.
+# For code that is compiled more often than it runs: tests, commands, configuration. What they call is optimised.
 function(linnet_quick_to_compile target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
