@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "models/t5.h"
+#include "pretrained/generation_config.h"
 #include "pretrained/marian.h"
 #include "pretrained/t5.h"
 #include "text/pretrained_tokenizer.h"
@@ -169,6 +170,9 @@ Config translation_folder_config(const std::string& folder) {
   config.model.architecture = file.text("model_type");
   config.model.max_seq_len = std::min(kFolderLength, file.size("max_position_embeddings", kFolderLength));
   config.model.from = folder;
+  const GenerationConfig makers = read_generation_config(folder);
+  config.train.beam = makers.beams.value_or(config.train.beam);
+  config.train.length_penalty = makers.length_penalty.value_or(config.train.length_penalty);
   return config;
 }
 

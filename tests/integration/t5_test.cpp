@@ -70,6 +70,13 @@ TEST_F(T5Run, LearnsTranslatesAndGoesOnFromItsModelFolder) {
   EXPECT_EQ(run({"generate", folder_ / "model", "--prompt", "red house"}).out, greedy.out);
   EXPECT_EQ(run({"generate", folder_ / "a", "--prompt", "red house"}).out, greedy.out);
 
+  // What the model's makers say of the search counts where the command line says nothing.
+  folder_.write("model/generation_config.json", R"({"num_beams": 2, "eos_token_id": 1})");
+  EXPECT_EQ(run({"translate", folder_ / "model", "--n-best", "2"}, {.input = "red house\n"}).exit_code, 0);
+  const Outcome three = run({"translate", folder_ / "model", "--n-best", "3"}, {.input = "red house\n"});
+  EXPECT_EQ(three.exit_code, 2);
+  EXPECT_NE(three.error.find("which is 2"), three.error.npos) << three.error;
+
   const Outcome tuned =
       train_t5("b", {"model.from=" + (folder_ / "model"), "max_steps=1", "learning_rate=1e-7", "warmup_steps=0"});
   ASSERT_EQ(tuned.exit_code, 0) << tuned.error;
