@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "bench" / "peers"))
 
 import common  # noqa: E402
 import report  # noqa: E402
+import rounds  # noqa: E402
 
 RUNS = common.HOME / "runs.jsonl"
 LINNET = ROOT / "build" / "release" / "src" / "cli" / "linnet"
@@ -76,13 +77,7 @@ class Row:
 
     def wanted(self, side: str, turn: int) -> bool:
         """Whether this side still has to run in this round."""
-        mine = self.of(side)
-        if any(record["round"] == turn or "error" in record for record in mine):
-            return False
-        if side == "linnet" or not mine or self.options.all_rounds:
-            return True
-        best = max((record.get("median", 0) for record in self.records if record["side"] != "linnet"), default=0)
-        return max(record["median"] for record in mine) >= FAR_BEHIND * best
+        return rounds.still_wanted(self.records, side, turn, FAR_BEHIND, self.options.all_rounds)
 
     def command(self, side: str, data: Path | None) -> list[str]:
         options = self.options

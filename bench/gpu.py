@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "bench" / "peers"))
 import common  # noqa: E402
 import gpu_floors  # noqa: E402
 import nvml  # noqa: E402
+import rounds  # noqa: E402
 
 NAMES = ("r-64", "r-128", "r-256", "r-384", "cnn-128", "cnn-1024", "gpt-6l", "gpt2-124m", "gpt2-124m-8", "bert-base",
          "bert-base-32")
@@ -44,7 +45,7 @@ def arguments():
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
     parser.add_argument("--libraries", default="", help="LD_LIBRARY_PATH of linnet alone")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu-results")
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds that the whole call may take")
+    parser.add_argument("--limit", type=float, default=1e6, help="seconds that the whole call may take")
     parser.add_argument("--again", action="store_true", help="what failed is run again")
     parser.add_argument("--table", action="store_true", help="only the table of what is there")
     options = parser.parse_args()
@@ -68,13 +69,7 @@ class Row:
         return [record for record in self.records if record["side"] == side]
 
     def wanted(self, side: str, turn: int) -> bool:
-        mine = self.of(side)
-        if any(record["round"] == turn or "error" in record for record in mine):
-            return False
-        if side == "linnet" or not mine:
-            return True
-        best = max(record.get("median", 0) for record in self.records if record["side"] != "linnet")
-        return max(record["median"] for record in mine) >= FAR_BEHIND * best
+        return rounds.still_wanted(self.records, side, turn, FAR_BEHIND)
 
     def command(self, side: str, data: Path | None) -> list[str]:
         options = self.options

@@ -19,23 +19,6 @@ struct NumberOf<std::optional<T>> {
   using Type = T;
 };
 
-template <class T>
-void add(CLI::App& app, const char* name, T& value, const char* help, const ValueRules& rules) {
-  CLI::Option* option = app.add_option(name, value, help);
-  option->required(rules.required);
-  if (*rules.type) option->type_name(rules.type);
-  if (!rules.choices.empty()) option->check(CLI::IsMember(rules.choices));
-  using Number = typename NumberOf<T>::Type;
-  if constexpr (std::is_arithmetic_v<Number>)
-    if (rules.least && rules.most)
-      option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));
-  if (rules.show_default) option->capture_default_str();
-  if constexpr (std::is_same_v<T, std::vector<std::string>>)
-    if (name[0] == '-') option->take_all()->expected(1);
-}
-
-constexpr double kMostThreads = 4096;
-
 // CLI11 only says that a command is missing; most often it is misspelt.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (!app.get_subcommands().empty() || argc < 2 || argv[1][0] == '-') return error.what();
@@ -46,45 +29,36 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
 
 }  // namespace
 
-Command& Command::take(const char* name, std::string& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
+template <class T>
+Command& Command::take(const char* name, T& value, const char* help, const ValueRules& rules) {
+  CLI::Option* option = app_->add_option(name, value, help);
+  option->required(rules.required);
+  if (*rules.type) option->type_name(rules.type);
+  if (!rules.choices.empty()) option->check(CLI::IsMember(rules.choices));
+  using Number = typename NumberOf<T>::Type;
+  if constexpr (std::is_arithmetic_v<Number>)
+    if (rules.least && rules.most)
+      option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));
+  if (rules.show_default) option->capture_default_str();
+  if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    if (name[0] == '-') option->take_all()->expected(1);
+  return *this;
 }
-Command& Command::take(const char* name, int& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
-}
-Command& Command::take(const char* name, int64_t& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
-}
-Command& Command::take(const char* name, uint64_t& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
-}
-Command& Command::take(const char* name, double& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
-}
-Command& Command::take(const char* name, std::optional<std::string>& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
-}
-Command& Command::take(const char* name, std::optional<int64_t>& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
-}
-Command& Command::take(const char* name, std::optional<double>& value, const char* help, const ValueRules& rules) {
-  return add(*app_, name, value, help, rules), *this;
-}
-Command& Command::take(const char* name, std::vector<std::string>& values, const char* help, const ValueRules& rules) {
-  return add(*app_, name, values, help, rules), *this;
-}
+template Command& Command::take(const char*, std::string&, const char*, const ValueRules&);
+template Command& Command::take(const char*, int&, const char*, const ValueRules&);
+template Command& Command::take(const char*, int64_t&, const char*, const ValueRules&);
+template Command& Command::take(const char*, uint64_t&, const char*, const ValueRules&);
+template Command& Command::take(const char*, double&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::optional<std::string>&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::optional<int64_t>&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::optional<double>&, const char*, const ValueRules&);
+template Command& Command::take(const char*, std::vector<std::string>&, const char*, const ValueRules&);
 
 Command& Command::flag(const char* name, bool& value, const char* help) {
   app_->add_flag(name, value, help);
   return *this;
 }
 
-Command& Command::take_threads(int& value) {
-  return take("--threads", value, "0: what the machine and its cgroup allow", {.least = 0, .most = kMostThreads});
-}
-Command& Command::take_threads(int64_t& value) {
-  return take("--threads", value, "0: what the machine and its cgroup allow", {.least = 0, .most = kMostThreads});
-}
 Command& Command::take_device(std::string& value, const char* help) {
   return take("--device", value, help, {.type = "NAME"});
 }

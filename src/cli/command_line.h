@@ -31,20 +31,16 @@ class Command {
 
   // "--beam", or "model" for an argument by its position. An optional stays empty when the argument is not given. A
   // vector takes one value each time its option is given, or all positional arguments that are left.
-  Command& take(const char* name, std::string& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, int& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, int64_t& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, uint64_t& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, double& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, std::optional<std::string>& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, std::optional<int64_t>& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, std::optional<double>& value, const char* help, const ValueRules& rules = {});
-  Command& take(const char* name, std::vector<std::string>& values, const char* help, const ValueRules& rules = {});
+  // T: std::string, int, int64_t, uint64_t, double, an optional string, int64_t or double, or a vector of strings.
+  template <class T>
+  Command& take(const char* name, T& value, const char* help, const ValueRules& rules = {});
   Command& flag(const char* name, bool& value, const char* help);
 
   // What several commands take.
-  Command& take_threads(int& value);
-  Command& take_threads(int64_t& value);
+  template <class T>
+  Command& take_threads(T& value) {
+    return take("--threads", value, "0: what the machine and its cgroup allow", {.least = 0, .most = 4096});
+  }
   Command& take_device(std::string& value, const char* help = "cpu (default), cuda or cuda:N");
   Command& take_isa(std::string& value);
 
