@@ -11,26 +11,60 @@
 namespace linnet {
 namespace {
 
-// `before`: a token in front of the text, as context for its first one; -1: none.
+// The token that the tokenizer puts before a text begins a document; without one, the separator does.
+DocumentTokens document_tokens(const TextCoder& coder) {
+  const int32_t begin = coder.begin(), end = coder.separator();
+  if (begin < 0 || begin == end) return {end, true};
+  return {begin, end < 0};
+}
+
+// Appends one document after another, each as the tokenizer makes it of a text by itself, with an end token.
+void encode_documents(const TextCoder& coder, const std::vector<std::string>& texts, std::vector<int32_t>& ids) {
+  const auto [begin, begin_ends] = document_tokens(coder);
+  if (begin < 0) fail_user("the tokenizer has no token that begins or ends a document, as JSON lines need");
+  if (begin_ends) ids.push_back(begin);
+  for (const std::string& text : texts) {
+    if (begin_ends)
+      coder.encode(text, ids);
+    else
+      coder.encode_whole(text, ids);
+    if (const int32_t end = begin_ends ? begin : coder.separator(); begin_ends || ids.back() != end) ids.push_back(end);
+  }
+}
+
+// `before`: the token in front of the text, as context for its first one; -1: the text is whole.
 LanguageText encode(const TextCoder& coder, const std::vector<std::string>& texts, bool packed, int32_t before,
                     const std::string& name) {
   std::vector<int32_t> ids;
   int64_t words = 0;
-  if (!packed && before >= 0) ids.push_back(before);
-  if (packed) ids.push_back(coder.separator());
-  for (const std::string& text : texts) {
-    coder.encode(text, ids);
-    words += count_words(text);
-    if (packed) ids.push_back(coder.separator());
+  for (const std::string& text : texts) words += count_words(text);
+  if (packed) {
+    encode_documents(coder, texts, ids);
+  } else {
+    if (before >= 0) ids.push_back(before);
+    for (const std::string& text : texts) before >= 0 ? coder.encode(text, ids) : coder.encode_whole(text, ids);
   }
   if (const int64_t unknown = coder.unknown_count(ids); unknown > 0)
     log_warning(std::to_string(unknown) + " of " + std::to_string(ids.size()) + " characters of " + name +
                 " are not in the vocabulary");
-  return {TokenStream(ids, coder.vocab_size()), words, packed};
+  return {TokenStream(ids, coder.vocab_size()), words, packed, document_tokens(coder)};
+}
+
+// Others may have written the file with or without the begin token.
+DocumentTokens find_document_tokens(const TokenStream& tokens, const TextCoder& coder) {
+  constexpr int64_t kLooked = 1 << 16;
+  const DocumentTokens documents = document_tokens(coder);
+  if (documents.begin_ends) return documents;
+  std::vector<int32_t> first(static_cast<size_t>(std::min(tokens.size(), kLooked)));
+  tokens.read(0, static_cast<int64_t>(first.size()), first.data());
+  if (std::ranges::find(first, documents.begin) != first.end()) return documents;
+  return {coder.separator(), true};
 }
 
 LanguageText map_tokens(const Config& config, const TextCoder& coder, const std::string& path) {
-  return {TokenStream(path, static_cast<int>(config.data.token_bytes), coder.vocab_size()), 0, coder.separator() >= 0};
+  TokenStream tokens(path, static_cast<int>(config.data.token_bytes), coder.vocab_size());
+  const DocumentTokens documents = find_document_tokens(tokens, coder);
+  return {std::move(tokens), 0, documents.begin >= 0, documents};
 }
 
 // The end of a token file and, as context of its first token, the one before.
@@ -38,7 +72,7 @@ LanguageText last_part(const Config& config, const LanguageText& all) {
   const int64_t size = all.tokens.size();
   const auto cut = static_cast<int64_t>(static_cast<double>(size) * (1 - config.data.valid_share));
   const int64_t first = std::max<int64_t>(0, std::min(cut, size) - 1);
-  return {all.tokens.part(first, size - first), 0, all.packed};
+  return {all.tokens.part(first, size - first), 0, all.packed, all.documents};
 }
 
 }  // namespace

@@ -9,10 +9,17 @@
 
 namespace linnet {
 
+// How documents that follow one another in a stream are told apart (see WindowOptions).
+struct DocumentTokens {
+  int32_t begin = -1;      // the token that begins each
+  bool begin_ends = true;  // it is also what ends the document before it
+};
+
 struct LanguageText {
-  TokenStream tokens;   // the first is only looked at: what is scored begins with the second
-  int64_t words = 0;    // runs of what is not white space; 0 for token files
-  bool packed = false;  // several documents, told apart by the separator
+  TokenStream tokens;        // the first is only looked at: what is scored begins with the second
+  int64_t words = 0;         // runs of what is not white space; 0 for token files
+  bool packed = false;       // several documents
+  DocumentTokens documents;  // with `packed`
 };
 
 struct LanguageData {

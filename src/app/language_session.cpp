@@ -11,8 +11,10 @@
 namespace linnet {
 namespace {
 
-WindowOptions window_options(const Config& config, const CausalModel& model, int32_t separator) {
-  WindowOptions options{.separator = separator};
+WindowOptions window_options(const Config& config, const CausalModel& model, const LanguageOptions& language) {
+  WindowOptions options;
+  if (language.packed)
+    options.separator = language.documents.begin, options.separator_ends = language.documents.begin_ends;
   options.length = config.data.context > 0 ? config.data.context : model.max_length();
   if (options.length > model.max_length())
     fail_user("context = " + std::to_string(options.length) + ", and the model takes " +
@@ -31,7 +33,7 @@ constexpr int64_t kDropEvery = 64;        // batches of a mapped file between lo
 
 LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalModel> causal_model,
                                  const LanguageOptions& options)
-    : windows(window_options(config, *causal_model, options.separator)),
+    : windows(window_options(config, *causal_model, options)),
       packed(options.packed),
       model(std::move(causal_model)),
       layout(*model),

@@ -14,8 +14,8 @@ namespace linnet {
 struct LanguageOptions {
   bool training = true;
   bool packed = false;
-  int32_t separator = -1;
-  int64_t sample_length = 0;  // above 0: can generate
+  DocumentTokens documents = {};  // with `packed`
+  int64_t sample_length = 0;      // above 0: can generate
   bool verify_plans = true;
 };
 

@@ -26,7 +26,7 @@ LanguageTask::LanguageTask(const Config& config, const std::string& from) : conf
   const bool packed = train_->packed || valid_->packed;
   session_.emplace(config, language_.model,
                    LanguageOptions{.packed = packed,
-                                   .separator = packed ? language_.coder->separator() : -1,
+                                   .documents = train_->packed ? train_->documents : valid_->documents,
                                    .sample_length = config.train.sample_length});
   check_fits(session_->store, "; a smaller batch_size needs less (see `linnet plan`)");
   session_->allocate();
@@ -70,9 +70,8 @@ Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Conf
   const LanguageText text =
       path.empty() ? load_language_split(config, coder, split) : load_language_text(config, coder, path);
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
-  LanguageSession session(
-      config, opened.model,
-      {.training = false, .packed = text.packed, .separator = text.packed ? coder.separator() : -1});
+  LanguageSession session(config, opened.model,
+                          {.training = false, .packed = text.packed, .documents = text.documents});
   take_weights(session, "",
                [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
   return session.evaluate(text);

@@ -36,7 +36,9 @@ class CharacterCoder : public TextCoder {
     encode("\n", line_end);
     return line_end[0] == tokenizer_->special().unknown ? separator() : line_end[0];
   }
-  std::unique_ptr<TextFlow> flow() const override { return std::make_unique<CharacterFlow>(*tokenizer_); }
+  std::unique_ptr<TextFlow> flow(std::span<const int32_t>) const override {
+    return std::make_unique<CharacterFlow>(*tokenizer_);
+  }
   int64_t unknown_count(const std::vector<int32_t>& ids) const override {
     return std::count(ids.begin(), ids.end(), tokenizer_->special().unknown);
   }
@@ -48,7 +50,8 @@ class CharacterCoder : public TextCoder {
 
 class PretrainedFlow : public TextFlow {
  public:
-  explicit PretrainedFlow(const PretrainedTokenizer& tokenizer) : stream_(tokenizer) {}
+  PretrainedFlow(const PretrainedTokenizer& tokenizer, std::span<const int32_t> context)
+      : stream_(tokenizer, true, context) {}
   std::string push(int32_t token) override { return stream_.push(token); }
   std::string finish() override { return stream_.finish(); }
 
@@ -62,15 +65,25 @@ class PretrainedCoder : public TextCoder {
 
   int64_t vocab_size() const override { return tokenizer_->vocab_size(); }
   void encode(std::string_view text, std::vector<int32_t>& ids) const override { tokenizer_->encode(text, ids); }
+  void encode_whole(std::string_view text, std::vector<int32_t>& ids) const override {
+    const Encoding encoding = tokenizer_->encode(text, EncodeOptions{.offsets = false});
+    ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
+  }
   std::string decode(const std::vector<int32_t>& ids) const override {
     return tokenizer_->decode(std::span<const int32_t>(ids));
+  }
+  int32_t begin() const override {
+    const Encoding encoding = tokenizer_->encode("a", EncodeOptions{.offsets = false});
+    return !encoding.ids.empty() && encoding.special[0] == 1 ? encoding.ids[0] : kNoToken;
   }
   int32_t separator() const override { return tokenizer_->roles().end; }
   int32_t start() const override {
     const TokenRoles& roles = tokenizer_->roles();
     return roles.begin != kNoToken ? roles.begin : roles.end;
   }
-  std::unique_ptr<TextFlow> flow() const override { return std::make_unique<PretrainedFlow>(*tokenizer_); }
+  std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const override {
+    return std::make_unique<PretrainedFlow>(*tokenizer_, context);
+  }
   void save(const std::string& folder) const override { tokenizer_->save(folder, kStem); }
   std::map<std::string, std::string> pretrained_files() const override { return tokenizer_->files(); }
 
@@ -105,7 +118,7 @@ class NumberCoder : public TextCoder {
   }
   int32_t separator() const override { return -1; }
   int32_t start() const override { return 0; }
-  std::unique_ptr<TextFlow> flow() const override { return std::make_unique<NumberFlow>(); }
+  std::unique_ptr<TextFlow> flow(std::span<const int32_t>) const override { return std::make_unique<NumberFlow>(); }
   void save(const std::string& folder) const override {
     write_file_atomically(folder + "/" + kNumbers, std::to_string(vocab_size_) + "\n");
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,12 +26,19 @@ class TextCoder {
   virtual int64_t vocab_size() const = 0;
   // Appends the tokens of a text, line ends included, and nothing else.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+  // Appends what the tokenizer makes of a text by itself: also the tokens of its template, as <s> before Llama's texts.
+  // It is what transformers' tokenizer(text) gives.
+  virtual void encode_whole(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids); }
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
-  // The token between documents, which begins each and ends the one before; -1 when there is none.
+  // The token that encode_whole() puts before a text; -1 when there is none.
+  virtual int32_t begin() const { return -1; }
+  // The token that ends a document; -1 when there is none.
   virtual int32_t separator() const = 0;
   // What to go on from when there is no text yet.
   virtual int32_t start() const = 0;
-  virtual std::unique_ptr<TextFlow> flow() const = 0;
+  // The text of tokens that follow `context`.
+  virtual std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const = 0;
+  std::unique_ptr<TextFlow> flow() const { return flow({}); }
   // How many of these tokens stand for characters the vocabulary does not have.
   virtual int64_t unknown_count(const std::vector<int32_t>&) const { return 0; }
   virtual void save(const std::string& folder) const = 0;

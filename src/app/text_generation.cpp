@@ -20,10 +20,18 @@ std::vector<int32_t> encode_prompt(const TextCoder& coder, const std::string& pr
   if (const size_t at = invalid_utf8_at(prompt); at != std::string::npos)
     fail_user("the prompt: byte " + std::to_string(at + 1) + " is not valid UTF-8");
   std::vector<int32_t> ids;
-  coder.encode(prompt, ids);
+  coder.encode_whole(prompt, ids);
   if (!ids.empty()) return ids;
   if (coder.start() < 0) fail_user("the prompt is empty, and the model has no token that begins a text");
   return {coder.start()};
+}
+
+std::string continuation_text(const TextCoder& coder, std::span<const int32_t> prompt,
+                              std::span<const int32_t> tokens) {
+  const std::unique_ptr<TextFlow> flow = coder.flow(prompt);
+  std::string text;
+  for (const int32_t token : tokens) text += flow->push(token);
+  return text + flow->finish();
 }
 
 CausalOptions plan_for(const CausalModel& model, int64_t prompt, const TextGenerationOptions& options,
@@ -77,7 +85,7 @@ std::vector<std::string> TextGeneration::run(const std::function<bool(const std:
                                   .early_stopping = choice_.early_stopping,
                                   .ends = choice_.ends,
                                   .slide = choice_.beams == 1};
-  const std::unique_ptr<TextFlow> flow = opened_.coder->flow();
+  const std::unique_ptr<TextFlow> flow = opened_.coder->flow(prompt_);
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(options_.samples), prompt_);
   const auto results = generator_->generate(prompts, settings, pool_, [&](int64_t row, int32_t token) {
     const std::string piece = row == 0 ? flow->push(token) : "";
@@ -88,7 +96,7 @@ std::vector<std::string> TextGeneration::run(const std::function<bool(const std:
   std::vector<std::string> texts;
   tokens_ = 0;
   for (const Continuation& result : results) {
-    texts.push_back(opened_.coder->decode(result.tokens));
+    texts.push_back(continuation_text(*opened_.coder, prompt_, result.tokens));
     tokens_ += static_cast<int64_t>(result.tokens.size());
   }
   if (choice_.beams > 1) hear(texts[0]);  // a search knows its text only at the end

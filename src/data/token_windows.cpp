@@ -30,6 +30,7 @@ void fill_row(const TokenStream& stream, const WindowOptions& options, int64_t r
   std::fill(tokens + count, tokens + options.length, 0);
   std::fill(targets + count, targets + options.length, -1);
   if (!batch.starts) return;
+  if (!options.separator_ends) std::replace(targets, targets + count, options.separator, -1);
   for (int64_t t = 0, start = 0; t < options.length; ++t) {
     if (t < count && tokens[t] == options.separator) start = t;
     batch.starts[at + t] = static_cast<int32_t>(start);

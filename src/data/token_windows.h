@@ -18,11 +18,13 @@ struct TokenBatch {
   int32_t* starts = nullptr;
 };
 
-// Documents in one stream: each begins with the token `separator`, which as a target ends the one before it, and sees
-// nothing before that. -1: one document.
+// Documents in one stream: each begins with the token `separator` and sees nothing before it. -1: one document.
 struct WindowOptions {
   int64_t rows = 1, length = 1;
   int32_t separator = -1;
+  // As a target, the separator ends the document before it (GPT-2's <|endoftext|>). false: documents have an end token
+  // of their own (Llama's </s>), and the separator (<s>) is no target.
+  bool separator_ends = true;
 };
 
 // A bijection of [0, count) that looks random: a Feistel network of four rounds, walked until it lands inside.

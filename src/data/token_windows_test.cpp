@@ -143,6 +143,15 @@ TEST(PackedRows, ADocumentBeginsWithItsSeparator) {
   EXPECT_EQ(rows.targets, (std::vector<int32_t>{1, 2, 9, 3, 9, 4, 5, 6, 9}));
 }
 
+TEST(PackedRows, ATokenThatOnlyBeginsDocumentsIsNoTarget) {
+  const TokenStream stream({8, 1, 2, 9, 8, 3, 9, 8, 4, 9}, 10);  // <s> 1 2 </s> <s> 3 </s> <s> 4 </s>
+  const WindowOptions options{.rows = 1, .length = 9, .separator = 8, .separator_ends = false};
+  Rows rows(options);
+  fill_scoring_batch(stream, options, 0, rows.packed());
+  EXPECT_EQ(rows.starts, (std::vector<int32_t>{0, 0, 0, 0, 4, 4, 4, 7, 7}));
+  EXPECT_EQ(rows.targets, (std::vector<int32_t>{1, 2, 9, -1, 3, 9, -1, 4, 9}));
+}
+
 TEST(TokenStream, AMappedFileIsTheSameAsMemory) {
   const std::vector<int32_t> tokens{0, 1, 65535, 300, 7};
   std::string two, four;

@@ -39,6 +39,9 @@ class PipelineTokenizer : public PretrainedTokenizer {
   std::map<std::string, std::string> files() const override;
 
   const Pipeline& pipeline() const { return pipeline_; }
+  // Puts the begin token before each text and the end token behind it, as tokenizer_config.json's add_bos_token and
+  // add_eos_token ask for. A template that adds tokens already stays as it is, and so does one whose role has no token.
+  void add_to_template(bool begin, bool end);
   std::string to_json() const;  // tokenizer.json
 
  private:

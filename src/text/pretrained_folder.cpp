@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "text/json_reader-inl.h"
 #include "text/pretrained_files.h"
 #include "text/tokenizer_json.h"
 
@@ -23,6 +24,9 @@ std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string
   const std::string config = pipeline.config_json;
   auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
   set_roles_from_files(*tokenizer, config, config_path, read_if_there(map_path), map_path);
+  const auto json = config.empty() ? nlohmann::json::object() : parse_json(config, config_path);
+  const JsonObject flags(json, "'" + config_path + "':");
+  tokenizer->add_to_template(flags.flag("add_bos_token", false), flags.flag("add_eos_token", false));
   return tokenizer;
 }
 

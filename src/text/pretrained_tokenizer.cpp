@@ -1,19 +1,27 @@
 #include "text/pretrained_tokenizer.h"
 
+#include <algorithm>
+
 #include "base/files.h"
 #include "text/utf8.h"
 
 namespace linnet {
 namespace {
 
-// Whether the text ends inside of a character, or in what decoders write in place of one that is not whole yet.
-bool ends_unfinished(std::string_view text) {
-  if (text.ends_with("\xEF\xBF\xBD")) return true;
-  const size_t bad = invalid_utf8_at(text);
-  return bad != std::string_view::npos && text.size() - bad < 4;
-}
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // decoders write it in place of bytes that are no character
+
+// The window grows to kWindow tokens and is then cut to its last kContext or a few more. A decoder looks at fewer; a
+// window that kept growing would make a stream quadratic.
+constexpr size_t kWindow = 64, kContext = 8;
 
 }  // namespace
+
+size_t whole_size(std::string_view text) {
+  const size_t bad = invalid_utf8_at(text);
+  if (bad != std::string_view::npos && text.size() - bad < 4) text = text.substr(0, bad);
+  while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
+  return text.size();
+}
 
 void PretrainedTokenizer::save_pretrained(const std::string& folder) const {
   make_directories(folder);
@@ -24,7 +32,16 @@ void PretrainedTokenizer::save(const std::string& folder, const std::string& ste
   save_pretrained(folder + "/" + stem);
 }
 
+TextStream::TextStream(const PretrainedTokenizer& tokenizer, bool skip_special, std::span<const TokenId> context)
+    : tokenizer_(tokenizer), skip_special_(skip_special) {
+  for (size_t i = context.size(); i > 0 && window_.size() < kWindow; --i)
+    if (!skip_special_ || !tokenizer_.is_special(context[i - 1])) window_.push_back(context[i - 1]);
+  std::reverse(window_.begin(), window_.end());
+  shorten_window();
+}
+
 std::string TextStream::push(TokenId id) {
+  if (skip_special_ && tokenizer_.is_special(id)) return "";
   window_.push_back(id);
   return advance(false);
 }
@@ -37,17 +54,25 @@ std::string TextStream::finish() {
 }
 
 std::string TextStream::advance(bool last) {
-  // Long enough for any context a decoder looks at; a window that kept growing would make a stream quadratic.
-  constexpr size_t kWindow = 64, kContext = 8;
   const std::string text = tokenizer_.decode(window_, skip_special_);
-  if (!last && ends_unfinished(text)) return "";
+  if (!last && whole_size(text) < text.size()) return "";
   std::string fresh = text.size() > shown_ ? text.substr(shown_) : "";
   shown_ = text.size();
-  if (window_.size() >= kWindow) {
-    window_.erase(window_.begin(), window_.end() - kContext);
-    shown_ = tokenizer_.decode(window_, skip_special_).size();
-  }
+  if (window_.size() >= kWindow) shorten_window();
   return fresh;
+}
+
+// The window must not begin inside of a character, whose bytes would then spoil those that follow.
+void TextStream::shorten_window() {
+  for (size_t count = std::min(kContext, window_.size()); count <= window_.size(); ++count) {
+    const std::span<const TokenId> kept = std::span(window_).last(count);
+    const std::string text = tokenizer_.decode(kept, skip_special_);
+    const bool broken = text.starts_with(kReplacement) || (!text.empty() && (text[0] & 0xC0) == 0x80);
+    if (broken && count < window_.size()) continue;
+    shown_ = whole_size(text);
+    window_.erase(window_.begin(), window_.end() - static_cast<std::ptrdiff_t>(count));
+    return;
+  }
 }
 
 std::vector<TextRange> code_point_offsets(std::string_view text, std::span<const TextRange> offsets) {

@@ -97,20 +97,27 @@ class PretrainedTokenizer : public Tokenizer {
 // from the usual spellings. A missing or damaged file is a user error of one line that names it.
 std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path);
 
-// The text of a token stream as it grows: what is certain to stay is handed out, half a character is held back.
+// How much of the text is whole: all but a last character that further tokens may complete.
+size_t whole_size(std::string_view text);
+
+// The text of a token stream as it grows. Text that later tokens cannot change is handed out; half a character is held
+// back.
 class TextStream {
  public:
-  explicit TextStream(const PretrainedTokenizer& tokenizer, bool skip_special = true)
-      : tokenizer_(tokenizer), skip_special_(skip_special) {}
+  // `context`: the tokens before the stream. Their text is not handed out, but decides how the first token reads: the
+  // space before a word of Llama's tokenizers is dropped only where a text begins.
+  explicit TextStream(const PretrainedTokenizer& tokenizer, bool skip_special = true,
+                      std::span<const TokenId> context = {});
   std::string push(TokenId id);  // the text that this token completes, often empty
   std::string finish();          // what was held back
 
  private:
   std::string advance(bool last);
+  void shorten_window();
 
   const PretrainedTokenizer& tokenizer_;
   bool skip_special_;
-  std::vector<TokenId> window_;  // since the last break, so that a token's text may depend on its neighbours
+  std::vector<TokenId> window_;  // the last tokens: the text of a token may depend on those before it
   size_t shown_ = 0;             // bytes of the window's text that were handed out
 };
 

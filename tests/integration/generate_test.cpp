@@ -3,6 +3,8 @@
 #include <signal.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -18,6 +20,12 @@ std::string text_of(const std::vector<int>& ids) {
   std::string text;
   for (const int id : ids) text += (text.empty() ? "w" : " w") + std::to_string(id);
   return text;
+}
+
+// What the program prints of these tokens: a decoder's text follows the prompt, so it begins with a space.
+std::string printed(const std::string& model, const std::vector<int>& ids) {
+  const bool answers = model.starts_with("t5") || model.starts_with("marian");
+  return (answers || ids.empty() ? "" : " ") + text_of(ids) + "\n";
 }
 
 class Generate : public ::testing::Test {
@@ -53,8 +61,8 @@ TEST_F(Generate, WritesWhatTransformersWrites) {
         all.insert(all.end(), {option, value});
         return all;
       };
-      EXPECT_EQ(generate(name, with("--temperature", "0")), text_of(one["greedy"]) + "\n") << name;
-      EXPECT_EQ(generate(name, with("--beam", "3")), text_of(one["beam"]) + "\n") << name;
+      EXPECT_EQ(generate(name, with("--temperature", "0")), printed(name, one["greedy"])) << name;
+      EXPECT_EQ(generate(name, with("--beam", "3")), printed(name, one["beam"])) << name;
     }
 }
 
@@ -64,7 +72,7 @@ TEST_F(Generate, SearchesRankAndStopAsThoseOfTransformers) {
     for (const auto& one : cases) {
       model(name);
       folder_.write(name + "/generation_config.json", one["config"].dump());
-      EXPECT_EQ(generate(name, {"--prompt", text_of(one["prompt"])}), text_of(one["written"]) + "\n")
+      EXPECT_EQ(generate(name, {"--prompt", text_of(one["prompt"])}), printed(name, one["written"]))
           << name << ' ' << one.dump();
     }
 }
@@ -80,6 +88,66 @@ TEST_F(Generate, AStreamedTextIsTheWholeOne) {
     EXPECT_EQ(generate(name, drawn), generate(name, drawn));
     EXPECT_NE(generate(name, drawn), streamed);
   }
+}
+
+// In place of the words' vocabulary: a tokenizer of Llama's kind, with the space before a word in the token and a
+// template that puts token 1 before a text.
+void use_metaspace_tokenizer(const std::string& folder) {
+  using nlohmann::json;
+  const int size = json::parse(contents(folder + "/config.json"))["vocab_size"];
+  std::filesystem::remove(folder + "/vocab.txt");
+  json tokens = json::array();
+  for (int id = 0; id < size; ++id) tokens.push_back({"\u2581w" + std::to_string(id), -1.0});
+  tokens[0][0] = "<unk>", tokens[1][0] = "<s>", tokens[2][0] = "</s>";
+  const json begin = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const json space = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}};
+  json added = json::array();
+  for (int id = 0; id < 3; ++id) added.push_back({{"id", id}, {"content", tokens[id][0]}, {"special", true}});
+  const json tokenizer = {
+      {"added_tokens", added},
+      {"pre_tokenizer", space},
+      {"decoder", space},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single", json::array({begin, text})},
+        {"pair", json::array({begin, text})},
+        {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", json::array({1})}, {"tokens", json::array({"<s>"})}}}}}}},
+      {"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", tokens}}}};
+  std::ofstream(folder + "/tokenizer.json") << tokenizer.dump();
+}
+
+// The model sees the template's token before the prompt, and the text that follows begins with its space.
+TEST_F(Generate, APromptHasItsTemplateAndATextItsFirstSpace) {
+  const Arguments greedy{"--temperature", "0", "--max-tokens", "6", "--prompt"};
+  const auto with = [&](Arguments arguments, const Arguments& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const std::string words = generate("llama", with(greedy, {"w1 w30 w52"}));
+  use_metaspace_tokenizer(model("llama"));
+  EXPECT_EQ(generate("llama", with(greedy, {"w30 w52"})), words);
+  EXPECT_EQ(generate("llama", with(greedy, {"w30 w52", "--echo"})), "w30 w52" + words);
+  EXPECT_EQ(generate("llama", with(greedy, {"w30 w52", "--samples", "2"})), words + "\n" + words);
+  EXPECT_EQ(generate("llama", {"--prompt", "w30 w52", "--beam", "1", "--temperature", "0", "--max-tokens", "6"}),
+            words);
+}
+
+// Each line of JSON is scored as transformers scores tokenizer(text) and the end token.
+TEST_F(Generate, DocumentsBeginWithTheTokenOfTheTemplate) {
+  const std::string folder = model("llama");
+  const auto loss = [&](const std::string& file) {
+    const Outcome outcome = run({"eval", folder, "--data", file, "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const auto one = loss(folder_.write("one.txt", "w1 w30 w52 w6 w2"));
+  const auto two = loss(folder_.write("two.txt", "w1 w7 w8 w2"));
+  use_metaspace_tokenizer(folder);
+  const auto packed = loss(folder_.write("documents.jsonl", "{\"text\": \"w30 w52 w6\"}\n{\"text\": \"w7 w8\"}\n"));
+  EXPECT_EQ(packed["tokens"], 7);  // of both documents, with </s> and without <s>
+  EXPECT_NEAR(packed["loss"].get<double>() * 7, one["loss"].get<double>() * 4 + two["loss"].get<double>() * 3, 1e-4);
+  EXPECT_EQ(loss(folder_.write("plain.txt", "w30 w52 w6 w2"))["tokens"], 4);
 }
 
 TEST_F(Generate, AnInterruptEndsTheTextWithAWholeLine) {
