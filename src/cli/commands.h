@@ -17,7 +17,8 @@ struct ConfigArguments {
   std::string isa, device;
 
   void declare(Command& command);
-  Config load() const;  // reads, applies the settings, validates, and selects the instruction set
+  // Reads, applies the settings, validates, and selects the instruction set.
+  Config load(bool resume = false) const;
 };
 
 void add_train_command(Command& linnet);

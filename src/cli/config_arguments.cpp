@@ -14,7 +14,7 @@ void ConfigArguments::declare(Command& command) {
       .take_isa(isa);
 }
 
-Config ConfigArguments::load() const {
+Config ConfigArguments::load(bool resume) const {
   Config loaded = load_config(config);
   if (source.empty() != target.empty()) fail_user("--source and --target go together");
   if (!source.empty()) {
@@ -33,6 +33,10 @@ Config ConfigArguments::load() const {
   if (!isa.empty()) loaded.train.isa = isa;
   if (!device.empty()) loaded.train.device = device;
   validate(loaded);
+  for (const std::string& setting : settings) check_setting_belongs(loaded, setting);
+  // A preset's keys are not the user's, who may have chosen another architecture for it. And a run made before such
+  // keys were refused can still be resumed.
+  if (!resume && !is_preset(config)) check_keys_belong(loaded);
   force_isa(loaded.train.isa);
   return loaded;
 }

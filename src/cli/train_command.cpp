@@ -13,7 +13,7 @@ struct Arguments : ConfigArguments {
 };
 
 int train(const Arguments& arguments) {
-  TrainRequest request{arguments.load(), arguments.folder, arguments.resume, arguments.init};
+  TrainRequest request{arguments.load(arguments.resume), arguments.folder, arguments.resume, arguments.init};
   if (request.folder.empty()) request.folder = "runs/" + std::filesystem::path(arguments.config).stem().string();
   run_training(request);
   return 0;

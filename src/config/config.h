@@ -62,6 +62,7 @@ struct TrainConfig {
   double final_learning_rate = 0.0;
   int64_t max_steps = 10'000;
   int64_t max_epochs = 0;
+  double max_minutes = 0.0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
   double momentum = 0.9;
   double weight_decay = 0.0;
@@ -107,6 +108,11 @@ void set_value(Config& config, const std::string& key_and_value);
 // What must hold before anything is built: every range once more, and the rules between keys.
 void validate(const Config& config);
 
+// User error for a key that means nothing to the task and its architecture and has another value than its default.
+void check_keys_belong(const Config& config);
+// The same for one --set, whatever its value.
+void check_setting_belongs(const Config& config, const std::string& key_and_value);
+
 // Every key, by section, so that parse_config() gives back an equal Config. With comments: what each means, its choices
 // or range, above it.
 std::string to_toml(const Config& config, bool comments);
@@ -116,12 +122,19 @@ struct Preset {
   std::string description;  // one line
 };
 std::vector<Preset> presets();
+bool is_preset(const std::string& name);
 
 // The keys in which two configurations differ, in the order of the table.
 std::vector<std::string> changed_keys(const Config& a, const Config& b);
 // Whether --resume may change this key: it decides how long, where and how loudly to train, not what is learned.
 bool may_change_on_resume(const std::string& key);
 
+// Paths of data and models are made absolute, from the current directory: a run folder has them so, and can be used
+// from anywhere.
+Config with_absolute_paths(Config config);
+// The keys that name a file of data; each may be empty. See data_path().
+std::vector<std::string*> data_files(Config& config);
+std::vector<std::string> data_file_keys();  // their names, in the same order
 // `path` below data_dir, unless it is absolute or either is empty. Relative paths start at the current directory.
 std::string data_path(const DataConfig& data, const std::string& path);
 

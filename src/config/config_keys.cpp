@@ -53,6 +53,16 @@ ConfigKey resumable(ConfigKey key) {
   return key;
 }
 
+// The key means something to these architectures and tasks alone.
+ConfigKey of(std::vector<const char*> owners, ConfigKey key) {
+  key.owners = std::move(owners);
+  return key;
+}
+
+// Owners that several keys share.
+const std::vector<const char*> kPairs{"transformer", "t5", "marian"}, kTexts{"language", "masked_language"},
+    kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"}, kGenerated{"dates", "random"};
+
 constexpr double kMaxSize = 1 << 30;             // of one axis of a tensor
 constexpr double kMaxLayers = 1000;              // of either stack
 constexpr double kMaxCount = 1e15;               // of steps, samples: exact in a double
@@ -67,26 +77,36 @@ const std::vector<ConfigKey>& table() {
              "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" or "
              "\"classification\".",
              {"transformer", "cnn", "gpt", "llama", "bert", "t5", "marian"}),
-      any(MODEL(from),
-          "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the keys "
-          "below, its tokenizer that of the tokenizer keys."),
-      between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
-              kMaxSize),
-      between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize),
-      between(MODEL(num_encoder_layers), "Encoder layers. The key num_layers sets both stacks.", 1, kMaxLayers),
-      between(MODEL(num_decoder_layers), "Decoder layers.", 1, kMaxLayers),
-      between(MODEL(d_ff), "Width of the feed-forward layers.", 1, kMaxSize),
-      between(MODEL(max_seq_len),
-              "Most tokens of a sentence, its begin and end included. Longer pairs are left out of training.", 4,
-              kMaxSize),
-      below(MODEL(dropout), "Share of activations dropped in training.", 0, 1),
-      one_of(MODEL(norm), "Layer norm after each sub-layer, as in the paper, or before it, which trains more easily.",
-             {"post", "pre"}),
-      any(MODEL(final_norm), "One more layer norm at the end of each stack; advisable when norm is \"pre\"."),
-      one_of(MODEL(activation), "Of the feed-forward layers.", {"relu", "gelu"}),
-      any(MODEL(share_embeddings), "One embedding table for source and target. Needs joint_vocab."),
-      any(MODEL(tie_head), "The output layer uses the target embedding's weights; a gpt's always does."),
-      between(MODEL(filters), "Of the convolutional network: channels of its convolution.", 1, kMaxSize),
+      of(kTokens, any(MODEL(from),
+                      "A model folder in the layout of Hugging Face to start from: its configuration takes the place "
+                      "of the keys "
+                      "below, its tokenizer that of the tokenizer keys.")),
+      of(kTokens,
+         between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
+                 kMaxSize)),
+      of(kTokens, between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize)),
+      of({"transformer", "t5", "marian", "bert"},
+         between(MODEL(num_encoder_layers), "Encoder layers. The key num_layers sets both stacks.", 1, kMaxLayers)),
+      of({"transformer", "t5", "marian", "gpt", "llama"},
+         between(MODEL(num_decoder_layers), "Decoder layers.", 1, kMaxLayers)),
+      of(kTokens, between(MODEL(d_ff), "Width of the feed-forward layers.", 1, kMaxSize)),
+      of(kTokens,
+         between(MODEL(max_seq_len),
+                 "Most tokens of a sentence, its begin and end included. Longer pairs are left out of training.", 4,
+                 kMaxSize)),
+      of(kTokens, below(MODEL(dropout), "Share of activations dropped in training.", 0, 1)),
+      of({"transformer", "marian"},
+         one_of(MODEL(norm),
+                "Layer norm after each sub-layer, as in the paper, or before it, which trains more easily.",
+                {"post", "pre"})),
+      of({"transformer", "marian"},
+         any(MODEL(final_norm), "One more layer norm at the end of each stack; advisable when norm is \"pre\".")),
+      of({"transformer", "t5", "marian", "bert"},
+         one_of(MODEL(activation), "Of the feed-forward layers.", {"relu", "gelu"})),
+      of(kPairs, any(MODEL(share_embeddings), "One embedding table for source and target. Needs joint_vocab.")),
+      of({"transformer", "t5", "marian", "llama"},
+         any(MODEL(tie_head), "The output layer uses the target embedding's weights; a gpt's always does.")),
+      of({"cnn"}, between(MODEL(filters), "Of the convolutional network: channels of its convolution.", 1, kMaxSize)),
 
       one_of(DATA(task),
              "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
@@ -94,63 +114,78 @@ const std::vector<ConfigKey>& table() {
              "\"classification\" reads texts with labels (the TSV keys); \"dates\" generates dates to translate, "
              "\"random\" noise to measure with.",
              {"text", "images", "language", "masked_language", "classification", "dates", "random"}),
-      any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images."),
-      any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ..."),
-      any(DATA(train_target), "... and its translation, line by line."),
-      any(DATA(valid_source), "Validation text, for choosing the best checkpoint."),
-      any(DATA(valid_target), "Its translation."),
-      any(DATA(test_source), "Test text, for `linnet eval` only."),
-      any(DATA(test_target), "Its translation."),
-      any(DATA(train_tsv), "Instead of two files: one, with source, tab, target on each line."),
-      any(DATA(valid_tsv), "The same for validation."),
-      any(DATA(test_tsv), "The same for the test."),
-      any(DATA(text),
-          "Of language models, masked ones too: the training text, a file of plain text, of JSON lines (.jsonl) each "
-          "with a "
-          "\"text\", "
-          "or of token numbers (.bin)."),
-      any(DATA(valid_text), "Validation text of the same kind. Without it, the end of the training text is taken:"),
-      below(DATA(valid_share), "this share of it.", 0, 0.95),
-      any(DATA(test_text), "Test text, for `linnet eval` only."),
-      between(DATA(token_bytes), "Bytes of a number in a .bin file: 2 or 4.", 2, 4),
-      between(DATA(context), "Tokens of a window of text; 0: the model's max_seq_len.", 0, kMaxSize),
-      between(DATA(held_out_pairs), "Training pairs set aside for validation when no validation files are given.", 1,
-              kMaxCount),
-      between(DATA(held_out_images), "The same for images.", 1, kMaxCount),
-      between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount),
-      between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount),
-      between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount),
-      one_of(DATA(tokenizer),
-             "What a token is: a learned piece of a word, a character, a word; of a language model: byte_bpe, bytes "
-             "joined "
-             "to pieces as GPT-2 does, or char.",
-             {"sentencepiece", "char", "word", "byte_bpe"}),
-      any(DATA(tokenizer_dir),
-          "Of a language model: a tokenizer that is there already: tokenizer.json, vocab.txt or the folder that holds "
-          "it."),
-      one_of(DATA(tokenizer_model), "How SentencePiece finds its pieces.", {"bpe", "unigram"}),
-      between(DATA(character_coverage), "Share of characters SentencePiece keeps; 0.9995 for Chinese or Japanese.", 0.9,
-              1),
-      between(DATA(vocab_size),
-              "Tokens, 4 special ones included: exactly so many for SentencePiece, at most for others.", 5, 10'000'000),
-      any(DATA(joint_vocab), "One vocabulary for source and target."),
+      of({"text", "images", "language", "masked_language", "classification"},
+         any(DATA(data_dir), "Folder in front of the relative paths below; the folder of the images.")),
+      of({"text"}, any(DATA(train_source), "Training text, one sentence a line, UTF-8, plain or gzip ...")),
+      of({"text"}, any(DATA(train_target), "... and its translation, line by line.")),
+      of({"text"}, any(DATA(valid_source), "Validation text, for choosing the best checkpoint.")),
+      of({"text"}, any(DATA(valid_target), "Its translation.")),
+      of({"text"}, any(DATA(test_source), "Test text, for `linnet eval` only.")),
+      of({"text"}, any(DATA(test_target), "Its translation.")),
+      of({"text", "classification"},
+         any(DATA(train_tsv), "Instead of two files: one, with source, tab, target on each line.")),
+      of({"text", "classification"}, any(DATA(valid_tsv), "The same for validation.")),
+      of({"text", "classification"}, any(DATA(test_tsv), "The same for the test.")),
+      of(kTexts, any(DATA(text),
+                     "Of language models, masked ones too: the training text, a file of plain text, of JSON lines "
+                     "(.jsonl) each "
+                     "with a "
+                     "\"text\", "
+                     "or of token numbers (.bin).")),
+      of(kTexts,
+         any(DATA(valid_text), "Validation text of the same kind. Without it, the end of the training text is taken:")),
+      of(kTexts, below(DATA(valid_share), "this share of it.", 0, 0.95)),
+      of(kTexts, any(DATA(test_text), "Test text, for `linnet eval` only.")),
+      of(kTexts, between(DATA(token_bytes), "Bytes of a number in a .bin file: 2 or 4.", 2, 4)),
+      of({"language", "masked_language", "classification"},
+         between(DATA(context), "Tokens of a window of text; 0: the model's max_seq_len.", 0, kMaxSize)),
+      of({"text"},
+         between(DATA(held_out_pairs), "Training pairs set aside for validation when no validation files are given.", 1,
+                 kMaxCount)),
+      of({"images"}, between(DATA(held_out_images), "The same for images.", 1, kMaxCount)),
+      of(kGenerated, between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount)),
+      of(kGenerated, between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount)),
+      of(kGenerated, between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount)),
+      of({"transformer", "t5", "marian", "language"},
+         one_of(DATA(tokenizer),
+                "What a token is: a learned piece of a word, a character, a word; of a language model: byte_bpe, bytes "
+                "joined "
+                "to pieces as GPT-2 does, or char.",
+                {"sentencepiece", "char", "word", "byte_bpe"})),
+      of(kTexts, any(DATA(tokenizer_dir),
+                     "Of a language model: a tokenizer that is there already: tokenizer.json, vocab.txt or the folder "
+                     "that holds "
+                     "it.")),
+      of(kPairs, one_of(DATA(tokenizer_model), "How SentencePiece finds its pieces.", {"bpe", "unigram"})),
+      of(kPairs, between(DATA(character_coverage),
+                         "Share of characters SentencePiece keeps; 0.9995 for Chinese or Japanese.", 0.9, 1)),
+      of(kTokens, between(DATA(vocab_size),
+                          "Tokens, 4 special ones included: exactly so many for SentencePiece, at most for others.", 5,
+                          10'000'000)),
+      of(kPairs, any(DATA(joint_vocab), "One vocabulary for source and target.")),
       between(DATA(batch_size),
               "Most pairs in a batch, or 0 for as many as batch_tokens allows; the images or windows in a batch.", 0,
               kMaxSize),
-      between(DATA(batch_tokens), "Most tokens in a batch, padding included, on its longer side; 0: no such limit.", 0,
-              kMaxSize),
-      between(DATA(num_buckets), "Sizes that batches are padded to. More waste less padding but take longer to plan.",
-              1, 256),
+      of({"transformer", "t5", "marian", "language", "masked_language"},
+         between(DATA(batch_tokens), "Most tokens in a batch, padding included, on its longer side; 0: no such limit.",
+                 0, kMaxSize)),
+      of(kPairs, between(DATA(num_buckets),
+                         "Sizes that batches are padded to. More waste less padding but take longer to plan.", 1, 256)),
 
       one_of(TRAIN(optimizer), "How gradients become updates.", {"adam", "adamw", "sgd"}),
       between(TRAIN(learning_rate), "The highest, reached at the end of the warmup.", 0, kMaxReal),
-      one_of(TRAIN(schedule), "How the learning rate falls after the warmup, by max_steps where it ends.",
+      one_of(TRAIN(schedule), "How the learning rate falls after the warmup; linear and cosine end with the training.",
              {"constant", "linear", "cosine", "inverse_sqrt"}),
-      between(TRAIN(warmup_steps), "Steps in which the learning rate rises from 0.", 0, kMaxCount),
+      between(TRAIN(warmup_steps), "Steps in which the learning rate rises from 0; at most a quarter of all.", 0,
+              kMaxCount),
       between(TRAIN(final_learning_rate), "Where linear and cosine end.", 0, kMaxReal),
       resumable(between(TRAIN(max_steps), "Updates of the weights.", 1, kMaxCount)),
       resumable(
           between(TRAIN(max_epochs), "Passes over the training data; 0: as many as max_steps takes.", 0, kMaxCount)),
+      resumable(between(TRAIN(max_minutes),
+                        "Training time with its evaluations, in minutes, over all resumes; 0: no limit. The learning "
+                        "rate falls by what ends first: max_steps, max_epochs or this time.",
+                        0, 1e9)),
       below(TRAIN(beta1), "Adam: decay of the mean of gradients.", 0, 1),
       below(TRAIN(beta2), "Adam: decay of the mean of squared gradients.", 0, 1),
       between(TRAIN(epsilon), "Adam: added to the root of the mean of squares.", 0, kMaxReal),
@@ -158,20 +193,26 @@ const std::vector<ConfigKey>& table() {
       between(TRAIN(weight_decay),
               "Of matrices, not of biases and norms. AdamW: decoupled; others: added to the gradient.", 0, kMaxReal),
       between(TRAIN(clip_norm), "Largest norm of all gradients together; 0: no clipping.", 0, kMaxReal),
-      below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary.", 0, 1),
-      below(TRAIN(ema_decay), "Of the moving average of the weights that evaluation uses; 0: none.", 0, 1),
+      of({"transformer", "t5", "marian", "language", "masked_language"},
+         below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary.", 0, 1)),
+      below(TRAIN(ema_decay),
+            "Of a moving average of the weights; less in the first steps: (1 + step) / (10 + step). 0: none. Each "
+            "evaluation "
+            "compares the average with the weights, and the better of the two is saved.",
+            0, 1),
       between(TRAIN(accumulate_steps), "Batches whose gradients make one update.", 1, 1e6),
       between(TRAIN(seed), "Of weights, dropout, shuffling and generated data.", 0, kMaxSeed),
       between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount),
-      between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount),
-      between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024),
-      between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6),
+      of(kPairs, between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount)),
+      of(kPairs, between(TRAIN(eval_beam), "Beam of these translations; 1 is greedy and fastest.", 1, 1024)),
+      of({"language"},
+         between(TRAIN(sample_length), "Of a language model: tokens of the sample that an evaluation writes.", 0, 1e6)),
       between(TRAIN(patience), "Stop after so many evaluations without a better one; 0: never.", 0, kMaxCount),
       one_of(TRAIN(metric), "What makes a checkpoint the best.",
              {"bleu", "exact_match", "accuracy", "f1", "masked_accuracy", "loss"}),
-      resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024)),
-      resumable(
-          between(TRAIN(length_penalty), "Beam search ranks by log probability / length ^ length_penalty.", 0, 10)),
+      of(kPairs, resumable(between(TRAIN(beam), "Beam of `linnet eval` and `linnet translate`.", 1, 1024))),
+      of(kPairs, resumable(between(TRAIN(length_penalty),
+                                   "Beam search ranks by log probability / length ^ length_penalty.", 0, 10))),
       resumable(between(TRAIN(save_every), "Steps between checkpoints.", 1, kMaxCount)),
       resumable(between(TRAIN(log_every), "Steps between lines of metrics.jsonl.", 1, kMaxCount)),
       resumable(between(TRAIN(threads), "0: what the machine and its cgroup allow.", 0, 4096)),
@@ -180,10 +221,12 @@ const std::vector<ConfigKey>& table() {
              "In what products multiply: bf16 is about twice as fast where the CPU has it, and fp32 elsewhere. Sums, "
              "weights and everything else are fp32. On a GPU bf16 stores activations in bf16 too; tf32 is a GPU's.",
              {"fp32", "tf32", "bf16"}),
-      one_of(TRAIN(attention_precision),
+      of(kTokens,
+         one_of(
+             TRAIN(attention_precision),
              "same, or bf16: attention alone multiplies in bf16 and all else in `precision`. On a GPU that is cuDNN's "
              "attention on fp32 activations.",
-             {"same", "bf16"}),
+             {"same", "bf16"})),
       any(TRAIN(isa), "Instruction set of the kernels; `linnet info` lists them. Another one rounds differently."),
   };
   return keys;
@@ -207,7 +250,8 @@ constexpr std::array<const char*, 2> kElsewhere[] = {
     {"lr", "learning_rate"},      {"bs", "batch_size"},       {"nhead", "num_heads"},     {"n_heads", "num_heads"},
     {"hidden_size", "d_model"},   {"dim", "d_model"},         {"epochs", "max_epochs"},   {"steps", "max_steps"},
     {"num_epochs", "max_epochs"}, {"num_steps", "max_steps"}, {"beam_size", "beam"},      {"max_length", "max_seq_len"},
-    {"wd", "weight_decay"},       {"grad_clip", "clip_norm"}, {"num_threads", "threads"}, {"warmup", "warmup_steps"}};
+    {"wd", "weight_decay"},       {"grad_clip", "clip_norm"}, {"num_threads", "threads"}, {"warmup", "warmup_steps"},
+    {"minutes", "max_minutes"},   {"max_time", "max_minutes"}};
 
 const ConfigKey* find_key(std::string_view name) {
   for (const ConfigKey& key : table())

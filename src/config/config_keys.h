@@ -24,6 +24,7 @@ struct ConfigKey {
   bool below_most = false;                // `most` itself is too large
   std::vector<std::string> choices = {};  // of a text; empty: any text
   bool may_change_on_resume = false;
+  std::vector<const char*> owners = {};  // architectures and tasks that have the key; empty: all
 };
 
 std::span<const ConfigKey> config_keys();
@@ -36,6 +37,8 @@ std::string assign_field(const ConfigKey& key, Config& config, FieldValue value)
 // The keys that a name of the user stands for: one, or several for a short form such as num_layers. `section` is empty
 // for a name given without one. An unknown name sets `problem`, which holds the nearest right one.
 std::vector<const ConfigKey*> find_keys(std::string_view section, std::string_view name, std::string& problem);
+// The same for what was given after --set, "key=value", as set_value() reads it. Empty when there is no such key.
+std::vector<const ConfigKey*> keys_of_setting(const std::string& key_and_value);
 bool is_section(std::string_view name);
 bool is_short_form(std::string_view section, std::string_view name);
 

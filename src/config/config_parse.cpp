@@ -120,11 +120,26 @@ FieldValue typed(const ConfigKey& key, const Config& config, const std::string& 
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
+// By a name that may have its section in front.
+std::vector<const ConfigKey*> keys_of(std::string name, std::string& problem) {
+  std::string section;
+  if (const size_t dot = name.find('.'); dot != name.npos && is_section(name.substr(0, dot))) {
+    section = name.substr(0, dot);
+    name = name.substr(dot + 1);
+  }
+  return find_keys(section, name, problem);
+}
+
 bool looks_like_a_name(const std::string& text) {
   return text.find_first_of("/.") == text.npos;  // "dates" may be a preset; "./dates" and "dates.toml" are files
 }
 
 }  // namespace
+
+std::vector<const ConfigKey*> keys_of_setting(const std::string& key_and_value) {
+  std::string problem;
+  return keys_of(trimmed(key_and_value.substr(0, key_and_value.find('='))), problem);
+}
 
 Config parse_config(std::string_view toml, const std::string& name) {
   Config config;
@@ -154,15 +169,9 @@ void set_value(Config& config, const std::string& key_and_value) {
     fail_user("--set: byte " + std::to_string(bad + 1) + " of its argument is not valid UTF-8");
   const size_t equals = key_and_value.find('=');
   if (equals == key_and_value.npos) fail_user(where + "expected key=value");
-  std::string name = trimmed(key_and_value.substr(0, equals));
   const std::string value = trimmed(key_and_value.substr(equals + 1));
-  std::string section;
-  if (const size_t dot = name.find('.'); dot != name.npos && is_section(name.substr(0, dot))) {
-    section = name.substr(0, dot);
-    name = name.substr(dot + 1);
-  }
   std::string problem;
-  for (const ConfigKey* key : find_keys(section, name, problem)) {
+  for (const ConfigKey* key : keys_of(trimmed(key_and_value.substr(0, equals)), problem)) {
     problem = assign_field(*key, config, typed(*key, config, value));
     if (!problem.empty()) break;
   }

@@ -1,5 +1,3 @@
-#include <filesystem>
-
 #include "config/config.h"
 #include "config/config_keys.h"
 
@@ -45,11 +43,6 @@ bool may_change_on_resume(const std::string& name) {
   for (const ConfigKey& key : config_keys())
     if (name == key.name) return key.may_change_on_resume;
   return false;
-}
-
-std::string data_path(const DataConfig& data, const std::string& path) {
-  if (path.empty() || data.data_dir.empty()) return path;
-  return (std::filesystem::path(data.data_dir) / path).string();  // an absolute `path` stays as it is
 }
 
 }  // namespace linnet

@@ -68,6 +68,31 @@ TEST(Config, ShortFormsYieldToTheKeysTheyStandFor) {
   EXPECT_EQ(config.data.data_dir, "d");
 }
 
+// A key that a task would ignore is a mistake: told where it was given, or where it differs from its default.
+TEST(Config, KeysOfOtherTasksAreRefused) {
+  Config mnist = load_config("mnist");
+  EXPECT_EQ(user_error([&] { check_setting_belongs(mnist, "dropout=0.1"); }),
+            "--set dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
+            "architecture, filters");
+  EXPECT_CONTAINS(user_error([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
+  check_setting_belongs(mnist, "train.learning_rate=1");
+  check_setting_belongs(load_config("mini-gpt"), "num_layers=6");
+  check_keys_belong(mnist);
+  mnist.model.dropout = 0.5;
+  EXPECT_CONTAINS(user_error([&] { check_keys_belong(mnist); }), "config: task = \"images\"");
+  Config dates = load_config("dates");
+  dates.data.text = "a";
+  EXPECT_CONTAINS(user_error([&] { check_keys_belong(dates); }), "has no \"text\"; in [data] it has task, ");
+  // What `linnet presets NAME` prints, and a run folder holds, lists all keys.
+  for (const Preset& preset : presets()) check_keys_belong(parse_config(to_toml(load_config(preset.name), true), "p"));
+}
+
+TEST(Config, PathsThatTomlCannotHoldAreRefused) {
+  Config config;
+  config.data.train_source = config.data.train_target = "caf\xE9.txt";
+  EXPECT_CONTAINS(user_error([&] { validate(config); }), "train_source: byte 4 of ");
+}
+
 TEST(Config, MisspeltKeysNameLineAndNearest) {
   EXPECT_EQ(parse_error("d_model = 64\n\nlearning_rat = 1.0\n"),
             "config.toml:3: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");

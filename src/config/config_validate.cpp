@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "config/config_keys.h"
+#include "text/utf8.h"
 
 namespace linnet {
 namespace {
@@ -15,6 +16,15 @@ void require(bool holds, const std::string& problem) {
 }
 
 std::string named(const char* name, int64_t value) { return std::string(name) + " = " + std::to_string(value); }
+
+// config.toml is UTF-8: a path in another encoding could be trained on, and the run could never be opened again.
+void check_text(const ConfigKey& key, const FieldValue& value) {
+  const std::string* text = std::get_if<std::string>(&value);
+  if (text == nullptr) return;
+  if (const size_t bad = invalid_utf8_at(*text); bad != std::string::npos)
+    fail_user(std::string("config: ") + key.name + ": byte " + std::to_string(bad + 1) + " of " + value_text(value) +
+              " is not valid UTF-8, as config.toml must be; give the file or folder another name");
+}
 
 // In doubles: the point is to find sizes whose products overflow whole numbers.
 double parameter_count(const Config& config) {
@@ -169,6 +179,7 @@ void validate(const Config& config) {
   for (const ConfigKey& key : config_keys()) {
     const std::string problem = assign_field(key, scratch, field_value(key, config));
     require(problem.empty(), problem);
+    check_text(key, field_value(key, config));
   }
   check_task(config);
   check_training(config.train);

@@ -385,6 +385,8 @@ const PresetText* find_preset(std::string_view name) {
   return nullptr;
 }
 
+bool is_preset(const std::string& name) { return find_preset(name) != nullptr; }
+
 std::vector<Preset> presets() {
   std::vector<Preset> result;
   for (const PresetText& preset : kPresets) result.push_back({preset.name, preset.description});

@@ -129,7 +129,7 @@ TEST_F(BadInput, Texts) {
   expect_refused(train_on(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11)), good),
                  {"cut.gz", "gzip"});
   const std::string tsv = folder_.write("bad.tsv", "a\tb\nno tab\n");
-  expect_refused(train(folder_ / "run", {"task=text", "train_tsv=" + tsv, "held_out_pairs=1"}), {"bad.tsv:2"});
+  expect_refused(run({"train", "translate", "--run", folder_ / "run", "--set", "train_tsv=" + tsv}), {"bad.tsv:2"});
   expect_refused(run({"train", "translate", "--run", folder_ / "run", "--source", good, "--target", good, "--set",
                       "held_out_pairs=1"}),
                  {"vocab_size 8000 is too large for the training text; at most "});
