@@ -42,6 +42,7 @@ class ClassificationTask : public TrainingTask {
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   int64_t shape_count() const override { return static_cast<int64_t>(session_->lengths.size()); }
+  int64_t batches_per_epoch() const override { return batches_->batches_per_epoch(); }
   void initialize() override;
   LoadedBatch next_batch() override;
   void seek(int64_t epoch, int64_t batch) override { batches_->seek(epoch, batch); }

@@ -15,6 +15,7 @@ class ImageTask : public TrainingTask {
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   int64_t shape_count() const override { return 1; }
+  int64_t batches_per_epoch() const override { return batches_->batches_per_epoch(); }
   LoadedBatch next_batch() override;
   int64_t chunk_steps() const override { return session_->resident ? session_->resident->steps_per_chunk() : 0; }
   std::vector<DoneStep> train_chunk(std::span<const float> rates, int64_t first_step) override;

@@ -16,6 +16,7 @@ class LanguageTask : public TrainingTask {
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   int64_t shape_count() const override { return 1; }
+  int64_t batches_per_epoch() const override { return windows_->batches_per_epoch(); }
   LoadedBatch next_batch() override;
   void seek(int64_t epoch, int64_t batch) override { windows_->seek(epoch, batch); }
   Evaluation evaluate() override;

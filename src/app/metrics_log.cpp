@@ -94,6 +94,7 @@ void MetricsLog::write(const MetricsLine& metrics) {
   line.field("seconds", metrics.seconds);
   line.field("memory_mb", metrics.memory_mb);
   if (!metrics.metric.empty()) line.field(metrics.metric, metrics.metric_value);
+  if (!metrics.weights.empty()) line.field("weights", metrics.weights);
   line.add("}");
   file_.write_line(line.text());
 }

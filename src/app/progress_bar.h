@@ -1,7 +1,10 @@
 // What a person sees while a run trains: one line that is redrawn at a terminal, a plain line now and then elsewhere.
+// With LINNET_LOG=warning or off, nothing.
 #pragma once
 #include <chrono>
 #include <string>
+
+#include "base/terminal_line.h"
 
 namespace linnet {
 
@@ -14,16 +17,15 @@ struct ProgressView {
 
 class ProgressBar {
  public:
-  ProgressBar();  // looks at standard error
-  ~ProgressBar() { clear(); }
+  ProgressBar();
   void update(const ProgressView& view);
-  void clear();  // removes the bar, so that a line can be printed
+  void clear() { line_.clear(); }  // removes the bar, so that a line can be printed
   // A message between updates.
   void print(const std::string& line);
 
  private:
-  bool terminal_;
-  bool drawn_ = false;
+  TerminalLine line_;
+  const bool shown_;
   std::chrono::steady_clock::time_point last_;
 };
 

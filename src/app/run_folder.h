@@ -2,9 +2,10 @@
 //
 //   config.toml                  the effective configuration
 //   tokenizer.*                  or source.* and target.*
-//   model.safetensors            the best weights so far (the moving average, when there is one)
+//   model.safetensors            the best weights so far, or their moving average where that is better
 //   training_state.safetensors   everything --resume needs
 //   metrics.jsonl                one JSON object a line
+//   data.json                    what the data looked like
 #pragma once
 #include <optional>
 #include <string>
@@ -38,7 +39,8 @@ class RunFolder {
   std::optional<FolderLock> lock_;
 };
 
-// Checks what --resume may not change. Throws Error(kUser) naming the keys.
+// Checks what --resume may not change. Throws Error(kUser) naming the keys. Data may lie elsewhere than they did when
+// they are the same (data_fingerprint.h); data that changed where they are give a warning.
 void check_resumable(const Config& saved, const Config& wanted, const std::string& folder);
 
 }  // namespace linnet

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/process_memory.h"
 
 namespace linnet {
@@ -20,6 +22,14 @@ std::string metric_text(const std::string& name, double value) {
   return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
 }
 
+// Is the difference between the weights and their average worth a line? More than a point of BLEU or 1% of the
+// examples, or 2% of the loss.
+bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
+  const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
+  if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
+  return std::abs(a.loss - b.loss) > 0.02 * std::abs(a.loss);
+}
+
 }  // namespace
 
 double metric_of(const TrainConfig& config, const Evaluation& result) {
@@ -35,7 +45,7 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
       memory_mb_(resident_mb()) {}
 
 void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
-                       double seconds_here) {
+                       const Pace& pace) {
   const double speed = static_cast<double>(report.tokens) / seconds;
   speed_ = running_average(speed_, speed, 0.98);
   loss_ = running_average(loss_, report.loss, 0.95);
@@ -43,23 +53,33 @@ void RunReporter::step(const Progress& progress, const StepReport& report, doubl
   if (progress.step % config_.log_every == 0)
     log_.write(
         {progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_, items_});
-  const double per_step = seconds_here / static_cast<double>(++steps_here_);
-  bar_.update({progress.step, config_.max_steps, loss_, rate, speed_,
-               per_step * static_cast<double>(config_.max_steps - progress.step), memory_mb_, items_});
+  const double per_step = pace.seconds_here / static_cast<double>(++steps_here_);
+  bar_.update({progress.step, pace.total_steps, loss_, rate, speed_,
+               per_step * static_cast<double>(pace.total_steps - progress.step), memory_mb_, items_});
 }
 
-void RunReporter::evaluation(const Progress& progress, const Evaluation& result, double rate, double seconds,
-                             bool better) {
+std::string RunReporter::figures(const Evaluation& result) const {
+  std::string text = fmt::format("loss {:.4f}", result.loss);
+  if (config_.metric != "loss") text += "  " + metric_text(config_.metric, metric_of(config_, result));
+  return text;
+}
+
+void RunReporter::evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better) {
+  const Evaluation& result = judged.best;
   const double speed = static_cast<double>(result.items) / seconds;
   MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_, items_};
-  std::string text = fmt::format("step {}  valid loss {:.4f}", progress.step, result.loss);
   if (config_.metric != "loss") {
     line.metric = config_.metric;
     line.metric_value = metric_of(config_, result);
-    text += "  " + metric_text(config_.metric, line.metric_value);
   }
+  if (judged.other) line.weights = judged.average ? "average" : "trained";
   log_.write(line);
-  bar_.print(text + fmt::format("  ({:.1f} s){}", seconds, better ? "  best so far" : ""));
+  bar_.print(fmt::format("step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds,
+                         better ? "  best so far" : ""));
+  if (judged.other && differ(config_, result, *judged.other))
+    bar_.print(judged.average
+                   ? "    of the weights' moving average; the weights themselves have " + figures(*judged.other)
+                   : "    of the weights themselves; their moving average is worse: " + figures(*judged.other));
   for (const std::string& sample : result.samples) bar_.print(sample);
 }
 

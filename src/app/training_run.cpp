@@ -6,7 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "app/data_fingerprint.h"
 #include "app/run_reporter.h"
+#include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -27,20 +29,40 @@ Schedule schedule_of(const TrainConfig& config) {
                   : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
                                                       : Kind::kConstant;
   schedule.peak = config.learning_rate, schedule.final = config.final_learning_rate;
-  schedule.warmup_steps = config.warmup_steps, schedule.max_steps = config.max_steps;
+  schedule.warmup_steps = config.warmup_steps;
   return schedule;
+}
+
+// The step at which max_steps or max_epochs ends the training.
+int64_t last_step(const TrainConfig& config, const TrainingTask& task) {
+  const int64_t batches = task.batches_per_epoch();
+  if (config.max_epochs == 0 || batches == 0) return config.max_steps;
+  const int64_t per_epoch = (batches + config.accumulate_steps - 1) / config.accumulate_steps;
+  return config.max_epochs > config.max_steps / per_epoch ? config.max_steps : config.max_epochs * per_epoch;
+}
+
+// "fp32", or why it is not what was asked for.
+std::string cpu_precision_text(const std::string& wanted) {
+  const std::string real = precision_name(cpu_precision(precision_of(wanted)));
+  return real == wanted
+             ? real
+             : real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
 }
 
 // "2 threads, avx512, fp32", or the GPU and what its precision means.
 std::string where_it_runs(const TrainConfig& train, int threads) {
   const Backend* backend = open_backend(train.device);
   const bool other = train.attention_precision != "same" && train.attention_precision != train.precision;
-  const std::string attention = other ? ", " + train.attention_precision + " products in attention" : "";
-  if (!backend) return std::to_string(threads) + " threads, " + current_isa() + ", " + train.precision + attention;
+  const auto attention = [&](const std::string& precision) {
+    return other ? ", " + precision + " products in attention" : "";
+  };
+  if (!backend)
+    return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + current_isa() + ", " +
+           cpu_precision_text(train.precision) + attention(cpu_precision_text(train.attention_precision));
   const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
                                 : train.precision == "tf32" ? "tf32 products, the rest fp32"
                                                             : "strict fp32";
-  return backend->device->info().name + ", " + precision + attention;
+  return backend->device->info().name + ", " + precision + attention(train.attention_precision);
 }
 
 class TrainingRun {
@@ -52,7 +74,8 @@ class TrainingRun {
         task_(task),
         trainer_(task.trainer()),
         steps_ahead_(task.store().device() ? 1 : 0),
-        schedule_(schedule_of(config_)) {
+        schedule_(schedule_of(config_)),
+        last_step_(last_step(config_, task)) {
     submitted_.reserve(steps_ahead_ + 1);
   }
 
@@ -62,16 +85,15 @@ class TrainingRun {
     before_ = progress_.seconds;
     began_ = began;
     if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
-    done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience();
+    done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience() ||
+            out_of_time();
     while (!stopped_ && progress_.step < config_.max_steps && !done_) {
-      if (task_.chunk_steps() > 0)
-        train_chunk();
-      else
-        train_step();
-      if (stop_requested()) finish_submitted(0);
-      if (submitted_.empty()) finish_step();
+      train_some();
+      if (stop_requested() || done_) finish_submitted(0);
+      if (stop_requested() || submitted_.empty()) finish_step();
     }
     close();
+    default_stop_signals();
     return {stopped_, progress_, now() - began, task_.forecast().peak()};
   }
 
@@ -90,9 +112,11 @@ class TrainingRun {
       load_model(RunFolder(request_.init).model_path(), trainer_.layout(), trainer_.state("parameters"));
       trainer_.reset_ema();
     }
+    catch_stop_signals();
     // Written once the checkpoint was found to be whole: a refused run changes no file.
     task_.save_assets(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
+    DataFingerprint::of(request_.config).save(folder_.path());
     task_.seek(progress_.epoch, progress_.batch);
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     last_saved_ = progress_.step;
@@ -108,11 +132,27 @@ class TrainingRun {
     SubmittedStep report;
   };
 
+  // One step, or as many as the task does at once. A step during which a stop is requested is abandoned before its
+  // update: the run is saved as it was, and trains that step when it is resumed.
+  void train_some() {
+    try {
+      const StopPoints points;
+      if (stop_requested()) throw Stopped{};
+      if (task_.chunk_steps() > 0)
+        train_chunk();
+      else
+        train_step();
+    } catch (const Stopped&) {
+      stopped_ = true;
+    }
+  }
+
   void train_step() {
     Submitted s{.step = progress_.step + static_cast<int64_t>(submitted_.size()) + 1, .began = now()};
-    s.rate = learning_rate(schedule_, s.step);
+    s.rate = rate(s.step);
     if (trainer_.accumulates()) {
       for (int64_t micro = 0; micro < config_.accumulate_steps; ++micro) {
+        stop_point();
         s.batch = task_.next_batch();
         trainer_.accumulate(s.batch.shape, s.step, micro);
         if (s.batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
@@ -155,15 +195,15 @@ class TrainingRun {
     const double began = now();
     std::vector<float> rates;
     for (int64_t step = first; step < first + task_.chunk_steps(); ++step) {
-      rates.push_back(static_cast<float>(learning_rate(schedule_, step)));
+      rates.push_back(static_cast<float>(rate(step)));
       if (step % config_.eval_every == 0 || step % config_.save_every == 0 || step == config_.max_steps) break;
     }
     const std::vector<DoneStep> done = task_.train_chunk(rates, first);
     const double seconds = (now() - began) / static_cast<double>(done.size());
     for (size_t i = 0; i < done.size(); ++i) {
       count(done[i].batch);
-      finish(first + static_cast<int64_t>(i), done[i].batch.shape, done[i].report,
-             learning_rate(schedule_, first + static_cast<int64_t>(i)), seconds);
+      finish(first + static_cast<int64_t>(i), done[i].batch.shape, done[i].report, static_cast<double>(rates[i]),
+             seconds);
     }
   }
 
@@ -172,8 +212,9 @@ class TrainingRun {
     progress_.step = step;
     progress_.target_tokens += report.tokens;
     progress_.seconds = before_ + now() - began_;
+    if (out_of_time()) done_ = true;
     progress_.evaluated = !evaluation_due();
-    reporter_->step(progress_, report, rate, seconds, now() - began_);
+    reporter_->step(progress_, report, rate, seconds, {now() - began_, total_steps()});
   }
 
   void count(const LoadedBatch& batch) {
@@ -197,40 +238,88 @@ class TrainingRun {
                                          ". The last checkpoint is as it was");
   }
 
+  double rate(int64_t step) const {
+    Schedule schedule = schedule_;
+    schedule.max_steps = std::max(step, total_steps());
+    return learning_rate(schedule, step);
+  }
+
+  // How many steps the run will have; with max_minutes an estimate from the steps so far.
+  int64_t total_steps() const {
+    if (config_.max_minutes == 0 || progress_.step == 0) return last_step_;
+    const double budget = 60 * config_.max_minutes, used = std::max(progress_.seconds, 1e-3);
+    const double steps = static_cast<double>(progress_.step) * budget / used;
+    return steps < static_cast<double>(last_step_) ? static_cast<int64_t>(steps) : last_step_;
+  }
+
+  bool out_of_time() const { return config_.max_minutes > 0 && progress_.seconds >= 60 * config_.max_minutes; }
+
   bool out_of_patience() const { return config_.patience > 0 && progress_.worse_since_best >= config_.patience; }
 
   bool evaluation_due() const {
     return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_;
   }
 
-  // Evaluates and saves where they are due. A signal is answered between the two, so that a resumed run evaluates
-  // first.
+  // Evaluates and saves where they are due. An evaluation during which a stop is requested is abandoned; a resumed run
+  // evaluates first.
   void finish_step() {
-    if (!progress_.evaluated && !stop_requested()) evaluate();
+    if (!progress_.evaluated && !stop_requested()) {
+      try {
+        const StopPoints points;
+        evaluate();
+      } catch (const Stopped&) {
+      }
+    }
     if (stop_requested()) stopped_ = true;
     if (progress_.step % config_.save_every == 0 && !stopped_) save();
   }
 
   void evaluate() {
     const double began = now();
-    const Evaluation result = task_.evaluate();
+    const Judged judged = judge();
+    pass_last_stop_point();
     progress_.evaluated = true;
     last_saved_ = -1;  // the result belongs into the training state
     progress_.seconds = before_ + now() - began_;
-    const bool better = compare(result);
-    reporter_->evaluation(progress_, result, learning_rate(schedule_, progress_.step), now() - began, better);
-    if (better) save_best();
+    const bool better = compare(judged.best);
+    reporter_->evaluation(progress_, judged, rate(progress_.step), now() - began, better);
+    if (better) save_best(judged.average ? trainer_.evaluated_state() : "parameters");
+    if (out_of_time()) done_ = true;
     if (out_of_patience()) {
       reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
       done_ = true;
     }
   }
 
+  // With a moving average, both it and the weights are evaluated: an average of few steps, or of steps that went wrong,
+  // is worse than the weights.
+  Judged judge() {
+    Judged judged{.average = trainer_.has_average(), .best = task_.evaluate(), .other = {}};
+    if (!judged.average) return judged;
+    trainer_.exchange_average();
+    try {
+      judged.other = task_.evaluate();
+    } catch (...) {
+      trainer_.exchange_average();
+      throw;
+    }
+    trainer_.exchange_average();
+    if (is_better(*judged.other, metric_of(config_, judged.best), judged.best.loss)) {
+      judged.average = false;
+      std::swap(judged.best, *judged.other);
+    }
+    return judged;
+  }
+
   // Equal metrics are told apart by the loss: early BLEU is often 0.
+  bool is_better(const Evaluation& result, double than_metric, double than_loss) const {
+    const double metric = metric_of(config_, result);
+    return metric > than_metric || (metric == than_metric && result.loss < than_loss);
+  }
+
   bool compare(const Evaluation& result) {
     const double metric = metric_of(config_, result);
-    const bool better = progress_.best_step == 0 || metric > progress_.best_metric ||
-                        (metric == progress_.best_metric && result.loss < progress_.best_loss);
+    const bool better = progress_.best_step == 0 || is_better(result, progress_.best_metric, progress_.best_loss);
     if (!better) {
       ++progress_.worse_since_best;
       return false;
@@ -240,9 +329,9 @@ class TrainingRun {
     return true;
   }
 
-  void save_best() {
+  void save_best(const std::string& state) {
     trainer_.pull_states();
-    save_model(folder_.model_path(), trainer_.layout(), trainer_.state(trainer_.evaluated_state()), metadata());
+    save_model(folder_.model_path(), trainer_.layout(), trainer_.state(state), metadata());
   }
 
   void save() {
@@ -260,7 +349,8 @@ class TrainingRun {
 
   void close() {
     if (last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
-    if (progress_.best_step == 0) save_best();  // stopped before the first evaluation: better than nothing to load
+    // Stopped before the first evaluation: better than nothing to load.
+    if (progress_.best_step == 0) save_best(trainer_.evaluated_state());
     reporter_->clear();
     if (stopped_)
       log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
@@ -273,6 +363,7 @@ class TrainingRun {
   Trainer& trainer_;
   const size_t steps_ahead_;  // that a device may be asked for before the report of an earlier one is read
   const Schedule schedule_;
+  const int64_t last_step_;  // by max_steps and max_epochs
   Progress progress_;
   std::vector<Submitted> submitted_;  // oldest first; at most steps_ahead_ of them between steps
   std::optional<RunReporter> reporter_;
@@ -294,7 +385,7 @@ std::string open_folder(const TrainRequest& request, RunFolder& folder) {
     folder.lock();
   }
   if (request.init.empty()) return "";
-  if (!(RunFolder(request.init).load_config().model == request.config.model))
+  if (!(with_absolute_paths(RunFolder(request.init).load_config()).model == request.config.model))
     fail_user("--init: the model of run '" + request.init + "' is another one; it differs in its [model] section");
   return request.init;
 }
@@ -308,8 +399,11 @@ void check_space(const RunFolder& folder, const Trainer& trainer) {
 
 }  // namespace
 
-TrainOutcome run_training(const TrainRequest& request, const std::function<void(TrainingTask&)>& afterwards) {
-  catch_stop_signals();
+TrainOutcome run_training(const TrainRequest& given, const std::function<void(TrainingTask&)>& afterwards) {
+  TrainRequest request = given;
+  request.config = with_absolute_paths(request.config);
+  validate(request.config);  // the folder we are in may have a name that config.toml cannot hold
+  announce_stop("linnet: stopped before training began; the run folder is as it was\n");
   RunFolder folder(request.folder);
   open_backend(request.config.train.device);  // a device that is not there is told before any text is read
   const std::string assets = open_folder(request, folder);

@@ -44,6 +44,7 @@ class TrainingTask {
   virtual const Store& store() const = 0;
   virtual const MemoryForecast& forecast() const = 0;
   virtual int64_t shape_count() const = 0;
+  virtual int64_t batches_per_epoch() const { return 0; }  // 0: epochs differ
 
   // Weights to start from, drawn from the seed or read from a model folder.
   virtual void initialize() { trainer().initialize(); }

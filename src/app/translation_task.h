@@ -16,6 +16,7 @@ class TranslationTask : public TrainingTask {
   const Store& store() const override { return session->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   int64_t shape_count() const override { return buckets->size(); }
+  int64_t batches_per_epoch() const override { return stream->batches_per_epoch(); }
   LoadedBatch next_batch() override;
   void seek(int64_t epoch, int64_t batch) override { stream->seek(epoch, batch); }
   Evaluation evaluate() override;

@@ -32,6 +32,7 @@ spdlog::logger& logger() {
 }  // namespace
 
 void log_info(const std::string& message) { logger().info("{}", message); }
+bool log_shows_info() { return logger().should_log(spdlog::level::info); }
 void log_warning(const std::string& message) { logger().warn("warning: {}", message); }
 
 }  // namespace linnet

@@ -7,5 +7,7 @@ namespace linnet {
 
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
+// Does log_info() print? Progress and samples follow it.
+bool log_shows_info();
 
 }  // namespace linnet

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/signals.h"
+#include "base/thread_pool.h"
 
 namespace linnet {
 namespace {
@@ -42,6 +43,48 @@ TEST(SignalsDeathTest, TheFirstAsksTheSecondEnds) {
         ::_exit(1);
       },
       testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(SignalsDeathTest, BeforeThereIsSomethingToSaveTheFirstEndsWithALine) {
+  EXPECT_EXIT(
+      {
+        announce_stop("nothing to save\n");
+        ::raise(SIGHUP);
+        ::_exit(1);
+      },
+      testing::KilledBySignal(SIGHUP), "nothing to save");
+}
+
+TEST(SignalsDeathTest, NohupIsRespected) {
+  EXPECT_EXIT(
+      {
+        ::signal(SIGHUP, SIG_IGN);
+        catch_stop_signals();
+        ::raise(SIGHUP);
+        ::_exit(stop_requested() ? 1 : 42);
+      },
+      testing::ExitedWithCode(42), "");
+}
+
+// Work that may be abandoned is, before its next kernel; an update that has begun is finished.
+TEST(SignalsDeathTest, StopPointsAbandonAnEvaluationAndNoUpdate) {
+  const auto ends_early = [](bool updates) {
+    ThreadPool pool(1);
+    int done = 0;
+    catch_stop_signals();
+    ::raise(SIGTERM);
+    pool.run(1, [&](int64_t, int) { ++done; });  // no stop points: nothing changes
+    try {
+      const StopPoints points;
+      if (updates) pass_last_stop_point();
+      pool.run(1, [&](int64_t, int) { ++done; });
+    } catch (const Stopped&) {
+      done += 10;
+    }
+    ::_exit(done);
+  };
+  EXPECT_EXIT(ends_early(false), testing::ExitedWithCode(11), "");
+  EXPECT_EXIT(ends_early(true), testing::ExitedWithCode(2), "");
 }
 
 TEST(Log, WritesPlainLinesToStandardError) {

@@ -1,31 +1,68 @@
 #include "base/signals.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 
 namespace linnet {
 namespace {
 
 std::atomic<bool> requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+std::atomic<const char*> announcement{nullptr};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
+              "a signal handler may only touch lock-free atomics");
 
-void handle(int signal) {
-  if (!requested.exchange(true)) return;
+thread_local bool may_stop = false;
+
+void end_by(int signal) {
   ::signal(signal, SIG_DFL);
-  ::raise(signal);  // delivered when this handler returns, so that the parent sees which signal it was
+  ::raise(signal);  // delivered when the handler returns, so that the parent sees which signal it was
+}
+
+void request(int signal) {
+  if (requested.exchange(true)) end_by(signal);
+}
+
+void announce(int signal) {
+  const char* text = announcement.load();
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
+  end_by(signal);
+}
+
+void install(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;  // a checkpoint being written goes on
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction present {};
+    ::sigaction(signal, nullptr, &present);
+    if (signal != SIGHUP || present.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
 }
 
 }  // namespace
 
-void catch_stop_signals() {
-  struct sigaction action {};
-  action.sa_handler = handle;
-  action.sa_flags = SA_RESTART;  // a checkpoint being written goes on
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+void announce_stop(const char* text) {
+  announcement = text;
+  install(announce);
 }
 
+void catch_stop_signals() { install(request); }
+
+void default_stop_signals() { install(SIG_DFL); }
+
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
+
+StopPoints::StopPoints() { may_stop = true; }
+StopPoints::~StopPoints() { may_stop = false; }
+
+void stop_point() {
+  if (may_stop && stop_requested()) throw Stopped{};
+}
+
+void pass_last_stop_point() { may_stop = false; }
 
 }  // namespace linnet

@@ -1,10 +1,36 @@
-// Ending a run in order: the first SIGINT or SIGTERM asks for it, the second one ends the process at once.
+// Ending a run in order when somebody asks for it: SIGINT (Ctrl-C), SIGTERM, or SIGHUP (the terminal was closed) unless
+// nohup has it ignored.
+//
+//   announce_stop(text)    a signal prints the text and ends the process at once: nothing is there to be saved yet
+//   catch_stop_signals()   the first signal only makes stop_requested() true, the second one ends the process at once
+//   default_stop_signals() a signal ends the process at once, as before either of these
 #pragma once
 
 namespace linnet {
 
+void announce_stop(const char* text);  // a whole line; must outlive the process
 void catch_stop_signals();
-// True once such a signal came. Long loops look at it, save and return.
+void default_stop_signals();
+// True once such a signal was caught. Long loops look at it, save and return.
 bool stop_requested();
+
+// Thrown by stop_point(). Not an error, and no std::exception: whoever makes the StopPoints catches it.
+struct Stopped {};
+
+// While one of these lives, stop_point() throws Stopped in this thread as soon as a stop is requested. It is for work
+// that may be abandoned at any kernel: an evaluation, or a training step whose optimizer has not begun.
+class StopPoints {
+ public:
+  StopPoints();
+  ~StopPoints();
+  StopPoints(const StopPoints&) = delete;
+  StopPoints& operator=(const StopPoints&) = delete;
+};
+
+// Called before every kernel (ThreadPool::run).
+void stop_point();
+// Work that must not be abandoned from here on begins, an update of the weights: stop_point() does nothing until the
+// StopPoints are gone.
+void pass_last_stop_point();
 
 }  // namespace linnet

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/signals.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -55,6 +57,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
   if (tasks <= 0) return;
+  stop_point();
   if (workers_.empty() || tasks == 1) {
     for (int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;

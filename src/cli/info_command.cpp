@@ -7,6 +7,7 @@
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "pretrained/describe.h"
+#include "train/trainer.h"
 
 namespace linnet {
 
@@ -29,6 +30,9 @@ int describe_program() {
   for (const std::string& isa : available_isas()) isas += (isas.empty() ? "" : " ") + isa;
   std::printf("linnet            %s\n", LINNET_VERSION);
   std::printf("instruction sets  %s (best first; --isa chooses)\n", isas.c_str());
+  const bool bf16 = cpu_precision(Precision::kBf16) == Precision::kBf16;
+  std::printf("precision         %s\n",
+              bf16 ? "fp32, bf16" : "fp32 (bf16 is computed in fp32: no instructions for it)");
   std::printf("threads           %d\n", available_threads());
   std::printf("memory            %.1f GB available\n", static_cast<double>(available_memory()) / 1e9);
   std::printf("libraries         %s\n", LINNET_LIBRARIES);

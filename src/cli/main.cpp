@@ -2,6 +2,7 @@
 #include <malloc.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -42,6 +43,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // One heap: per-thread heaps would take memory nobody planned.
   mallopt(M_ARENA_MAX, 1);
+  // Beyond `ulimit -f` a write then fails with "File too large", as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (const linnet::Error& error) {

@@ -7,7 +7,8 @@
 namespace linnet {
 
 double learning_rate(const Schedule& schedule, int64_t step) {
-  const auto now = static_cast<double>(step), warmup = static_cast<double>(schedule.warmup_steps);
+  const auto now = static_cast<double>(step);
+  const auto warmup = static_cast<double>(std::min(schedule.warmup_steps, schedule.max_steps / 4));
   if (now < warmup) return schedule.peak * now / warmup;
   const double span = std::max(1.0, static_cast<double>(schedule.max_steps) - warmup);
   const double done = std::clamp((now - warmup) / span, 0.0, 1.0);

@@ -1,4 +1,5 @@
-// The learning rate of each step: a linear warmup to the peak, then one of four ways down.
+// The learning rate of each step: a linear warmup to the peak, then one of four ways down. The warmup takes at most a
+// quarter of max_steps, so that a short run reaches the peak, too.
 #pragma once
 #include <cstdint>
 

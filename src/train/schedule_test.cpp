@@ -17,6 +17,15 @@ TEST(Schedule, WarmupIsLinearAndReachesThePeak) {
   }
 }
 
+TEST(Schedule, AShortRunReachesThePeakAndComesDownAgain) {
+  for (auto kind : {Schedule::Kind::kLinear, Schedule::Kind::kCosine, Schedule::Kind::kInverseSqrt}) {
+    const Schedule schedule{.kind = kind, .peak = 2, .warmup_steps = 1000, .max_steps = 100};
+    EXPECT_DOUBLE_EQ(learning_rate(schedule, 5), 0.4);
+    EXPECT_DOUBLE_EQ(learning_rate(schedule, 25), 2);
+    EXPECT_LE(learning_rate(schedule, 100), 1);
+  }
+}
+
 TEST(Schedule, EachWayDown) {
   Schedule schedule{.kind = Schedule::Kind::kLinear, .peak = 2, .final = 1, .warmup_steps = 10, .max_steps = 110};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 60), 1.5);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "exec/interpreter.h"
+#include "kernels/gemm.h"
 
 namespace linnet {
 namespace {
@@ -15,6 +16,14 @@ constexpr size_t kLine = 64;  // each small input on a cache line of its own
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
 }  // namespace
+
+Precision cpu_precision(Precision wanted) {
+  return wanted == Precision::kBf16 && gemm_has_bf16() ? Precision::kBf16 : Precision::kF32;
+}
+
+Precision Trainer::precision() const {
+  return store_.device() ? options_.passes.precision : cpu_precision(options_.passes.precision);
+}
 
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares) {
   const double loss = loss_sum / token_count, norm = std::sqrt(sum_of_squares) / token_count;
@@ -111,8 +120,14 @@ void Trainer::initialize() {
 }
 
 void Trainer::reset_ema() {
-  if (evaluated_ == "ema") std::copy_n(state("parameters"), layout_.parameter_count(), state("ema"));
+  if (has_average()) std::copy_n(state("parameters"), layout_.parameter_count(), state("ema"));
   push_states();
+}
+
+void Trainer::exchange_average() {
+  for (const char* name : {"parameters", "ema"}) store_.pull(name);
+  std::swap_ranges(state("parameters"), state("parameters") + layout_.parameter_count(), state("ema"));
+  for (const char* name : {"parameters", "ema"}) store_.push(name);
 }
 
 void Trainer::pull_states() const {

@@ -35,6 +35,10 @@ struct StepReport {
   bool finite;  // false: the parameters were left as they were
 };
 
+// What products on this processor multiply in where `wanted` is asked for: without bf16 instructions in the current set
+// (kernels/isa.h) they stay in fp32.
+Precision cpu_precision(Precision wanted);
+
 // From the outputs of a step graph.
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares);
 // The inputs of a step graph that vary from step to step: control [2], random [4].
@@ -90,6 +94,8 @@ class Trainer {
   const ParameterLayout& layout() const { return layout_; }
   const TrainerOptions& options() const { return options_; }
   ThreadPool& pool() { return pool_; }
+  // What products really multiply in: on a CPU without bf16 instructions not what the options ask for.
+  Precision precision() const;
   bool accumulates() const { return options_.accumulate_steps > 1; }
   // Flat states by name: "parameters", "moment1", "moment2", "ema"; [parameter_count] floats each.
   const std::vector<std::string>& states() const { return states_; }
@@ -101,6 +107,10 @@ class Trainer {
   // The state that evaluation and saved models take: "ema" when there is one, or "parameters".
   const std::string& evaluated_state() const { return evaluated_; }
   void reset_ema();  // to the parameters that the host has written; pushes
+  bool has_average() const { return evaluated_ != "parameters"; }
+  // Exchanges the parameters and their moving average, so that evaluation sees the parameters. A second call restores
+  // both; no step may run in between.
+  void exchange_average();
   // What runs a shape's training step, for profiles.
   const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
   // What the passes made of the training graph planned last.

@@ -2,7 +2,11 @@
 // same.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <filesystem>
 
 #include "integration/program.h"
 #include "io/safetensors.h"
@@ -79,8 +83,87 @@ TEST_P(Signal, SavesEndsWithZeroAndTheResumedRunIsTheUndisturbedOne) {
   EXPECT_EQ(contents(folder / "run/model.safetensors"), contents(folder / "whole/model.safetensors"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Train, Signal, ::testing::Values(SIGTERM, SIGINT),
-                         [](const auto& info) { return info.param == SIGTERM ? "Terminate" : "Interrupt"; });
+INSTANTIATE_TEST_SUITE_P(Train, Signal, ::testing::Values(SIGTERM, SIGINT, SIGHUP), [](const auto& info) {
+  return info.param == SIGTERM ? "Terminate" : info.param == SIGINT ? "Interrupt" : "HangUp";
+});
+
+// Nothing is there to be saved while the text is read, even where reading never ends.
+TEST_P(Signal, EndsAtOnceBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "endless").c_str(), 0600), 0);
+  const std::string text = folder.write("text", "one\ntwo\n");
+  Program program({"train", "translate", "--source", folder / "endless", "--target", text, "--run", folder / "run"});
+  while (program.running() && !exists(folder / "run/.lock")) ::usleep(500);
+  ::usleep(20000);
+  program.send(GetParam());
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.signal, GetParam());
+  EXPECT_EQ(outcome.error, "linnet: stopped before training began; the run folder is as it was\n");
+  EXPECT_FALSE(exists(folder / "run/config.toml"));
+}
+
+// An evaluation of minutes is abandoned, and made up for by the resumed run.
+TEST_P(Signal, AbandonsAnEvaluation) {
+  const TemporaryFolder folder;
+  Program program(train_arguments(folder / "run", {"valid_samples=300000", "ema_decay=0.9"}));
+  ASSERT_TRUE(wait_for_lines(program, folder / "run", 10));
+  ::usleep(100000);
+  program.send(GetParam());
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(read_metrics(folder / "run").size(), 10u);  // no line of the evaluation
+  EXPECT_TRUE(exists(folder / "run/training_state.safetensors"));
+}
+
+TEST(Train, SaysWhatItReallyMultipliesIn) {
+  const TemporaryFolder folder;
+  Arguments arguments = train_arguments(folder / "run", {"precision=bf16", "max_steps=1"});
+  arguments.insert(arguments.end(), {"--isa", "sse4"});
+  const Outcome outcome = run(arguments, {.log = "info"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_NE(outcome.error.find("1 thread, sse4, fp32 (bf16 was asked for, and sse4 has no instructions for it);"),
+            outcome.error.npos)
+      << outcome.error;
+}
+
+TEST(Train, WithTheLogOffNothingIsPrinted) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(train(folder / "run", {"metric=exact_match", "max_minutes=100"}).error, "");
+}
+
+// Every evaluation looks at the weights and at their average, and tells which one it is about.
+TEST(Train, TheBetterOfTheWeightsAndTheirAverageIsSaved) {
+  const TemporaryFolder folder;
+  // At this rate the weights jump about, and their average is better; at a falling one the last weights are.
+  ASSERT_EQ(train(folder / "run", {"ema_decay=0.999", "metric=loss", "learning_rate=0.02"}).exit_code, 0);
+  const std::string metrics = contents(folder / "run/metrics.jsonl");
+  EXPECT_NE(metrics.find("\"weights\":"), metrics.npos) << metrics;
+  const Outcome eval = run({"eval", folder / "run", "--split", "valid", "--json"});
+  const Metrics last = of_split(read_metrics(folder / "run"), "valid").back();
+  EXPECT_NE(eval.out.find("\"loss\":" + last.loss.substr(0, 6)), eval.out.npos) << eval.out << last.loss;
+}
+
+TEST(Train, EndsWhenItsTimeIsUpAndEvaluates) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "run", {"max_minutes=0.005", "max_steps=1000000000", "schedule=linear"}).exit_code, 0);
+  const std::vector<Metrics> metrics = read_metrics(folder / "run");
+  EXPECT_EQ(metrics.back().split, "valid");
+  const std::vector<Metrics> steps = of_split(metrics, "train");
+  EXPECT_LT(std::stod(steps.back().learning_rate), 5e-4);  // of 3e-3: it came down by the end of the time
+}
+
+TEST(Train, AFileBeyondTheLimitOfSizesIsALineAndKeepsTheLastCheckpoint) {
+  const TemporaryFolder folder;
+  rlimit before{}, small{.rlim_cur = 4000, .rlim_max = RLIM_INFINITY};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  small.rlim_max = before.rlim_max;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  Program program(train_arguments(folder / "run"));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.exit_code, 2) << "signal " << outcome.signal;
+  EXPECT_NE(outcome.error.find(": File too large\n"), outcome.error.npos) << outcome.error;
+}
 
 TEST(Train, ASecondProcessOnTheSameFolderIsRefused) {
   const TemporaryFolder folder;
@@ -132,6 +215,42 @@ TEST(Resume, MayTrainLongerButNotOtherwise) {
 
   ASSERT_EQ(train(folder / "run", {"max_steps=30"}, {"--resume", "--threads", "2"}).exit_code, 0);
   EXPECT_EQ(of_split(read_metrics(folder / "run"), "train"), of_split(read_metrics(folder / "long"), "train"));
+}
+
+// A run knows where its data are, from whichever folder it is used; the same data may be moved, others are told.
+TEST(Resume, FindsItsDataAndNoticesWhenTheyAreOthers) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += std::to_string(i * 7919) + "\n";
+  folder.write("source", text), folder.write("target", text);
+  const auto train_here = [&](const std::string& from, const Arguments& extra) {
+    Arguments all{"train", "dates", "--source", from, "--target", from, "--run", folder / "run"};
+    for (const char* setting :
+         {"d_model=16", "d_ff=32", "num_layers=1", "num_heads=2", "max_steps=2", "eval_every=2", "held_out_pairs=10"})
+      all.insert(all.end(), {"--set", setting});
+    all.insert(all.end(), extra.begin(), extra.end());
+    return run(all, {.log = "warning"});
+  };
+  const std::string here = std::filesystem::current_path();
+  const std::string relative = std::filesystem::relative(folder / "source");
+  ASSERT_EQ(train_here(relative, {}).exit_code, 0);
+  std::filesystem::current_path("/");
+  const Outcome eval = run({"eval", folder / "run", "--split", "valid", "--json"});
+  std::filesystem::current_path(here);
+  EXPECT_EQ(eval.exit_code, 0) << eval.error;
+
+  EXPECT_EQ(train_here(relative, {"--resume"}).error, "");
+  folder.write("moved", text);
+  EXPECT_EQ(train_here(folder / "moved", {"--resume"}).error, "");
+  text[1000] = '!';
+  folder.write("moved", text);
+  const Outcome changed = train_here(folder / "moved", {"--resume"});
+  EXPECT_EQ(changed.exit_code, 0);
+  EXPECT_EQ(changed.error,
+            "linnet: warning: the data have changed since the run began (train_source, train_target): it goes on with "
+            "what is there now\n");
+  const Outcome other = train_here(relative, {"--resume"});
+  EXPECT_EQ(other.exit_code, 2) << other.error;
 }
 
 TEST(Resume, OfAFinishedRunChangesNothing) {

@@ -4,6 +4,7 @@
 // has added up over micro-steps, and clips by the global norm. `control` f32/f64 [2] = {learning rate, step number from
 // 1}. When the norm is not finite nothing changes: the old state is kept, and the trainer finds out why.
 #pragma once
+#include <algorithm>
 #include <optional>
 
 #include "ir/graph.h"
@@ -19,9 +20,16 @@ struct OptimizerAttrs {
   bool decoupled = false;   // AdamW (Loshchilov & Hutter 2019): decay the weight itself, not the gradient
   int64_t decay_count = 0;  // weight decay touches the first this many elements only
   double clip_norm = 0;     // 0: no clipping
-  double ema_decay = 0;     // 0: no moving average of the weights
+  double ema_decay = 0;     // 0: no moving average of the weights; see average_decay()
   std::string text() const;
 };
+
+// The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant decay of
+// 0.999 would still hold 67% of the initial weights after 400 steps; this one averages about the last ninth of the
+// steps until ema_decay is reached.
+inline double average_decay(double ema_decay, int64_t step) {
+  return std::min(ema_decay, (1 + static_cast<double>(step)) / (10 + static_cast<double>(step)));
+}
 
 extern const OpDef kOptimizerStep, kSumOfSquares;
 KernelList optimizer_step_kernels();

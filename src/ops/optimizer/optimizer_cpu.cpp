@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/signals.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "ops/optimizer/optimizer.h"
@@ -20,11 +21,12 @@ struct Operands {
       scale = (attrs.clip_norm > 0 && norm > attrs.clip_norm ? attrs.clip_norm / norm : 1) / count;
     });
     n = args.in[0].elements();
+    ema_decay = average_decay(attrs.ema_decay, step);
   }
   const OptimizerAttrs& attrs;
   size_t states;
   int64_t n, step;
-  double learning_rate, scale;
+  double learning_rate, scale, ema_decay;
   bool finite;
 };
 
@@ -58,7 +60,7 @@ void reference_step(const KernelArgs& args, const Operands& x) {
       w -= x.learning_rate * m[i];
     }
     p[i] = static_cast<T>(w);
-    if (ema) ema[i] = static_cast<T>(attrs.ema_decay * ema[i] + (1 - attrs.ema_decay) * w);
+    if (ema) ema[i] = static_cast<T>(x.ema_decay * ema[i] + (1 - x.ema_decay) * w);
   }
 }
 
@@ -69,9 +71,11 @@ void run_reference(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
+  stop_point();
   copy_states(args);
   const Operands x(args);
   if (!x.finite) return;
+  pass_last_stop_point();  // an update is whole or has not begun
   float* ema = x.attrs.ema_decay > 0 ? args.out.back().as<float>() : nullptr;
   // The kernels only read the gradient unless they are asked to clear it.
   float* gradient = args.in[x.states].as<float>();
@@ -80,7 +84,7 @@ void run(const KernelArgs& args) {
     adam.n = x.n, adam.decay_count = x.attrs.decay_count;
     adam.param = args.out[0].as<float>(), adam.grad = gradient, adam.m = args.out[1].as<float>(),
     adam.v = args.out[2].as<float>();
-    adam.ema = ema, adam.ema_decay = x.attrs.ema_decay;
+    adam.ema = ema, adam.ema_decay = x.ema_decay;
     adam.learning_rate = x.learning_rate, adam.beta1 = x.attrs.beta1;
     adam.beta2 = x.attrs.beta2, adam.epsilon = x.attrs.epsilon;
     adam.weight_decay = x.attrs.weight_decay, adam.decoupled = x.attrs.decoupled;
@@ -90,7 +94,7 @@ void run(const KernelArgs& args) {
     SgdArgs sgd{};
     sgd.n = x.n, sgd.decay_count = x.attrs.decay_count;
     sgd.param = args.out[0].as<float>(), sgd.grad = gradient, sgd.buffer = args.out[1].as<float>();
-    sgd.ema = ema, sgd.ema_decay = x.attrs.ema_decay;
+    sgd.ema = ema, sgd.ema_decay = x.ema_decay;
     sgd.learning_rate = x.learning_rate, sgd.momentum = x.attrs.momentum;
     sgd.weight_decay = x.attrs.weight_decay, sgd.grad_scale = static_cast<float>(x.scale);
     sgd_update(sgd, args.pool);

@@ -27,7 +27,7 @@ struct OptimizerCall {
 
 // What is the same for every element of a step.
 struct StepFactors {
-  float scale, rate, root2, shrink;
+  float scale, rate, root2, shrink, ema_rest;
   bool finite;
 };
 
@@ -42,6 +42,7 @@ LINNET_DEVICE StepFactors step_factors(const OptimizerCall& call) {
   factors.rate = adam ? learning_rate / -expm1f(step * call.log_beta1) : learning_rate;
   factors.root2 = adam ? sqrtf(-expm1f(step * call.log_beta2)) : 1;
   factors.shrink = 1 - learning_rate * call.weight_decay;
+  factors.ema_rest = fmaxf(call.ema_rest, 9 / (10 + step));  // 1 - average_decay(ema_decay, step)
   return factors;
 }
 
@@ -65,7 +66,7 @@ LINNET_DEVICE void update(const OptimizerCall& call, const StepFactors& step, bo
     w -= step.rate * m;
   }
   parameter = w;
-  ema += call.ema_rest * (w - ema);
+  ema += step.ema_rest * (w - ema);
 }
 
 // An output may be the input it replaces.

@@ -117,6 +117,22 @@ TEST(Optimizer, ManySquares) {
                        .differentiate = false});
 }
 
+// An average with a constant decay of 0.999 would hold 67% of the first weights after 400 steps.
+TEST(Optimizer, TheAverageForgetsTheFirstWeightsHoweverFewTheSteps) {
+  Graph graph = step_graph({.kind = Kind::kSgd, .ema_decay = 0.999}, DType::kF32, 1);
+  for (const int steps : {1, 10, 400}) {
+    NamedTensors in = inputs(DType::kF32, 1, 0);
+    in["moment1"].as<float>()[0] = 0;
+    in["parameters"].as<float>()[0] = 1;  // a gradient of 0 leaves the parameter at 1
+    in["ema"].as<float>()[0] = 0;         // 1 - share of the first weights in the average
+    for (int step = 1; step <= steps; ++step) {
+      in["control"].as<float>()[1] = static_cast<float>(step);
+      for (auto& [name, tensor] : interpret(graph, in, {.kernels = KernelSet::kFast}).states) in[name] = tensor;
+    }
+    EXPECT_GT(in["ema"].as<float>()[0], steps == 1 ? 0.8 : 0.999) << steps << " steps";
+  }
+}
+
 TEST(Optimizer, ClippingLimitsTheStepToTheNorm) {
   const int64_t n = 100;
   const OptimizerAttrs attrs{.kind = Kind::kSgd, .clip_norm = 0.25};

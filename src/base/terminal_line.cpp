@@ -1,0 +1,50 @@
+#include "base/terminal_line.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace linnet {
+namespace {
+
+constexpr size_t kLongest = 300;
+
+bool can_redraw() {
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) != 0 && (term == nullptr || std::string_view(term) != "dumb");
+}
+
+}  // namespace
+
+TerminalLine::TerminalLine() : usable_(can_redraw()) {}
+
+size_t TerminalLine::room() const {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return std::min<size_t>(known ? size.ws_col : 80, kLongest) - 1;
+}
+
+void TerminalLine::draw(std::string_view text) {
+  if (!usable_) return;
+  const size_t room = this->room();
+  text = text.substr(0, room);
+  char line[kLongest + 2] = {'\r'};
+  text.copy(line + 1, text.size());
+  const size_t end = std::max(text.size(), std::min(drawn_, room));
+  std::fill(line + 1 + text.size(), line + 1 + end, ' ');
+  std::fwrite(line, 1, end + 1, stderr);
+  std::fflush(stderr);
+  drawn_ = text.size();
+}
+
+void TerminalLine::clear() {
+  if (drawn_ == 0) return;
+  draw("");
+  std::fputc('\r', stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace linnet
