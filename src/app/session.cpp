@@ -5,6 +5,7 @@
 #include <set>
 
 #include "app/trainer_options.h"
+#include "base/phase.h"
 #include "exec/backend.h"
 #include "models/translation_loss.h"
 
@@ -24,7 +25,9 @@ Session::Session(const Config& config, const TranslationModel& translation, Sess
   trainer = std::make_unique<Trainer>(layout, store, shared, train);
   bind_batch_inputs();
   const double smoothing = config.train.label_smoothing;
+  Phase phase("planning");
   for (const BatchShape& shape : shapes) {
+    phase.tick(&shape - shapes.data(), static_cast<int64_t>(shapes.size()));
     const LossFunction loss = [this, shape, smoothing](Trace& trace) {
       return translation_loss(*model, trace, shape, smoothing);
     };

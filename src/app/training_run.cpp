@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/data_fingerprint.h"
+#include "app/kept_checkpoints.h"
 #include "app/run_reporter.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
@@ -338,6 +339,16 @@ class TrainingRun {
     reporter_->sync();
     save_training_state(folder_.state_path(), trainer_, progress_, metadata());
     last_saved_ = progress_.step;
+    if (progress_.step > 0 && progress_.step % config_.save_every == 0) keep_checkpoint();
+  }
+
+  void keep_checkpoint() {
+    const bool for_good = config_.keep_every > 0 && progress_.step % config_.keep_every == 0;
+    if (config_.keep_checkpoints == 0 && !for_good) return;
+    trainer_.pull_states();
+    save_model(kept_checkpoint_path(folder_.path(), progress_.step), trainer_.layout(), trainer_.state("parameters"),
+               metadata());
+    remove_old_checkpoints(folder_.path(), config_);
   }
 
   Metadata metadata() const {

@@ -22,6 +22,8 @@ struct ConfigArguments {
 };
 
 void add_train_command(Command& linnet);
+void add_runs_command(Command& linnet);
+void add_average_command(Command& linnet);
 void add_eval_command(Command& linnet);
 void add_translate_command(Command& linnet);
 void add_generate_command(Command& linnet);

@@ -26,6 +26,8 @@ int run(int argc, char** argv) {
     linnet::add_generate_command(root);
     linnet::add_export_command(root);
     linnet::add_plan_command(root);
+    linnet::add_runs_command(root);
+    linnet::add_average_command(root);
     linnet::add_presets_command(root);
     linnet::add_info_command(root);
     linnet::add_convert_command(root);

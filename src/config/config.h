@@ -80,6 +80,8 @@ struct TrainConfig {
   int64_t beam = 4;
   double length_penalty = 1.0;
   int64_t save_every = 500;
+  int64_t keep_checkpoints = 0;
+  int64_t keep_every = 0;
   int64_t log_every = 1;
   int64_t threads = 0;
   std::string device = "cpu";

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/phase.h"
 
 namespace linnet {
 namespace {
@@ -69,7 +70,9 @@ PairDataset::PairDataset(const ParallelText& text, const Tokenizer& source, cons
   TokenBlocks tokens;
   std::vector<TokenId> source_ids, target_ids;
   starts_.reserve(2 * text.source.size() + 1);
+  Phase phase("tokenizing");
   for (size_t line = 0; line < text.source.size(); ++line) {
+    phase.tick(static_cast<int64_t>(line), static_cast<int64_t>(text.source.size()));
     source_ids.clear();
     target_ids.clear();
     source.encode(text.source[line], source_ids);

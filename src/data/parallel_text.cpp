@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/phase.h"
 #include "data/line_reader.h"
 
 namespace linnet {
@@ -18,7 +19,11 @@ std::vector<std::string> read_lines(const std::string& path) {
   LineReader reader(path);
   std::vector<std::string> result;
   std::string line;
-  while (reader.next(line)) result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
+  Phase phase("reading '" + path + "', lines:");
+  while (reader.next(line)) {
+    result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
+    phase.tick(static_cast<int64_t>(result.size()));
+  }
   if (result.empty()) fail_empty(path);
   return result;
 }

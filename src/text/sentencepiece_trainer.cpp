@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <sentencepiece_trainer.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/phase.h"
 #include "text/sentencepiece_tokenizer.h"
 
 namespace linnet {
@@ -113,6 +115,12 @@ std::string read_to_end(int descriptor) {
   }
 }
 
+void wait_for_answer(int descriptor) {
+  Phase phase("learning the vocabulary");
+  pollfd waiting{.fd = descriptor, .events = POLLIN, .revents = 0};
+  while (::poll(&waiting, 1, 200) <= 0) phase.tick();
+}
+
 // The number that follows `words` in `text`, as digits, or "".
 std::string number_after(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
@@ -165,6 +173,7 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   std::string answer;
   int status = 0;
   if (child > 0) {
+    wait_for_answer(result[0]);
     answer = read_to_end(result[0]);
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }

@@ -253,6 +253,27 @@ TEST(Resume, FindsItsDataAndNoticesWhenTheyAreOthers) {
   EXPECT_EQ(other.exit_code, 2) << other.error;
 }
 
+TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "a", {"keep_checkpoints=2", "keep_every=5", "save_every=1", "max_steps=9"}).exit_code, 0);
+  for (const auto& [step, kept] : {std::pair{4, false}, {5, true}, {6, false}, {8, true}, {9, true}})
+    EXPECT_EQ(exists(folder / ("a/checkpoints/" + std::to_string(step) + ".safetensors")), kept) << step;
+  EXPECT_EQ(run({"average", folder / "a", "--last", "4", "--out", folder / "b"}).exit_code, 2);
+  ASSERT_EQ(run({"average", folder / "a", "--last", "2", "--out", folder / "b"}).exit_code, 0);
+  const auto weight = [&](const std::string& file) {
+    const SafetensorsFile model(folder / file);
+    return static_cast<double>(*reinterpret_cast<const float*>(model.entries().back().data));
+  };
+  EXPECT_NEAR(weight("b/model.safetensors"),
+              (weight("a/checkpoints/8.safetensors") + weight("a/checkpoints/9.safetensors")) / 2, 1e-7);
+  EXPECT_EQ(run({"eval", folder / "b", "--split", "valid"}).exit_code, 0);
+  const Outcome list = run({"runs", folder.path()});
+  EXPECT_EQ(list.exit_code, 0);
+  EXPECT_NE(list.out.find(folder / "a"), list.out.npos) << list.out;
+  EXPECT_NE(list.out.find("exact_match "), list.out.npos) << list.out;
+  EXPECT_EQ(lines(list.out).size(), 3u) << list.out;  // head, a, b
+}
+
 TEST(Resume, OfAFinishedRunChangesNothing) {
   const TemporaryFolder folder;
   ASSERT_EQ(train(folder / "run", {"max_steps=17", "ema_decay=0.9"}).exit_code,
