@@ -5,6 +5,9 @@
 #include <iostream>
 #include <type_traits>
 
+#include "cli/build_version.h"
+#include "cli/help_page.h"
+#include "cli/reference_commands.h"
 #include "config/hints.h"
 
 namespace linnet {
@@ -27,6 +30,21 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
   return std::string("there is no command '") + argv[1] + "' (did you mean " + nearest(argv[1], names) + "?)";
 }
 
+// The command that was parsed so far, as far as its name is known: for --help.
+std::vector<std::string> parsed_path(const CLI::App& app) {
+  std::vector<std::string> path;
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    path.push_back(at->get_name());
+  }
+  return path;
+}
+
+// "-h" and "--help" of every command, shown from what was declared rather than by CLI11.
+void print_help(const CLI::App& app, const CommandDescription& described) {
+  std::fputs(help_page(described, parsed_path(app)).c_str(), stdout);
+}
+
 }  // namespace
 
 template <class T>
@@ -39,9 +57,20 @@ Command& Command::take(const char* name, T& value, const char* help, const Value
   if constexpr (std::is_arithmetic_v<Number>)
     if (rules.least && rules.most)
       option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));
-  if (rules.show_default) option->capture_default_str();
-  if constexpr (std::is_same_v<T, std::vector<std::string>>)
+  constexpr bool kIsList = std::is_same_v<T, std::vector<std::string>>;
+  if constexpr (kIsList)
     if (name[0] == '-') option->take_all()->expected(1);
+  std::string text = help;
+  if constexpr (std::is_arithmetic_v<T>)
+    if (rules.show_default) text += " (default " + CLI::detail::to_string(value) + ")";
+  described_->arguments.push_back({.name = name,
+                                   .help = text,
+                                   .type = *rules.type                    ? rules.type
+                                           : std::is_arithmetic_v<Number> ? "N"
+                                                                          : "TEXT",
+                                   .values = rules.choices.empty() ? rules.suggestions : rules.choices,
+                                   .is_required = rules.required,
+                                   .is_list = kIsList});
   return *this;
 }
 template Command& Command::take(const char*, std::string&, const char*, const ValueRules&);
@@ -56,6 +85,7 @@ template Command& Command::take(const char*, std::vector<std::string>&, const ch
 
 Command& Command::flag(const char* name, bool& value, const char* help) {
   app_->add_flag(name, value, help);
+  described_->arguments.push_back({.name = name, .help = help, .is_flag = true});
   return *this;
 }
 
@@ -68,7 +98,10 @@ Command& Command::take_isa(std::string& value) {
 
 Command Command::subcommand(const char* name, const char* help) {
   app_->require_subcommand(1);
-  return {*app_->add_subcommand(name, help), *chosen_};
+  CommandDescription& described = described_->subcommands.emplace_back();
+  described.name = name;
+  described.help = help;
+  return {*app_->add_subcommand(name, help), *chosen_, described};
 }
 
 void Command::does(Action action) {
@@ -76,22 +109,34 @@ void Command::does(Action action) {
 }
 
 int run_command_line(int argc, char** argv, const std::function<void(Command&)>& declare) {
-  CLI::App app(
-      "Linnet trains transformers and convolutional networks on CPUs and NVIDIA GPUs: fast, in little memory, from one "
-      "program.",
-      "linnet");
-  app.set_version_flag("--version", std::string("linnet ") + LINNET_VERSION);
+  CommandDescription described;
+  described.name = "linnet";
+  described.help =
+      "trains transformers and convolutional networks on CPUs and NVIDIA GPUs: fast, in little memory, from one "
+      "program";
+  CLI::App app(described.help, described.name);
+  app.set_version_flag("--version", build_version());
   Action chosen;
-  Command root(app, chosen);
+  Command root(app, chosen, described);
   declare(root);
+  add_reference_commands(root, described);
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: linnet COMMAND ...; `linnet help` lists the commands\n");
+    return 2;
+  }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print_help(app, described);
+    return 0;
   } catch (const CLI::Success& done) {
-    const int code = app.exit(done);  // --help, --version
+    const int code = app.exit(done);  // --version
     std::cout.flush();
     return code;
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "linnet: %s (see linnet --help)\n", problem_text(app, error, argc, argv).c_str());
+    std::string help = "linnet help";
+    for (const std::string& name : parsed_path(app)) help += " " + name;
+    std::fprintf(stderr, "linnet: %s (see `%s`)\n", problem_text(app, error, argc, argv).c_str(), help.c_str());
     return 2;
   }
   return chosen();

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_description.h"
+
 namespace CLI {
 class App;
 }
@@ -18,8 +20,9 @@ using Action = std::function<int()>;
 
 struct ValueRules {
   bool required = false;
-  const char* type = "";  // of the value, in the help: "FILE"
-  std::vector<std::string> choices = {};
+  const char* type = "";                        // of the value, in the help: "FILE"
+  std::vector<std::string> choices = {};        // the value must be one of these
+  std::vector<std::string> suggestions = {};    // what shell completion offers
   std::optional<double> least = {}, most = {};  // both or none; of numbers
   bool show_default = false;
 };
@@ -27,7 +30,8 @@ struct ValueRules {
 // Places outlive the parsing and the action: commands keep them in a shared_ptr that the action holds.
 class Command {
  public:
-  Command(CLI::App& app, Action& chosen) : app_(&app), chosen_(&chosen) {}
+  Command(CLI::App& app, Action& chosen, CommandDescription& described)
+      : app_(&app), chosen_(&chosen), described_(&described) {}
 
   // "--beam", or "model" for an argument by its position. An optional stays empty when the argument is not given. A
   // vector takes one value each time its option is given, or all positional arguments that are left.
@@ -51,9 +55,11 @@ class Command {
  private:
   CLI::App* app_;
   Action* chosen_;
+  CommandDescription* described_;  // what was declared so far, for help, manual pages and completion
 };
 
-// Parses and does what the chosen command does. --help and --version print and give 0; an error is one line and 2.
+// Parses and does what the chosen command does. --help and --version print and give 0; an error is one line and 2. The
+// commands `help`, `man` and `completion` are added to those that `declare` declares.
 int run_command_line(int argc, char** argv, const std::function<void(Command&)>& declare);
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 // One function per command: it declares its arguments and what to run with them.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,10 @@ namespace linnet {
 
 // Arguments that several commands share.
 struct ConfigArguments {
-  std::string config;                 // a file or the name of a preset
-  std::vector<std::string> settings;  // key=value
-  std::string source, target;         // --source, --target
+  std::string config;                                              // a file or the name of a preset
+  std::vector<std::string> settings;                               // key=value
+  std::string data, source, target;                                // --data, --source, --target
+  std::optional<std::string> steps, epochs, batch, learning_rate;  // short forms of keys, as they were written
   int threads = 0;
   std::string isa, device;
 

@@ -1,12 +1,63 @@
+#include <tuple>
+
 #include "base/error.h"
 #include "cli/commands.h"
+#include "config/config_keys.h"
 #include "kernels/isa.h"
 
 namespace linnet {
 
+namespace {
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  return names;
+}
+
+std::vector<std::string> key_starts() {
+  std::vector<std::string> starts;
+  for (const ConfigKey& key : config_keys()) starts.push_back(std::string(key.name) + "=");
+  return starts;
+}
+
+}  // namespace
+
+namespace {
+
+// --data: the one file or folder that a task reads. Another one's validation and test examples would not fit it.
+void set_data(DataConfig& data, const std::string& path) {
+  const DataConfig none;
+  for (std::string DataConfig::*file :
+       {&DataConfig::data_dir, &DataConfig::train_source, &DataConfig::train_target, &DataConfig::train_tsv,
+        &DataConfig::valid_source, &DataConfig::valid_target, &DataConfig::valid_tsv, &DataConfig::test_source,
+        &DataConfig::test_target, &DataConfig::test_tsv, &DataConfig::text, &DataConfig::valid_text,
+        &DataConfig::test_text})
+    data.*file = none.*file;
+  if (data.task == "images")
+    data.data_dir = path;
+  else if (data.task == "language" || data.task == "masked_language")
+    data.text = path;
+  else
+    data.train_tsv = path;
+  if (data.task == "dates" || data.task == "random") data.task = "text";
+}
+
+}  // namespace
+
 void ConfigArguments::declare(Command& command) {
-  command.take("config", config, "a TOML file, or the name of a preset (see `linnet presets`)", {.required = true})
-      .take("--set", settings, "change one key of the configuration: --set key=value", {.type = "KEY=VALUE"})
+  command
+      .take("config", config, "a TOML file, or the name of a preset (see `linnet presets`)",
+            {.required = true, .type = "FILE", .suggestions = preset_names()})
+      .take("--set", settings, "change one key of the configuration: --set key=value",
+            {.type = "KEY=VALUE", .suggestions = key_starts()})
+      .take("--steps", steps, "short for --set max_steps=N", {.type = "N"})
+      .take("--epochs", epochs, "short for --set max_epochs=N", {.type = "N"})
+      .take("--batch", batch, "short for --set batch_size=N", {.type = "N"})
+      .take("--lr", learning_rate, "short for --set learning_rate=RATE", {.type = "RATE"})
+      .take("--data", data,
+            "what to train on: a file of source<TAB>target or text<TAB>label, a text, or a folder of images",
+            {.type = "FILE"})
       .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
       .take("--target", target, "its translation, line by line", {.type = "FILE"})
       .take_threads(threads)
@@ -17,18 +68,20 @@ void ConfigArguments::declare(Command& command) {
 Config ConfigArguments::load(bool resume) const {
   Config loaded = load_config(config);
   if (source.empty() != target.empty()) fail_user("--source and --target go together");
+  if (!source.empty() && !data.empty()) fail_user("give either --data or --source and --target");
+  if (!data.empty()) set_data(loaded.data, data);
   if (!source.empty()) {
+    set_data(loaded.data, "");
     loaded.data.task = "text";
-    loaded.data.data_dir.clear();
-    loaded.data.train_tsv.clear();
     loaded.data.train_source = source;
     loaded.data.train_target = target;
-    // Another text's validation and test files would not fit this one.
-    for (std::string* other : {&loaded.data.valid_source, &loaded.data.valid_target, &loaded.data.valid_tsv,
-                               &loaded.data.test_source, &loaded.data.test_target, &loaded.data.test_tsv})
-      other->clear();
   }
   for (const std::string& setting : settings) set_value(loaded, setting);
+  for (const auto& [option, key, value] : {std::tuple{"--steps", "max_steps", &steps},
+                                           {"--epochs", "max_epochs", &epochs},
+                                           {"--batch", "batch_size", &batch},
+                                           {"--lr", "learning_rate", &learning_rate}})
+    if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
   if (threads > 0) loaded.train.threads = threads;
   if (!isa.empty()) loaded.train.isa = isa;
   if (!device.empty()) loaded.train.device = device;

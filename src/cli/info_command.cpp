@@ -3,6 +3,7 @@
 
 #include "app/memory_report.h"
 #include "base/thread_pool.h"
+#include "cli/build_version.h"
 #include "cli/commands.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
@@ -28,7 +29,7 @@ int describe_device(const std::string& name) {
 int describe_program() {
   std::string isas;
   for (const std::string& isa : available_isas()) isas += (isas.empty() ? "" : " ") + isa;
-  std::printf("linnet            %s\n", LINNET_VERSION);
+  std::printf("%s\n", build_version().c_str());
   std::printf("instruction sets  %s (best first; --isa chooses)\n", isas.c_str());
   const bool bf16 = cpu_precision(Precision::kBf16) == Precision::kBf16;
   std::printf("precision         %s\n",

@@ -24,8 +24,10 @@ int print_presets(const std::string& name) {
 
 void add_presets_command(Command& linnet) {
   auto name = std::make_shared<std::string>();
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
   linnet.subcommand("presets", "list the presets, or print one as a commented configuration")
-      .take("name", *name, "of a preset")
+      .take("name", *name, "of a preset", {.suggestions = names})
       .does([name] { return print_presets(*name); });
 }
 

@@ -104,8 +104,9 @@ Config load_config(const std::string& path_or_preset);
 // The same from TOML text; `name` stands for the path in messages.
 Config parse_config(std::string_view toml, const std::string& name);
 
-// One "key=value" as after --set. The key may have its section in front: "model.d_model=64".
-void set_value(Config& config, const std::string& key_and_value);
+// One "key=value" as after --set. The key may have its section in front: "model.d_model=64". `shown`: what the user
+// wrote, for messages; empty: --set and key_and_value.
+void set_value(Config& config, const std::string& key_and_value, const std::string& shown = "");
 
 // What must hold before anything is built: every range once more, and the rules between keys.
 void validate(const Config& config);

@@ -163,8 +163,8 @@ Config load_config(const std::string& path_or_preset) {
   return parse_config(read_input(path_or_preset), path_or_preset);
 }
 
-void set_value(Config& config, const std::string& key_and_value) {
-  const std::string where = "--set " + one_line(key_and_value) + ": ";
+void set_value(Config& config, const std::string& key_and_value, const std::string& shown) {
+  const std::string where = one_line(shown.empty() ? "--set " + key_and_value : shown) + ": ";
   if (const size_t bad = invalid_utf8_at(key_and_value); bad != std::string::npos)
     fail_user("--set: byte " + std::to_string(bad + 1) + " of its argument is not valid UTF-8");
   const size_t equals = key_and_value.find('=');

@@ -55,7 +55,6 @@ TEST_F(BadInput, Devices) {
 }
 
 TEST_F(BadInput, CommandLines) {
-  expect_refused(run({}), {"command", "linnet --help"});
   expect_refused(run({"trian", "dates"}), {"no command 'trian'", "did you mean train?"});
   expect_refused(run({"train"}), {"config is required"});
   expect_refused(run({"train", "dates", "--bogus"}), {"--bogus"});

@@ -1,0 +1,44 @@
+// What commands were declared to take, for everything that tells about them: help, manual pages, shell completion.
+#pragma once
+#include <list>
+#include <string>
+#include <vector>
+
+namespace linnet {
+
+struct ArgumentDescription {
+  std::string name;  // "--beam", or "model" for an argument by its position
+  std::string help;
+  std::string type = "";                 // of the value: "FILE", "N"
+  std::vector<std::string> values = {};  // that it must have, or may well have; empty: anything
+  bool is_required = false;
+  bool is_list = false;  // may be given several times
+  bool is_flag = false;  // takes no value
+
+  bool is_option() const { return name.starts_with('-'); }
+};
+
+struct CommandDescription {
+  std::string name, help;
+  std::vector<ArgumentDescription> arguments;
+  std::list<CommandDescription> subcommands;  // a list: a Command keeps the address of its description
+};
+
+// The command that the words name, from `root` on; null when there is none.
+const CommandDescription* find_command(const CommandDescription& root, const std::vector<std::string>& path);
+
+// Calls visit(path, command) for the root (an empty path) and every command below it, in the order of declaration.
+template <class Visit>
+void for_each_command(const CommandDescription& command, const Visit& visit,
+                      const std::vector<std::string>& path = {}) {
+  visit(path, command);
+  for (const CommandDescription& child : command.subcommands) {
+    std::vector<std::string> below = path;
+    below.push_back(child.name);
+    for_each_command(child, visit, below);
+  }
+}
+
+std::string join(const std::vector<std::string>& words, const std::string& separator);
+
+}  // namespace linnet
