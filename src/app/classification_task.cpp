@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/pretrained_run.h"
+#include "app/run_folder.h"
 #include "app/trained_session.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
@@ -50,6 +51,17 @@ LabelledSequences encode(const LabelledText& text, const PretrainedTokenizer& to
 std::string file_of(const Config& config, const std::string& path, const char* key) {
   if (path.empty()) fail_user(std::string("task = \"classification\" reads the file ") + key + ", which is not given");
   return data_path(config.data, path);
+}
+
+// Texts to train on and texts to choose by: those of valid_tsv, or a share of the former.
+std::pair<LabelledText, LabelledText> load_texts(const Config& config) {
+  LabelledText train = read_labelled_text(file_of(config, config.data.train_tsv, "train_tsv")), valid;
+  if (!config.data.valid_tsv.empty())
+    valid = read_labelled_text(data_path(config.data, config.data.valid_tsv));
+  else
+    valid = split_off(train, config.data.held_out, static_cast<uint64_t>(config.train.seed));
+  if (valid.texts.empty()) fail_user("the training file has too few lines to set some aside; valid_tsv names others");
+  return {std::move(train), std::move(valid)};
 }
 
 void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
@@ -99,6 +111,22 @@ LabelledBatch ClassificationSession::batch() const {
   return {store.as<int32_t>("tokens"), store.as<int32_t>("lengths"), store.as<int32_t>("labels")};
 }
 
+std::vector<float> ClassificationSession::logits(const LabelledSequences& data) {
+  const LabelledBatches batches(data, rows, lengths, 0);
+  std::vector<float> all(data.tokens.size() * classes.size());
+  std::vector<int64_t> order;
+  for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
+    const int shape = batches.fill_sorted(index, batch(), order);
+    trainer->evaluate(shape);
+    const float* found = trainer->evaluation_output(shape, "logits").as<const float>();
+    for (const int64_t i : order) {
+      std::copy_n(found, classes.size(), all.begin() + i * static_cast<std::ptrdiff_t>(classes.size()));
+      found += classes.size();
+    }
+  }
+  return all;
+}
+
 Evaluation ClassificationSession::evaluate(const LabelledSequences& data) {
   const LabelledBatches batches(data, rows, lengths, 0);
   std::vector<int32_t> predictions, labels;
@@ -122,9 +150,9 @@ Evaluation ClassificationSession::evaluate(const LabelledSequences& data) {
 }
 
 ClassificationTask::ClassificationTask(const Config& config, const std::string& from) : config_(config) {
-  const std::string train_path = file_of(config, config.data.train_tsv, "train_tsv");
-  const std::string valid_path = file_of(config, config.data.valid_tsv, "valid_tsv");
-  LabelledText train = read_labelled_text(train_path), valid = read_labelled_text(valid_path);
+  auto [train, valid] = load_texts(config);
+  const std::string train_path = data_path(config.data, config.data.train_tsv);
+  const std::string valid_path = data_path(config.data, config.data.valid_tsv);
   std::vector<std::string> classes = label_names(train.labels);
   if (classes.size() < 2) fail_user("'" + train_path + "' has one label only: there is nothing to tell apart");
   if (from.empty()) {
@@ -140,7 +168,7 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   auto& classifier = model_.as<SequenceClassifier>();
   train_ = encode(train, *tokenizer_, classes, longest(config, classifier), "'" + train_path + "'");
   valid_ = encode(valid, *tokenizer_, classes, longest(config, classifier), "'" + valid_path + "'");
-  train = valid = {};
+  train = {}, valid = {};
   log_info(std::to_string(train_.size()) + " texts to train on, " + std::to_string(valid_.size()) +
            " to choose by, of " + std::to_string(classes.size()) + " classes");
   session_.emplace(config, classifier, classes, true);
@@ -167,19 +195,60 @@ void ClassificationTask::save_assets(const std::string& folder) const {
   save_pretrained_assets(folder, model_, *tokenizer_);
 }
 
+bool is_text_classifier_folder(const std::string& folder) {
+  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
+  const std::vector<std::string> names = ConfigFile(folder + "/config.json").texts("architectures");
+  return std::ranges::find(names, kArchitecture) != names.end();
+}
+
+OpenedTextClassifier open_text_classifier(const std::string& folder) {
+  OpenedTextClassifier opened;
+  opened.folder = folder;
+  opened.is_run = !is_text_classifier_folder(folder);
+  if (opened.is_run) {
+    opened.config = RunFolder(folder).load_config();
+    opened.tokenizer = open_run_tokenizer(folder);
+    opened.model = open_run_model(folder);
+  } else {
+    opened.tokenizer = load_pretrained_tokenizer(folder);
+    opened.model = open_pretrained(folder);
+    opened.config.data.task = "classification";
+    opened.config.data.context = opened.model.as<SequenceClassifier>().bert.config.max_seq_len;
+    opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;
+  }
+  opened.classes = label_names(opened.model.config);
+  return opened;
+}
+
+void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
+  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+    if (is_run)
+      load_model(RunFolder(folder).model_path(), layout, parameters);
+    else
+      load_parameters(model, layout, parameters);
+  });
+}
+
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
                                        const std::string& split) {
-  const std::string file = !path.empty()      ? path
-                           : split == "valid" ? file_of(config, config.data.valid_tsv, "valid_tsv")
-                                              : file_of(config, config.data.test_tsv, "test_tsv");
-  const auto tokenizer = open_run_tokenizer(folder);
-  PretrainedModel model = open_run_model(folder);
-  auto& classifier = model.as<SequenceClassifier>();
-  const std::vector<std::string> classes = label_names(model.config);
-  const LabelledSequences data =
-      encode(read_labelled_text(file), *tokenizer, classes, longest(config, classifier), "'" + file + "'");
-  ClassificationSession session(config, classifier, classes, false);
-  take_run_weights(session, folder);
+  OpenedTextClassifier opened = open_text_classifier(folder);
+  if (path.empty() && !opened.is_run) fail_user("'" + folder + "' is a model; --data names a text");
+  std::string name = "'" + path + "'";
+  LabelledText text;
+  if (!path.empty()) {
+    text = read_labelled_text(path);
+  } else if (split == "valid") {
+    name = "the validation text";
+    text = load_texts(config).second;
+  } else {
+    const std::string file = file_of(config, config.data.test_tsv, "test_tsv");
+    name = "'" + file + "'";
+    text = read_labelled_text(file);
+  }
+  auto& classifier = opened.model.as<SequenceClassifier>();
+  const LabelledSequences data = encode(text, *opened.tokenizer, opened.classes, longest(config, classifier), name);
+  ClassificationSession session(config, classifier, opened.classes, false);
+  opened.take_weights_into(session);
   return session.evaluate(data);
 }
 

@@ -22,6 +22,8 @@ class ClassificationSession {
 
   void allocate();
   LabelledBatch batch() const;
+  // The classes' logits of each sequence, [sequences, classes].
+  std::vector<float> logits(const LabelledSequences& data);
   Evaluation evaluate(const LabelledSequences& data);
 
   const int64_t rows;
@@ -62,7 +64,22 @@ class ClassificationTask : public TrainingTask {
   MemoryForecast forecast_;
 };
 
-// `linnet eval` of a run: of a file, or with `path` empty of the split its configuration names.
+// A run of classification, or a model folder of BertForSequenceClassification, without its weights.
+struct OpenedTextClassifier {
+  std::string folder;
+  bool is_run = false;
+  Config config;  // of the run, or one made up for a model folder
+  std::unique_ptr<PretrainedTokenizer> tokenizer;
+  PretrainedModel model;
+  std::vector<std::string> classes;
+
+  void take_weights_into(ClassificationSession& session) const;
+};
+OpenedTextClassifier open_text_classifier(const std::string& folder);
+// Whether `folder` is a model folder (not a run) that classifies texts.
+bool is_text_classifier_folder(const std::string& folder);
+
+// `linnet eval` of a run or model folder: of a file, or with `path` empty of the split its configuration names.
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
                                        const std::string& split);
 

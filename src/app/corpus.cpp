@@ -1,6 +1,7 @@
 #include "app/corpus.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "app/memory_report.h"
 #include "base/error.h"
@@ -81,12 +82,20 @@ bool has_valid_files(const DataConfig& data) {
   return !data.valid_tsv.empty() || !data.valid_source.empty() || !data.valid_target.empty();
 }
 
+// How many of the training pairs are held out: never more than half.
+int64_t held_out_pairs(const DataConfig& data, int64_t total) {
+  constexpr int64_t kMostByShare = 500;  // more would only make evaluation slow
+  int64_t count = data.held_out_pairs;
+  if (count == 0)
+    count = std::clamp<int64_t>(std::llround(data.held_out * static_cast<double>(total)), 1, kMostByShare);
+  return std::min(count, total / 2);
+}
+
 // Every k-th pair is set aside, so that a sorted file is held out evenly.
-void hold_out(Corpus& corpus, int64_t count) {
+void hold_out(Corpus& corpus, const DataConfig& data) {
   const auto total = static_cast<int64_t>(corpus.train.source.size());
-  if (total <= count)
-    fail_user("no validation text, and the training text has only " + std::to_string(total) +
-              " pairs: held_out_pairs = " + std::to_string(count) + " leaves none to train on");
+  const int64_t count = held_out_pairs(data, total);
+  if (count == 0) fail_user("no validation text, and the training text has only one pair");
   ParallelText kept;
   for (int64_t i = 0, held = 0; i < total; ++i) {
     const bool out = (i + 1) * count / total > held;
@@ -114,7 +123,7 @@ Corpus load_training_corpus(const Config& config) {
     if (has_valid_files(data))
       corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
     else
-      hold_out(corpus, data.held_out_pairs);
+      hold_out(corpus, data);
   }
   return corpus;
 }

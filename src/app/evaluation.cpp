@@ -2,6 +2,7 @@
 
 #include "data/evaluation_batches.h"
 #include "metrics/bleu.h"
+#include "metrics/chrf.h"
 #include "metrics/exact_match.h"
 
 namespace linnet {
@@ -43,11 +44,12 @@ std::vector<std::string> translate(Session& session, Generator& generator, const
 Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss) {
   const auto begin = set.text.target.begin();
   const std::vector<std::string> references(begin, begin + static_cast<std::ptrdiff_t>(translations.size()));
-  return {
-      loss,
-      set.dataset.report().target_tokens,
-      {{"bleu", corpus_bleu(translations, references).score}, {"exact_match", exact_match(translations, references)}},
-      {}};
+  return {loss,
+          set.dataset.report().target_tokens,
+          {{"bleu", corpus_bleu(translations, references).score},
+           {"chrf", corpus_chrf(translations, references)},
+           {"exact_match", exact_match(translations, references)}},
+          {}};
 }
 
 }  // namespace linnet

@@ -1,4 +1,4 @@
-// How good a model is on a set of sentence pairs: loss, BLEU and exact match.
+// How good a model is on a set of sentence pairs: loss, BLEU, chrF and exact match.
 #pragma once
 #include "app/session.h"
 #include "app/training_task.h"
@@ -20,7 +20,7 @@ double mean_loss(Session& session, const EvaluationSet& set, const Buckets& buck
 // Translates the first `pairs` lines with a generator of the session.
 std::vector<std::string> translate(Session& session, Generator& generator, const EvaluationSet& set, int64_t pairs);
 
-// BLEU and exact match of translations of the set's first lines.
+// BLEU, chrF and exact match of translations of the set's first lines.
 Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);
 
 }  // namespace linnet

@@ -104,6 +104,17 @@ void ImageSession::allocate() {
   if (resident) resident->bind();
 }
 
+std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
+  std::vector<float> all;
+  for (int64_t index = 0; index < evaluation_batches(dataset, batch_size); ++index) {
+    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, images(), labels());
+    trainer->evaluate(0);
+    const float* found = trainer->evaluation_output(0, "logits").as<const float>();
+    all.insert(all.end(), found, found + rows * model.config.classes);
+  }
+  return all;
+}
+
 Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
   double sum = 0;
   int64_t right = 0;

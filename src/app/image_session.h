@@ -34,6 +34,8 @@ class ImageSession {
   void allocate();  // takes addresses and binds the plans to them
   uint8_t* images() const { return store.as<uint8_t>("images"); }
   int32_t* labels() const { return store.as<int32_t>("labels"); }
+  // The classes' logits of each image, [images, classes].
+  std::vector<float> logits(const ImageDataset& dataset);
   // Loss and accuracy over all images.
   Evaluation evaluate(const ImageDataset& dataset);
 

@@ -6,6 +6,7 @@
 
 #include "app/trained_session.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "data/image_splits.h"
@@ -13,18 +14,17 @@
 namespace linnet {
 namespace {
 
-// Without validation images of their own, held_out_images of the training images become it.
+ImageLoading loading_of(const Config& config) {
+  return {.size = config.data.image_size, .fit = image_fit(config.data.image_fit)};
+}
+
 ImageSplits load_splits(const Config& config) {
-  if (config.data.data_dir.empty())
-    fail_user("task = \"images\" reads the images in data_dir, which is not given (--set data.dir=DIR)");
-  ImageSplits splits = load_image_splits(config.data.data_dir);
-  if (splits.validation.count > 0) return splits;
-  const int64_t count = config.data.held_out_images;
-  if (count >= splits.train.count)
-    fail_user("held_out_images = " + std::to_string(count) + " leaves none of " + std::to_string(splits.train.count) +
-              " to train on");
-  splits.validation = split_off(splits.train, count);
-  return splits;
+  const DataConfig& data = config.data;
+  if (data.data_dir.empty())
+    fail_user("task = \"images\" reads the images in data_dir, which is not given (--data FOLDER)");
+  return load_image_splits(
+      data.data_dir, loading_of(config),
+      {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
 }
 
 }  // namespace
@@ -80,11 +80,26 @@ std::vector<DoneStep> ImageTask::train_chunk(std::span<const float> rates, int64
   return done;
 }
 
-ImageDataset load_image_split(const Config& config, const std::string& split) {
+ImageDataset load_image_split(const Config& config, std::string& split) {
   ImageSplits splits = load_splits(config);
+  if (split.empty()) split = splits.test.count > 0 ? "test" : "valid";
   ImageDataset& images = split == "valid" ? splits.validation : splits.test;
   if (images.count == 0) fail_user("'" + config.data.data_dir + "' has no " + split + " images");
   return std::move(images);
+}
+
+ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images) {
+  const ImageFormat format = ImageFormat::load(folder);
+  if (!file_exists(images)) fail_user("there is no image directory '" + images + "'");
+  if (!has_class_folders(images)) {  // MNIST's files, or train/ and test/
+    Config named = config;
+    named.data.data_dir = images;
+    std::string split;
+    return load_image_split(named, split);
+  }
+  ImageDataset all = read_image_folder(images, format.class_names, loading_of(config));
+  if (format.channels == 3) make_colour(all);
+  return all;
 }
 
 Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images) {

@@ -34,9 +34,11 @@ class ImageTask : public TrainingTask {
   MemoryForecast forecast_;
 };
 
-// A split of a configuration's images: "test" or "valid", the latter as training sets it aside. User error when there
-// is none.
-ImageDataset load_image_split(const Config& config, const std::string& split);
+// A split of a configuration's images: "test" or "valid", as training divides them. An empty `split` becomes "test", or
+// "valid" where there are no test images. User error when there is none.
+ImageDataset load_image_split(const Config& config, std::string& split);
+// All images of a directory of class folders, or the test images of one that is divided, for the run in `folder`.
+ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images);
 
 // `linnet eval` of a run of images.
 Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);

@@ -62,7 +62,8 @@ PlanAnswer plan_classification(const Config& config, uint64_t memory) {
   uint64_t resident = resident_bytes();
   const bool folder = is_pretrained_folder(config.model.from);
   std::unique_ptr<ClassificationTask> task;
-  if (folder && is_there(config, config.data.train_tsv) && is_there(config, config.data.valid_tsv)) {
+  if (folder && is_there(config, config.data.train_tsv) &&
+      (config.data.valid_tsv.empty() || is_there(config, config.data.valid_tsv))) {
     task = std::make_unique<ClassificationTask>(config, "");
     classes = task->session().classes, texts = task->train_count(), resident = task->forecast().resident;
   } else if (folder) {

@@ -18,6 +18,7 @@ double running_average(double average, double value, double keep) {
 }
 
 std::string metric_text(const std::string& name, double value) {
+  if (name == "chrf") return fmt::format("chrF {:.2f}", value);
   if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
   return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
 }

@@ -3,11 +3,12 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "data/line_reader.h"
 #include "data/text_documents.h"
 
 namespace linnet {
 
-bool is_token_file(const std::string& path) { return path.ends_with(".bin"); }
+bool is_token_file(const std::string& path) { return has_ending(path, ".bin") && !has_ending(path, ".bin.gz"); }
 
 std::string text_path(const Config& config, const std::string& path, const char* key) {
   if (path.empty())

@@ -27,6 +27,8 @@ void add_train_command(Command& linnet);
 void add_runs_command(Command& linnet);
 void add_average_command(Command& linnet);
 void add_eval_command(Command& linnet);
+void add_predict_command(Command& linnet);
+void add_score_command(Command& linnet);
 void add_translate_command(Command& linnet);
 void add_generate_command(Command& linnet);
 void add_export_command(Command& linnet);

@@ -20,18 +20,29 @@
 namespace linnet {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct Arguments : InferenceOptions {
   std::string folder, split, source, target, data_dir, data;
   bool json = false;
 };
 
-ParallelText text_of(const Arguments& arguments, const Config& config) {
+bool names_test_text(const DataConfig& data) {
+  return data.task != "text" || !data.test_tsv.empty() || !data.test_source.empty() || !data.test_target.empty();
+}
+
+// The pairs to evaluate on; `split` is told where the configuration names them.
+ParallelText text_of(const Arguments& arguments, const Config& config, Json& examples) {
   if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
-  if (!arguments.source.empty() && !arguments.split.empty()) fail_user("give either --split or --source and --target");
+  const int given = !arguments.source.empty() + !arguments.data.empty() + !arguments.split.empty();
+  if (given > 1) fail_user("give one of --split, --data, and --source with --target");
   if (!arguments.source.empty()) return read_pair(arguments.source, arguments.target);
+  if (!arguments.data.empty()) return read_tsv(arguments.data);
   if (is_translation_folder(arguments.folder))
-    fail_user("'" + arguments.folder + "' is a model; --source and --target name a text");
-  return arguments.split == "valid" ? load_valid_split(config) : load_test_corpus(config).test;
+    fail_user("'" + arguments.folder + "' is a model; --source and --target, or --data, name a text");
+  const bool valid = arguments.split.empty() ? !names_test_text(config.data) : arguments.split == "valid";
+  examples["split"] = valid ? "valid" : "test";
+  return valid ? load_valid_split(config) : load_test_corpus(config).test;
 }
 
 const char* split_name(const Arguments& arguments) {
@@ -40,18 +51,20 @@ const char* split_name(const Arguments& arguments) {
   return arguments.split == "valid" ? "valid" : "test";
 }
 
-using Json = nlohmann::ordered_json;
-
 // What there was to evaluate, for the answer, and how it went.
 Evaluation evaluate_images(const Arguments& arguments, const Config& config, Json& examples) {
   if (!arguments.source.empty()) fail_user("--source and --target are for runs of translation");
-  const ImageDataset images = load_image_split(config, split_name(arguments));
+  if (!arguments.data.empty() && !arguments.split.empty()) fail_user("give either --split or --data");
+  std::string split = arguments.split;
+  const ImageDataset images = arguments.data.empty() ? load_image_split(config, split)
+                                                     : load_labelled_images(config, arguments.folder, arguments.data);
+  if (arguments.data.empty()) examples["split"] = split;
   examples["images"] = images.count;
   return evaluate_image_run(arguments.folder, config, images);
 }
 
 Evaluation evaluate_translation(const Arguments& arguments, const Config& config, Json& examples) {
-  LoadedEvaluation evaluation(arguments.folder, config, text_of(arguments, config));
+  LoadedEvaluation evaluation(arguments.folder, config, text_of(arguments, config, examples));
   examples["pairs"] = evaluation.set->dataset.size();
   examples["beam"] = config.train.beam;
   return evaluation.run();
@@ -99,7 +112,7 @@ void print_masked(const Evaluation& result, double seconds) {
               result.metric("masked_accuracy"), seconds);
 }
 
-// A score of it would be the number of nothing, and JSON has no word for it.
+// The loss of zero tokens is undefined, and JSON cannot represent NaN.
 void check_loss(const Evaluation& result) {
   if (!std::isfinite(result.loss)) fail_user("the loss is not a number: the model's weights are broken");
 }
@@ -125,8 +138,9 @@ void print_line(const std::string& task, const Json& json, const Evaluation& res
     std::printf("%lld images  loss %.4f  accuracy %.4f  (%.1f s)\n", static_cast<long long>(result.items), result.loss,
                 result.metric("accuracy"), seconds);
   else
-    std::printf("%lld pairs  loss %.4f  BLEU %.2f  exact match %.4f  (beam %lld, %.1f s)\n",
-                json["pairs"].get<long long>(), result.loss, result.metric("bleu"), result.metric("exact_match"),
+    std::printf("%lld %spairs  loss %.4f  BLEU %.2f  chrF %.2f  exact match %.4f  (beam %lld, %.1f s)\n",
+                json["pairs"].get<long long>(), json["split"] == "valid" ? "validation " : "", result.loss,
+                result.metric("bleu"), result.metric("chrf"), result.metric("exact_match"),
                 json["beam"].get<long long>(), seconds);
 }
 
@@ -136,6 +150,7 @@ Config config_of(const std::string& folder) {
   if (is_translation_folder(folder)) return translation_folder_config(folder);
   Config config;
   config.data.batch_size = 1, config.data.batch_tokens = 0;
+  if (is_text_classifier_folder(folder)) return open_text_classifier(folder).config;
   const std::string family = find_family(ConfigFile(folder + "/config.json")).model_type;
   config.data.task = family == "bert" ? "masked_language" : "language";
   return config;
@@ -150,11 +165,11 @@ int evaluate(const Arguments& arguments) {
   apply(arguments, config);
   if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
   force_isa(config.train.isa);
-  const bool reads_one_file = task == "language" || task == "masked_language" || task == "classification";
-  if (!reads_one_file && !arguments.data.empty()) fail_user("--data is for language models and classifiers");
   Json json{{"run", arguments.folder}, {"split", split_name(arguments)}};
   const auto classify = [&] {
-    Evaluation result = evaluate_classification_run(arguments.folder, config, arguments.data, split_name(arguments));
+    const bool valid = arguments.split == "valid" || (arguments.split.empty() && config.data.test_tsv.empty());
+    if (arguments.data.empty()) json["split"] = valid ? "valid" : "test";
+    Evaluation result = evaluate_classification_run(arguments.folder, config, arguments.data, valid ? "valid" : "test");
     json["texts"] = result.items;
     return result;
   };
@@ -183,9 +198,11 @@ void add_eval_command(Command& linnet) {
             {.choices = {"test", "valid"}})
       .take("--source", arguments->source, "or a text of your own ...", {.type = "FILE"})
       .take("--target", arguments->target, "... and its translation", {.type = "FILE"})
-      .take("--data", arguments->data,
-            "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier: a .tsv",
-            {.type = "FILE"})
+      .take(
+          "--data", arguments->data,
+          "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a .tsv; "
+          "of images: a folder",
+          {.type = "FILE"})
       .take("--data-dir", arguments->data_dir, "where the data lies now (default: where the run had it)",
             {.type = "DIR"})
       .take("--beam", arguments->beams, "beam size (default: the run's)", {.least = 1, .most = 1024})

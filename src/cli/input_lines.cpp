@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "data/line_reader.h"
 #include "text/utf8.h"
 
 namespace linnet {
@@ -32,6 +33,19 @@ bool InputLines::next_text(std::string& line) {
   if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
   line = text;
   return true;
+}
+
+void for_each_line(const std::vector<std::string>& files, bool nothing,
+                   const std::function<void(const std::string& line, const std::string& path)>& visit) {
+  if (nothing) return;
+  std::string line;
+  for (const std::string& path : files) {
+    LineReader reader(path);
+    while (reader.next(line)) visit(line, path);
+  }
+  if (!files.empty()) return;
+  InputLines input;
+  while (input.next_text(line)) visit(line, "");
 }
 
 }  // namespace linnet

@@ -1,9 +1,11 @@
-// Standard input, line by line, of any length.
+// Standard input or files, line by line, of any length.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace linnet {
 
@@ -26,5 +28,10 @@ class InputLines {
   size_t capacity_ = 0;
   int64_t number_ = 0;
 };
+
+// Calls visit(line, path) for every line of the files, or with none given of standard input (an empty path), unless
+// `nothing` is to be read.
+void for_each_line(const std::vector<std::string>& files, bool nothing,
+                   const std::function<void(const std::string& line, const std::string& path)>& visit);
 
 }  // namespace linnet

@@ -22,6 +22,8 @@ int run(int argc, char** argv) {
   const int code = linnet::run_command_line(argc, argv, [](linnet::Command& root) {
     linnet::add_train_command(root);
     linnet::add_eval_command(root);
+    linnet::add_predict_command(root);
+    linnet::add_score_command(root);
     linnet::add_translate_command(root);
     linnet::add_generate_command(root);
     linnet::add_export_command(root);

@@ -41,7 +41,10 @@ struct DataConfig {
   double valid_share = 0.1;
   int64_t token_bytes = 2;
   int64_t context = 0;
-  int64_t held_out_pairs = 500, held_out_images = 5000;
+  int64_t held_out_pairs = 0, held_out_images = 0;
+  double held_out = 0.1;
+  int64_t image_size = 0;
+  std::string image_fit = "crop";
   int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
   std::string tokenizer = "sentencepiece";
   std::string tokenizer_model = "bpe";

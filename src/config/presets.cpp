@@ -105,6 +105,30 @@ save_every = 500
 sample_length = 100
 metric = "loss"
 )"},
+    {"images", "Pictures of your own, a folder for each class: --data FOLDER.", R"(
+[model]
+architecture = "cnn"
+filters = 32
+
+[data]
+task = "images"
+image_size = 64
+image_fit = "crop"
+held_out = 0.1
+batch_size = 32
+
+[train]
+learning_rate = 1e-3
+schedule = "linear"
+beta2 = 0.999
+epsilon = 1e-8
+clip_norm = 1.0
+max_steps = 2000
+eval_every = 100
+save_every = 100
+patience = 5
+metric = "accuracy"
+)"},
     {"mini-gpt", "A small GPT on a text of your own: data.text=FILE [data.tokenizer_dir=FOLDER].", R"(
 [model]
 architecture = "gpt"
@@ -147,7 +171,7 @@ filters = 16
 [data]
 task = "images"
 data_dir = "data/mnist"
-held_out_images = 5000
+held_out = 0.08333
 batch_size = 128
 
 [train]

@@ -85,15 +85,16 @@ TEST(Mnist, TheRealFiles) {
   if (!data || !std::filesystem::exists(directory))
     GTEST_SKIP() << "LINNET_DATA does not name a folder with images/mnist";
   const ImageSplits splits = load_image_splits(directory);
-  EXPECT_EQ(splits.train.count, 60000);
+  EXPECT_EQ(splits.train.count, 54000);
+  EXPECT_EQ(splits.validation.count, 6000);
   EXPECT_EQ(splits.test.count, 10000);
   EXPECT_EQ(splits.train.classes(), 10);
   EXPECT_EQ(splits.train.height, 28);
   EXPECT_EQ((std::vector<int32_t>(splits.train.labels.begin(), splits.train.labels.begin() + 5)),
             (std::vector<int32_t>{5, 0, 4, 1, 9}));
   const ChannelMoments moments = channel_moments(splits.train);
-  EXPECT_NEAR(moments.mean[0], 0.1307, 1e-4);  // the numbers every tutorial has
-  EXPECT_NEAR(moments.deviation[0], 0.3081, 1e-4);
+  EXPECT_NEAR(moments.mean[0], 0.1307, 5e-4);  // the numbers every tutorial has
+  EXPECT_NEAR(moments.deviation[0], 0.3081, 5e-4);
 }
 
 }  // namespace

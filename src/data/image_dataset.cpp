@@ -36,16 +36,24 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count) {
   if (count < 0 || count >= dataset.count)
     fail_user("cannot take " + std::to_string(count) + " of " + std::to_string(dataset.count) +
               " images for validation: some must remain");
+  std::vector<bool> taken(static_cast<size_t>(dataset.count));
+  for (int64_t i = 0; i < dataset.count; ++i)
+    taken[static_cast<size_t>(i)] = (i + 1) * count / dataset.count > i * count / dataset.count;
+  return take_images(dataset, taken);
+}
+
+ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken) {
   ImageDataset part{.height = dataset.height, .width = dataset.width, .channels = dataset.channels};
   part.class_names = dataset.class_names;
+  part.count = std::ranges::count(taken, true);
   const int64_t bytes = dataset.image_bytes();
-  part.pixels.reserve(static_cast<size_t>(count * bytes));
-  part.labels.reserve(static_cast<size_t>(count));
+  part.pixels.reserve(static_cast<size_t>(part.count * bytes));
+  part.labels.reserve(static_cast<size_t>(part.count));
   int64_t kept = 0;
   for (int64_t i = 0; i < dataset.count; ++i) {
     const uint8_t* image = dataset.pixels.data() + i * bytes;
     const int32_t label = dataset.labels[static_cast<size_t>(i)];
-    if ((i + 1) * count / dataset.count > i * count / dataset.count) {
+    if (taken[static_cast<size_t>(i)]) {
       part.pixels.insert(part.pixels.end(), image, image + bytes);
       part.labels.push_back(label);
       continue;
@@ -53,7 +61,6 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count) {
     if (kept != i) std::memcpy(dataset.pixels.data() + kept * bytes, image, static_cast<size_t>(bytes));
     dataset.labels[static_cast<size_t>(kept++)] = label;
   }
-  part.count = count;
   dataset.count = kept;
   dataset.pixels.resize(static_cast<size_t>(kept * bytes));
   dataset.labels.resize(static_cast<size_t>(kept));

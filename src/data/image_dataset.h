@@ -32,6 +32,8 @@ ChannelMoments channel_moments(const ImageDataset& dataset);
 // by class: the validation part of a training set. The order of both parts is that of the dataset. User error unless
 // 0 <= count < dataset.count.
 ImageDataset split_off(ImageDataset& dataset, int64_t count);
+// Takes the images with taken[i] out. The order of both parts is that of the dataset.
+ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
 
 // Images `indices` into images [rows, height, width, channels] and labels [rows]. Rows past the last index become zeros
 // with the label -1, which losses and metrics leave out.

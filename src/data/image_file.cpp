@@ -26,6 +26,21 @@ File open_image(const std::string& path) {
   fail_user("'" + path + "' cannot be decoded as PNG, JPEG or BMP" + (reason ? ": " + std::string(reason) : ""));
 }
 
+struct Decoded {
+  int width = 0, height = 0;
+  std::unique_ptr<uint8_t, void (*)(void*)> pixels{nullptr, stbi_image_free};
+};
+
+Decoded decode(const std::string& path, int64_t channels) {
+  const File file = open_image(path);
+  Decoded image;
+  int stored_channels = 0;
+  image.pixels.reset(
+      stbi_load_from_file(file.get(), &image.width, &image.height, &stored_channels, static_cast<int>(channels)));
+  if (!image.pixels) fail_decoding(path);
+  return image;
+}
+
 }  // namespace
 
 bool has_image_name(const std::string& path) {
@@ -42,15 +57,16 @@ ImageInfo image_info(const std::string& path) {
 }
 
 void read_image(const std::string& path, const ImageInfo& info, std::span<uint8_t> pixels) {
-  const File file = open_image(path);
-  int width = 0, height = 0, channels = 0;
-  const std::unique_ptr<uint8_t, void (*)(void*)> decoded(
-      stbi_load_from_file(file.get(), &width, &height, &channels, static_cast<int>(info.channels)), stbi_image_free);
-  if (!decoded) fail_decoding(path);
+  const Decoded image = decode(path, info.channels);
   const auto bytes = static_cast<size_t>(info.height * info.width * info.channels);
-  if (width != info.width || height != info.height || pixels.size() != bytes)
+  if (image.width != info.width || image.height != info.height || pixels.size() != bytes)
     fail_internal("'" + path + "' changed its size while it was read");
-  std::memcpy(pixels.data(), decoded.get(), bytes);
+  std::memcpy(pixels.data(), image.pixels.get(), bytes);
+}
+
+void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels) {
+  const Decoded image = decode(path, size.channels);
+  resize_image(image.pixels.get(), image.height, image.width, size, fit, pixels);
 }
 
 }  // namespace linnet

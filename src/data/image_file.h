@@ -18,4 +18,17 @@ ImageInfo image_info(const std::string& path);  // reads the header only
 // channel become 8.
 void read_image(const std::string& path, const ImageInfo& info, std::span<uint8_t> pixels);
 
+// How an image of another size becomes one of the wanted size.
+enum class ImageFit {
+  kCrop,     // scaled, the middle kept: nothing is distorted, the edges of the longer side are lost
+  kStretch,  // both sides scaled by themselves: all is kept, but distorted
+};
+ImageFit image_fit(const std::string& name);  // "crop" or "stretch"
+
+// An image [height, width, to.channels] into `pixels`, which has the size `to`.
+void resize_image(const uint8_t* from, int64_t height, int64_t width, const ImageInfo& to, ImageFit fit,
+                  std::span<uint8_t> pixels);
+// read_image() of a file of any size, resized to `size` and with its number of channels.
+void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels);
+
 }  // namespace linnet

@@ -48,15 +48,16 @@ std::vector<ImageFile> list_images(const std::string& directory, const std::vect
 std::string size_text(const ImageInfo& info) { return std::to_string(info.width) + "x" + std::to_string(info.height); }
 
 // The one size of all files, with the most channels any of them has.
-ImageInfo common_info(const std::vector<ImageFile>& files) {
+ImageInfo common_info(const std::vector<ImageFile>& files, int64_t size) {
   ImageInfo common = image_info(files[0].path);
   for (const ImageFile& file : files) {
     const ImageInfo info = image_info(file.path);
-    if (info.height != common.height || info.width != common.width)
+    if (size == 0 && (info.height != common.height || info.width != common.width))
       fail_user("'" + file.path + "' is " + size_text(info) + " pixels, but '" + files[0].path + "' is " +
-                size_text(common) + ": all images must have one size");
+                size_text(common) + ": image_size makes them alike (--set image_size=64)");
     common.channels = std::max(common.channels, info.channels);
   }
+  if (size > 0) common.height = common.width = size;
   return common;
 }
 
@@ -74,11 +75,25 @@ void drop_equal_channels(ImageDataset& dataset) {
 
 std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
 
-ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names) {
+bool has_class_folders(const std::string& directory) {
+  return std::ranges::any_of(list_folders(directory),
+                             [&](const std::string& name) { return !list(directory + "/" + name, false).empty(); });
+}
+
+std::vector<std::string> find_images(const std::string& directory) {
+  std::vector<std::string> paths;
+  for (const std::string& name : list(directory, false)) paths.push_back(directory + "/" + name);
+  for (const std::string& folder : list_folders(directory))
+    std::ranges::move(find_images(directory + "/" + folder), std::back_inserter(paths));
+  return paths;
+}
+
+ImageDataset read_image_folder(const std::string& directory, const std::vector<std::string>& class_names,
+                               const ImageLoading& loading) {
   ImageDataset dataset;
   dataset.class_names = class_names.empty() ? list_folders(directory) : class_names;
   const std::vector<ImageFile> files = list_images(directory, dataset.class_names);
-  const ImageInfo info = common_info(files);
+  const ImageInfo info = common_info(files, loading.size);
   dataset.count = static_cast<int64_t>(files.size());
   dataset.height = info.height;
   dataset.width = info.width;
@@ -86,7 +101,7 @@ ImageDataset read_image_folder(const std::string& directory, const std::vector<s
   const auto bytes = static_cast<size_t>(dataset.image_bytes());
   dataset.pixels.resize(files.size() * bytes);
   for (size_t i = 0; i < files.size(); ++i) {
-    read_image(files[i].path, info, std::span(dataset.pixels).subspan(i * bytes, bytes));
+    read_fitted_image(files[i].path, info, loading.fit, std::span(dataset.pixels).subspan(i * bytes, bytes));
     dataset.labels.push_back(files[i].label);
   }
   if (dataset.channels == 3) drop_equal_channels(dataset);

@@ -1,5 +1,7 @@
 #include "data/image_folder.h"
 
+#include <algorithm>
+
 #include "data/image_file.h"
 #include "data/image_splits.h"
 #include "data/image_testing.h"
@@ -85,10 +87,52 @@ TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   grey("a/1.png", 1);
   image("a/2.png", 2, 2, 1, Pixels(4, 1));
   EXPECT_EQ(error_of([&] { read_image_folder(folder_); }),
-            "'a/2.png' is 2x2 pixels, but 'a/1.png' is 3x2: all images must have one size");
+            "'a/2.png' is 2x2 pixels, but 'a/1.png' is 3x2: image_size makes them alike (--set image_size=64)");
   write("a/2.png", "\x89PNG\r\n\x1a\nrubbish");
   EXPECT_NE(error_of([&] { read_image_folder(folder_); }).find("'a/2.png' cannot be decoded as PNG, JPEG or BMP"),
             std::string::npos);
+}
+
+TEST_F(ImageFolderTest, PicturesOfAnySizeAreMadeAlike) {
+  // The left third black, the rest white; once wide, once high.
+  Pixels wide(12 * 4, 255), high(4 * 12, 255);
+  for (int row = 0; row < 4; ++row) std::fill_n(wide.begin() + 12 * row, 4, 0);
+  std::fill_n(high.begin(), 16, 0);
+  image("a/wide.png", 12, 4, 1, wide);
+  image("a/high.png", 4, 12, 1, high);
+  const auto pixel = [](const ImageDataset& images, int64_t index, int row, int column) {
+    return images.image(index)[static_cast<size_t>(4 * row + column)];
+  };
+  const ImageDataset cropped = read_image_folder(folder_, {}, {.size = 4, .fit = ImageFit::kCrop});
+  EXPECT_EQ(cropped.height, 4);
+  EXPECT_EQ(cropped.width, 4);
+  for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(pixel(cropped, i, 0, 0), 255) << i;  // the black third is cut off
+  const ImageDataset stretched = read_image_folder(folder_, {}, {.size = 4, .fit = ImageFit::kStretch});
+  EXPECT_LT(pixel(stretched, 0, 0, 3), 60);  // high.png: black above
+  EXPECT_GT(pixel(stretched, 0, 3, 0), 200);
+  EXPECT_LT(pixel(stretched, 1, 3, 0), 60);  // wide.png: black at the left
+  EXPECT_GT(pixel(stretched, 1, 0, 3), 200);
+}
+
+TEST_F(ImageFolderTest, FoldersOfClassesAloneAreDividedBySeed) {
+  for (int i = 0; i < 20; ++i) grey("cat/" + std::to_string(i) + ".png", static_cast<uint8_t>(i));
+  for (int i = 0; i < 10; ++i) grey("dog/" + std::to_string(i) + ".png", static_cast<uint8_t>(100 + i));
+  const auto first_pixels = [](const ImageDataset& images) {
+    std::vector<int> pixels;
+    for (int64_t i = 0; i < images.count; ++i) pixels.push_back(images.image(i)[0]);
+    return pixels;
+  };
+  const ImageSplits splits = load_image_splits(folder_, {}, {.share = 0.1, .seed = 7});
+  EXPECT_EQ(splits.train.count, 24);
+  for (const ImageDataset* part : {&splits.validation, &splits.test})
+    EXPECT_EQ(part->labels, (std::vector<int32_t>{0, 0, 1}));
+  std::vector<int> all;
+  for (const ImageDataset* part : {&splits.train, &splits.validation, &splits.test})
+    for (const int pixel : first_pixels(*part)) all.push_back(pixel);
+  std::ranges::sort(all);
+  EXPECT_EQ(std::ranges::unique(all).begin(), all.end());  // no image is in two parts
+  EXPECT_EQ(first_pixels(load_image_splits(folder_, {}, {.seed = 7}).test), first_pixels(splits.test));
+  EXPECT_NE(first_pixels(load_image_splits(folder_, {}, {.seed = 8}).train), first_pixels(splits.train));
 }
 
 TEST_F(ImageFolderTest, SplitsOfFoldersShareClassesAndChannels) {
@@ -96,12 +140,13 @@ TEST_F(ImageFolderTest, SplitsOfFoldersShareClassesAndChannels) {
   grey("train/dog/1.png", 2);
   colour("test/dog/1.png");
   ImageSplits splits = load_image_splits(folder_);
-  EXPECT_EQ(splits.validation.count, 0);
+  EXPECT_EQ(splits.validation.count, 1);  // taken from the training images, of which half stay
   EXPECT_EQ(splits.test.labels, (std::vector<int32_t>{1}));
   EXPECT_EQ(splits.train.channels, 3);
+  grey("val/cat/1.png", 3);
+  splits = load_image_splits(folder_);
   EXPECT_EQ((Pixels(splits.train.image(1).begin(), splits.train.image(1).end())), Pixels(18, 2));
-  grey("valid/cat/1.png", 3);
-  EXPECT_EQ(load_image_splits(folder_).validation.count, 1);
+  EXPECT_EQ((Pixels(splits.validation.image(0).begin(), splits.validation.image(0).end())), Pixels(18, 3));
   grey("test/bird/1.png", 1);
   EXPECT_EQ(error_of([&] { load_image_splits(folder_); }), "'test/bird': the training images have no class 'bird'");
   std::filesystem::remove_all(folder_ + "/test/bird");

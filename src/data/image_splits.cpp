@@ -1,11 +1,12 @@
 #include "data/image_splits.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "data/held_out.h"
 #include "data/idx.h"
-#include "data/image_folder.h"
 
 namespace linnet {
 namespace {
@@ -51,11 +52,13 @@ ImageSplits load_idx(const std::string& directory) {
   return splits;
 }
 
-ImageSplits load_folders(const std::string& directory) {
-  ImageSplits splits{.train = read_image_folder(directory + "/train")};
+ImageSplits load_folders(const std::string& directory, const ImageLoading& loading) {
+  ImageSplits splits{.train = read_image_folder(directory + "/train", {}, loading)};
   const auto& names = splits.train.class_names;
-  splits.test = read_image_folder(directory + "/test", names);
-  if (file_exists(directory + "/valid")) splits.validation = read_image_folder(directory + "/valid", names);
+  for (const auto& [name, part] :
+       {std::pair{"valid", &splits.validation}, {"val", &splits.validation}, {"test", &splits.test}})
+    if (part->count == 0 && file_exists(directory + "/" + name))
+      *part = read_image_folder(directory + "/" + name, names, loading);
   // A part may be grey by chance; all parts are what the most colourful one is.
   const auto parts = {&splits.train, &splits.validation, &splits.test};
   if (std::ranges::any_of(parts, [](const ImageDataset* part) { return part->channels == 3; }))
@@ -65,17 +68,47 @@ ImageSplits load_folders(const std::string& directory) {
   return splits;
 }
 
-}  // namespace
+// Folders of classes alone: a share for the test, and as large a one for validation.
+ImageSplits divide_folders(const std::string& directory, const ImageLoading& loading, const ImageDivision& division) {
+  ImageSplits splits{.train = read_image_folder(directory, {}, loading)};
+  const int64_t all = splits.train.count;
+  splits.test = split_stratified(splits.train, division.share, division.seed);
+  const double rest = division.share * static_cast<double>(all) / static_cast<double>(splits.train.count);
+  if (division.held_out == 0) splits.validation = split_stratified(splits.train, rest, division.seed + 1);
+  return splits;
+}
 
-ImageSplits load_image_splits(const std::string& directory) {
+ImageSplits load_parts(const std::string& directory, const ImageLoading& loading, const ImageDivision& division) {
   if (!file_exists(directory)) fail_user("there is no image directory '" + directory + "'");
   for (const char* part : {"train", "t10k"})
     if (!find_idx(directory, std::string(part) + "-images", "idx3-ubyte").empty()) return load_idx(directory);
-  if (file_exists(directory + "/train") && file_exists(directory + "/test")) return load_folders(directory);
+  if (file_exists(directory + "/train")) return load_folders(directory, loading);
+  if (has_class_folders(directory)) return divide_folders(directory, loading, division);
   fail_user(
       "'" + directory +
-      "' holds no images Linnet knows: neither train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the "
-      "same two of t10k, nor the folders train/ and test/ with a folder of .png, .jpg or .bmp files for each class");
+      "' holds no images Linnet knows: neither a folder of .png, .jpg or .bmp files for each class, nor train/ and "
+      "test/ with such folders, nor train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same two of "
+      "t10k");
+}
+
+}  // namespace
+
+ImageDataset split_stratified(ImageDataset& dataset, double share, uint64_t seed) {
+  return take_images(dataset, choose_held_out(dataset.labels, share, seed));
+}
+
+ImageSplits load_image_splits(const std::string& directory, const ImageLoading& loading,
+                              const ImageDivision& division) {
+  ImageSplits splits = load_parts(directory, loading, division);
+  if (splits.train.height < 2 || splits.train.width < 2)
+    fail_user("the images in '" + directory + "' are " + size_text(splits.train) +
+              " (width x height x channels); at least 2x2 pixels are needed");
+  if (splits.validation.count > 0) return splits;
+  const int64_t all = splits.train.count;
+  int64_t count = division.held_out;
+  if (count == 0) count = std::max<int64_t>(1, std::llround(division.share * static_cast<double>(all)));
+  splits.validation = split_off(splits.train, std::min(count, all / 2));
+  return splits;
 }
 
 }  // namespace linnet

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/held_out.h"
+#include "data/line_reader.h"
 #include "data/parallel_text.h"
 #include "data/token_windows.h"
 
@@ -17,13 +19,32 @@ constexpr int64_t kPool = 32;  // batches among which sequences are sorted by le
 }  // namespace
 
 LabelledText read_labelled_text(const std::string& path) {
-  ParallelText lines = read_tsv(path);
-  if (!lines.target.empty() && lines.target[0] == "label") {
-    lines.source.erase(lines.source.begin());
-    lines.target.erase(lines.target.begin());
+  LineReader reader(path);
+  LabelledText lines;
+  for (std::string line; reader.next(line);) {
+    auto [text, label] = split_pair(line, reader.where(), 2, "text<TAB>label");
+    if (reader.line_number() == 1 && label == "label") continue;
+    lines.texts.push_back(std::move(text));
+    lines.labels.push_back(std::move(label));
   }
-  if (lines.source.empty()) fail_user("'" + path + "' has no labelled lines");
-  return {std::move(lines.source), std::move(lines.target)};
+  if (lines.texts.empty()) fail_user("'" + path + "' has no labelled lines");
+  return lines;
+}
+
+LabelledText split_off(LabelledText& text, double share, uint64_t seed) {
+  const std::vector<std::string> names = label_names(text.labels);
+  std::vector<int32_t> labels;
+  for (const std::string& label : text.labels)
+    labels.push_back(static_cast<int32_t>(std::ranges::find(names, label) - names.begin()));
+  const std::vector<bool> chosen = choose_held_out(labels, share, seed);
+  LabelledText part, rest;
+  for (size_t i = 0; i < text.texts.size(); ++i) {
+    LabelledText& to = chosen[i] ? part : rest;
+    to.texts.push_back(std::move(text.texts[i]));
+    to.labels.push_back(std::move(text.labels[i]));
+  }
+  text = std::move(rest);
+  return part;
 }
 
 std::vector<std::string> label_names(const std::vector<std::string>& labels) {

@@ -19,6 +19,8 @@ struct LabelledText {
   std::vector<std::string> texts, labels;
 };
 LabelledText read_labelled_text(const std::string& path);
+// Takes a share of each label out (data/held_out.h).
+LabelledText split_off(LabelledText& text, double share, uint64_t seed);
 
 // Whole numbers 0..n-1 stand for themselves; other labels are numbered in the order of their bytes.
 std::vector<std::string> label_names(const std::vector<std::string>& labels);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -27,6 +28,22 @@ int open_for_reading(const std::string& path) {
   }
   return descriptor;
 }
+
+// What a file that is no text starts with, and what to do about it.
+struct ForeignFormat {
+  std::string_view start;
+  const char* is;
+};
+using namespace std::string_view_literals;
+constexpr ForeignFormat kForeignFormats[] = {
+    {"PK\x03\x04"sv, "a zip archive; unpack it first (unzip)"},
+    {"\xFD\x37zXZ\0"sv, "compressed with xz; decompress it first (xz -d), or use gzip"},
+    {"\x28\xB5\x2F\xFD"sv, "compressed with zstd; decompress it first (zstd -d), or use gzip"},
+    {"BZh"sv, "compressed with bzip2; decompress it first (bzip2 -d), or use gzip"},
+    {"7z\xBC\xAF"sv, "a 7z archive; unpack it first"},
+    {"PAR1"sv, "a Parquet file; write its text as .jsonl or .tsv first"},
+    {"%PDF"sv, "a PDF; take its text out first (pdftotext)"},
+};
 
 }  // namespace
 
@@ -88,17 +105,26 @@ bool LineReader::next(std::string& line) {
 }
 
 void LineReader::check(std::string& line) const {
-  const size_t invalid = invalid_utf8_at(line);
+  const size_t invalid = invalid_utf8_at(line), nul = line.find('\0');
+  if (line_number_ == 1 && (invalid != line.npos || nul != line.npos))
+    for (const ForeignFormat& format : kForeignFormats)
+      if (line.starts_with(format.start)) fail_user("'" + path_ + "' is " + format.is);
   if (invalid != std::string::npos) {
     const bool utf16 = line_number_ == 1 && (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"));
     fail_user(where() + ": invalid UTF-8 at byte " + std::to_string(invalid + 1) + " of the line" +
               (utf16 ? " (this looks like UTF-16; convert the file to UTF-8)" : ""));
   }
-  const size_t nul = line.find('\0');
   if (nul != std::string::npos)
     fail_user(where() + ": NUL byte at byte " + std::to_string(nul + 1) + " of the line; is this a text file?");
   if (line.ends_with('\r')) line.pop_back();
   if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+}
+
+bool has_ending(const std::string& path, std::string_view ending) {
+  std::string lower = path;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (lower.ends_with(".gz")) lower.resize(lower.size() - 3);
+  return lower.ends_with(ending);
 }
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 struct gzFile_s;
@@ -41,5 +42,8 @@ class LineReader {
   int64_t line_number_ = 0;
   bool line_was_ended_ = false;
 };
+
+// Whether a file's name ends so, or so and ".gz", letter case aside: "a.TSV" and "a.tsv.gz" end with ".tsv".
+bool has_ending(const std::string& path, std::string_view ending);
 
 }  // namespace linnet

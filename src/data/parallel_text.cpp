@@ -28,18 +28,23 @@ std::vector<std::string> read_lines(const std::string& path) {
   return result;
 }
 
+std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where, int columns,
+                                               const char* wanted) {
+  const auto tabs = std::count(line.begin(), line.end(), '\t');
+  if (tabs < 1 || tabs >= columns)
+    fail_user(where + ": expected " + wanted + ", found " +
+              (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
+  const size_t tab = line.find('\t'), next = std::min(line.find('\t', tab + 1), line.size());
+  return {line.substr(0, tab), line.substr(tab + 1, next - tab - 1)};
+}
+
 ParallelText read_tsv(const std::string& path) {
   LineReader reader(path);
   ParallelText text;
-  std::string line;
-  while (reader.next(line)) {
-    const auto tabs = std::count(line.begin(), line.end(), '\t');
-    if (tabs != 1)
-      fail_user(reader.where() + ": expected source<TAB>target, found " +
-                (tabs == 0 ? (line.empty() ? "an empty line" : "no tab") : std::to_string(tabs) + " tabs"));
-    const size_t tab = line.find('\t');
-    text.source.emplace_back(line, 0, tab);
-    text.target.emplace_back(line, tab + 1);
+  for (std::string line; reader.next(line);) {
+    auto [source, target] = split_pair(line, reader.where());
+    text.source.push_back(std::move(source));
+    text.target.push_back(std::move(target));
   }
   if (text.source.empty()) fail_empty(path);
   return text;

@@ -2,6 +2,7 @@
 // is accepted and which errors there are; all are user errors of one line).
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace linnet {
@@ -10,9 +11,15 @@ struct ParallelText {
   std::vector<std::string> source, target;  // equally long
 };
 
-// One "source<TAB>target" a line. A line without exactly one tab is an error that names it. An empty side is kept, as
-// an empty line of paired files is: dropping pairs, and counting them, is the batcher's decision.
+// One "source<TAB>target" a line; what a third column holds is left out. A line without a tab, or with more columns, is
+// an error that names it. An empty side is kept, as an empty line of paired files is: dropping pairs, and counting
+// them, is the batcher's decision.
 ParallelText read_tsv(const std::string& path);
+
+// The two columns of a line. `where`: "path:line", for messages. `columns`: the most there may be. `wanted`: what they
+// hold, as messages name it.
+std::pair<std::string, std::string> split_pair(const std::string& line, const std::string& where, int columns = 3,
+                                               const char* wanted = "source<TAB>target");
 
 // Two files of equally many lines; unequal counts are an error that gives both.
 ParallelText read_pair(const std::string& source_path, const std::string& target_path);

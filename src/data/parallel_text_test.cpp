@@ -116,6 +116,24 @@ TEST_F(ParallelTextTest, FilesThatCannotBeRead) {
   }
 }
 
+TEST_F(ParallelTextTest, AThirdColumnIsLeftOut) {
+  const ParallelText tsv = read_tsv(write("tatoeba.tsv", "Go.\tGeh.\tCC-BY 2.0 (France)\nHi.\tHallo!\t\nOh\tAch\n"));
+  EXPECT_EQ(tsv.source, (Lines{"Go.", "Hi.", "Oh"}));
+  EXPECT_EQ(tsv.target, (Lines{"Geh.", "Hallo!", "Ach"}));
+}
+
+TEST_F(ParallelTextTest, OtherFormatsAreNamed) {
+  const auto told = [&](const std::string& name, const std::string& bytes) {
+    return error_of([&] { read_lines(write(name, bytes)); });
+  };
+  EXPECT_EQ(told("a.zip", std::string("PK\x03\x04\x14\0\0\0", 8)), "'a.zip' is a zip archive; unpack it first (unzip)");
+  EXPECT_EQ(told("a.xz", std::string("\xFD\x37zXZ\0\0\x04", 8)),
+            "'a.xz' is compressed with xz; decompress it first (xz -d), or use gzip");
+  EXPECT_EQ(told("a.zst", "\x28\xB5\x2F\xFD\x24"),
+            "'a.zst' is compressed with zstd; decompress it first (zstd -d), or use gzip");
+  EXPECT_EQ(read_lines(write("ok.txt", "PK and BZh are letters\n")), (Lines{"PK and BZh are letters"}));
+}
+
 TEST_F(ParallelTextTest, DamagedGzip) {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += "line " + std::to_string(i * 7919) + "\n";

@@ -6,15 +6,12 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "metrics/python_space.h"
 
 namespace linnet {
 namespace {
 
 constexpr size_t kOrders = 4;
-
-// White space as Python's str.split() takes it: Unicode's, and the four information separators of ASCII.
-bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -144,7 +144,10 @@ Loss classification_loss(SequenceClassifier& model, Trace& trace, int64_t batch,
   const BertInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
   const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
-  if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
+  if (!trace.options().training) {
+    trace.graph().output("predictions", argmax_last(logits));
+    trace.graph().output("logits", logits);
+  }
   return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
 }
 

@@ -75,7 +75,8 @@ struct SequenceClassifier : Module {
 };
 
 // Inputs of the graph: "tokens" i32 [batch, length], "lengths" and "labels" i32 [batch], with `types` also "types" i32
-// [batch, length]; a row with a negative label is left out. Evaluation has an output "predictions" i32 [batch].
+// [batch, length]; a row with a negative label is left out. Evaluation has the outputs "predictions" i32 [batch] and
+// "logits" [batch, classes].
 Loss classification_loss(SequenceClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 
 // The encoder without a task. The pooler is part of the files and not used here.

@@ -47,7 +47,10 @@ Loss cnn_loss(Cnn& model, Trace& trace, int64_t batch) {
   const Tensor images = trace.input("images", {DType::kU8, {batch, c.height, c.width, c.channels}});
   const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
   const Tensor logits = model(images);
-  if (!trace.options().training) trace.graph().output("predictions", argmax_last(logits));
+  if (!trace.options().training) {
+    trace.graph().output("predictions", argmax_last(logits));
+    trace.graph().output("logits", logits);
+  }
   return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
 }
 

@@ -124,7 +124,7 @@ TEST_F(BadInput, Texts) {
   expect_refused(train_on(good, folder_.write("bad", "x\nab\xC3\x28\n")), {"bad:2: invalid UTF-8 at byte 3"});
   expect_refused(train_on(folder_.write("blank", "\n\n"), folder_.write("blank2", "\n\n")), {"training text"});
   expect_refused(train_on(folder_.write("one", "a\n"), folder_.write("one2", "b\n")),
-                 {"only 1 pairs", "held_out_pairs = 1"});
+                 {"the training text has only one pair"});
   expect_refused(train_on(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11)), good),
                  {"cut.gz", "gzip"});
   const std::string tsv = folder_.write("bad.tsv", "a\tb\nno tab\n");

@@ -67,6 +67,80 @@ TEST_F(Classification, LearnsToTellTextsApartAndIsExported) {
   EXPECT_TRUE(exists(folder_ / "out/tokenizer.json"));
 }
 
+// The fields of a line, which tabs divide.
+std::vector<std::string> fields(const std::string& line) {
+  std::vector<std::string> result(1);
+  for (const char c : line)
+    if (c == '\t')
+      result.emplace_back();
+    else
+      result.back() += c;
+  return result;
+}
+
+TEST_F(Classification, PredictsAsItIsEvaluated) {
+  // Too short to learn all of it, so that accuracy says something.
+  ASSERT_EQ(train_classifier("a", {"max_steps=6", "eval_every=6", "learning_rate=5e-4"}).exit_code, 0);
+  const auto json = nlohmann::json::parse(run({"eval", folder_ / "a", "--json"}).out);
+  std::vector<std::string> texts, labels;
+  for (const std::string& line : lines(labelled(30, 3))) {
+    texts.push_back(fields(line)[0]);
+    labels.push_back(fields(line)[1].substr(0, fields(line)[1].find('\r')));
+  }
+  const Outcome predicted = run({"predict", folder_ / "a", folder_ / "test.tsv", "--top", "2"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.error;
+  const std::vector<std::string> out = lines(predicted.out);
+  ASSERT_EQ(out.size(), texts.size());  // the heading is a text, too
+  double right = 0;
+  for (size_t i = 1; i < out.size(); ++i) {
+    const std::vector<std::string> line = fields(out[i]);
+    ASSERT_EQ(line.size(), 5u) << out[i];
+    EXPECT_EQ(line[4], texts[i]);
+    EXPECT_NEAR(std::stod(line[1]) + std::stod(line[3]), 1, 1e-5);
+    EXPECT_GE(std::stod(line[1]), std::stod(line[3]));
+    right += line[0] == labels[i];
+  }
+  EXPECT_DOUBLE_EQ(right / 30, json["accuracy"]);
+
+  // The exported folder, standard input, JSON and CSV say the same.
+  ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "out"}).exit_code, 0);
+  const Outcome piped = run({"predict", folder_ / "out", "--json"}, {.input = texts[1] + "\r\n" + texts[2]});
+  ASSERT_EQ(piped.exit_code, 0) << piped.error;
+  const auto first = nlohmann::json::parse(lines(piped.out)[0]);
+  EXPECT_EQ(first["text"], texts[1]);
+  EXPECT_EQ(first["label"], fields(out[1])[0]);
+  EXPECT_NEAR(first["probability"], std::stod(fields(out[1])[1]), 1e-5);
+  const std::string evaluated = run({"eval", folder_ / "out", "--data", folder_ / "test.tsv", "--json"}).out;
+  EXPECT_EQ(nlohmann::json::parse(evaluated)["accuracy"], json["accuracy"]);
+  const Outcome csv = run({"predict", folder_ / "a", "--csv"}, {.input = "a \"dog\", b\n"});
+  ASSERT_EQ(lines(csv.out).size(), 2u) << csv.out;
+  EXPECT_EQ(lines(csv.out)[0], "label,probability,text");
+  EXPECT_TRUE(lines(csv.out)[1].ends_with(",\"a \"\"dog\"\", b\"")) << csv.out;
+
+  const Outcome many = run({"predict", folder_ / "a", "--top", "3"});
+  EXPECT_EQ(many.exit_code, 2);
+  EXPECT_NE(many.error.find("the model has 2 classes"), many.error.npos) << many.error;
+  EXPECT_NE(run({"score", folder_ / "a"}).error.find("linnet predict"), std::string::npos);
+}
+
+TEST_F(Classification, OneFileIsEnough) {
+  const Outcome trained = run({"train",   "sst2",
+                               "--run",   folder_ / "a",
+                               "--data",  folder_ / "train.tsv",
+                               "--set",   "model.from=" + kGolden + "/bert_model",
+                               "--set",   "context=16",
+                               "--batch", "8",
+                               "--steps", "60",
+                               "--lr",    "3e-3",
+                               "--set",   "warmup_steps=5",
+                               "--set",   "eval_every=20"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const auto json = nlohmann::json::parse(run({"eval", folder_ / "a", "--json"}).out);
+  EXPECT_EQ(json["split"], "valid");
+  EXPECT_EQ(json["texts"], 12);  // a tenth of each label
+  EXPECT_GT(json["accuracy"], 0.9);
+}
+
 TEST_F(Classification, AResumedRunIsTheSameBitForBit) {
   ASSERT_EQ(train_classifier("straight").exit_code, 0);
   ASSERT_EQ(train_classifier("resumed", {"max_steps=35"}).exit_code, 0);
@@ -87,7 +161,7 @@ TEST_F(Classification, BadInputIsOneLine) {
   folder_.write("one.tsv", "the dog\tanimal\r\nthe cat\tanimal\r\n");
   refused({"train_tsv=one.tsv"}, "has one label only");
   folder_.write("tabs.tsv", "the dog\tanimal\r\nno label here\r\n");
-  refused({"train_tsv=tabs.tsv"}, "tabs.tsv:2");
+  refused({"train_tsv=tabs.tsv"}, "tabs.tsv:2: expected text<TAB>label, found no tab");
   refused({"model.from="}, "starts from a BERT folder");
 }
 

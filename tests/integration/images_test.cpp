@@ -37,6 +37,42 @@ TEST_F(Images, AreLearnedAndEvaluated) {
   }
 }
 
+TEST_F(Images, FoldersOfPicturesOfAnySize) {
+  write_pictures(folder_, 120);
+  const Outcome trained = run({"train", "images", "--data", folder_ / "pictures", "--run", folder_ / "run", "--set",
+                               "image_size=12", "--steps", "60", "--batch", "16", "--set", "eval_every=30"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const auto json = nlohmann::json::parse(run({"eval", folder_ / "run", "--json"}).out);
+  EXPECT_EQ(json["split"], "test");
+  EXPECT_EQ(json["images"], 12);
+  EXPECT_GT(json["accuracy"].get<double>(), 0.9);
+  const Outcome valid = run({"eval", folder_ / "run", "--split", "valid", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(valid.out)["images"], 12);
+
+  // All pictures, as eval counts them and as predict tells their classes.
+  const auto all = nlohmann::json::parse(run({"eval", folder_ / "run", "--data", folder_ / "pictures", "--json"}).out);
+  EXPECT_EQ(all["images"], 120);
+  const Outcome predicted = run({"predict", folder_ / "run", folder_ / "pictures", "--json"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.error;
+  double right = 0;
+  for (const std::string& line : lines(predicted.out)) {
+    const auto picture = nlohmann::json::parse(line);
+    right +=
+        picture["image"].get<std::string>().find("/" + picture["label"].get<std::string>() + "/") != std::string::npos;
+    EXPECT_GE(picture["probability"].get<double>(), 0.5);
+  }
+  EXPECT_DOUBLE_EQ(right / 120, all["accuracy"].get<double>());
+  const Outcome piped = run({"predict", folder_ / "run"}, {.input = folder_ / "pictures/upper/0.bmp" + "\n"});
+  EXPECT_EQ(lines(piped.out).size(), 1u) << piped.error;
+  EXPECT_EQ(run({"predict", folder_ / "run", folder_ / "run"}).exit_code, 2);
+}
+
+TEST_F(Images, NeverMoreThanHalfIsHeldOut) {
+  ASSERT_EQ(train_images("run", {"--set", "held_out_images=5000", "--steps", "5"}).exit_code, 0);
+  const auto json = nlohmann::json::parse(run({"eval", folder_ / "run", "--split", "valid", "--json"}).out);
+  EXPECT_EQ(json["images"], 200);
+}
+
 TEST_F(Images, AResumedRunIsTheUndisturbedOne) {
   // Another end of the training changes the rates of every other schedule.
   ASSERT_EQ(train_images("whole", {"--set", "schedule=constant"}).exit_code, 0);
@@ -53,7 +89,9 @@ TEST_F(Images, WhatIsWrongIsSaidInOneLine) {
   };
   refused(train_images("a", {"--set", "metric=bleu"}), "no metric");
   refused(train_images("a", {"--set", "architecture=transformer"}), "does not go with");
-  refused(train_images("a", {"--set", "held_out_images=400"}), "leaves none");
+  write_bmp(folder_, "dots/a/1.bmp", 1, 1, [](int, int) { return 9; });
+  write_bmp(folder_, "dots/b/1.bmp", 1, 1, [](int, int) { return 8; });
+  refused(train_images("a", {"--set", "data.dir=" + folder_ / "dots"}), "at least 2x2 pixels are needed");
   refused(train_images("a", {"--set", "data.dir=/nowhere"}), "/nowhere");
   ASSERT_EQ(train_images("run").exit_code, 0);
   refused(run({"eval", folder_ / "run", "--data-dir", folder_ / "run"}), "run");

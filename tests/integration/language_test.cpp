@@ -56,10 +56,34 @@ TEST_F(Language, LearnsAndScoresEveryCharacterOnce) {
   const double per_word = json["loss"].get<double>() * json["tokens"].get<double>() / json["words"].get<double>();
   EXPECT_NEAR(json["word_perplexity"], std::exp(per_word), 1e-6 * std::exp(per_word));
   folder_.write("other.txt", "the cat sat\n");
+  folder_.write("list.JSON", R"([{"text": "the cat"}, {"text": "sat"}])");
+  const Outcome list = run({"eval", folder_ / "a", "--data", folder_ / "list.JSON", "--json"});
+  ASSERT_EQ(list.exit_code, 0) << list.error;
+  EXPECT_EQ(nlohmann::json::parse(list.out)["tokens"], 12);  // and the end of each
   const Outcome other = run({"eval", folder_ / "a", "--data", folder_ / "other.txt", "--json"});
   ASSERT_EQ(other.exit_code, 0) << other.error;
   EXPECT_EQ(nlohmann::json::parse(other.out)["tokens"], 11);
   EXPECT_EQ(nlohmann::json::parse(other.out)["words"], 3);
+}
+
+TEST_F(Language, ScoresTextsAsTheyAreEvaluated) {
+  ASSERT_EQ(train_language("a", {"--steps", "10"}).exit_code, 0);
+  // Texts begin after a line end, so that one in front makes eval score the same characters.
+  const std::string likely = "the cat sat on the mat the cat sat on the mat", odd = "tac eht";
+  folder_.write("likely.txt", "\n" + likely);
+  const auto json = nlohmann::json::parse(run({"eval", folder_ / "a", "--data", folder_ / "likely.txt", "--json"}).out);
+  const Outcome scored = run({"score", folder_ / "a", "--json"}, {.input = likely + "\r\n" + odd + "\n"});
+  ASSERT_EQ(scored.exit_code, 0) << scored.error;
+  const auto first = nlohmann::json::parse(lines(scored.out)[0]), second = nlohmann::json::parse(lines(scored.out)[1]);
+  EXPECT_EQ(first["text"], likely);
+  EXPECT_EQ(first["tokens"], json["tokens"]);
+  EXPECT_NEAR(first["log_probability"].get<double>(), -json["loss"].get<double>() * json["tokens"].get<double>(), 1e-3);
+  EXPECT_EQ(second["tokens"], odd.size());
+  EXPECT_LT(second["log_probability"].get<double>() / 7, first["log_probability"].get<double>() / 45);
+  folder_.write("texts.txt", odd + "\n");
+  const Outcome plain = run({"score", folder_ / "a", folder_ / "texts.txt"});
+  EXPECT_TRUE(plain.out.ends_with("\t7\t" + odd + "\n")) << plain.out;
+  EXPECT_NE(run({"predict", folder_ / "a"}).error.find("linnet score"), std::string::npos);
 }
 
 TEST_F(Language, LearnsAByteLevelVocabularyThatIsExportedWithTheModel) {

@@ -1,0 +1,156 @@
+#include "app/scorer.h"
+
+#include <algorithm>
+
+#include "app/language_model.h"
+#include "app/run_folder.h"
+#include "app/trained_session.h"
+#include "app/trainer_options.h"
+#include "base/error.h"
+#include "exec/backend.h"
+#include "kernels/isa.h"
+
+namespace linnet {
+namespace {
+
+// Texts are scored one at a time, padded to one of these: 16, 32, ... and `longest`.
+std::vector<int64_t> padded_lengths(int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t length = 16; length < longest; length *= 2) lengths.push_back(length);
+  lengths.push_back(longest);
+  return lengths;
+}
+
+size_t shape_for(const std::vector<int64_t>& lengths, size_t tokens) {
+  return static_cast<size_t>(std::ranges::lower_bound(lengths, static_cast<int64_t>(tokens)) - lengths.begin());
+}
+
+class LanguageScorer : public Scorer {
+ public:
+  LanguageScorer(const std::string& folder, const InferenceOptions& options)
+      : opened_(open_language_model(folder)), layout(*opened_.model), store(open_backend(options.device)) {
+    apply(options, opened_.config);
+    force_isa(opened_.config.train.isa);
+    const int64_t context = opened_.config.data.context, most = opened_.model->max_length();
+    lengths_ = padded_lengths(context > 0 ? std::min(context, most) : most);
+    const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+    trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options(opened_.config, false));
+    const size_t bytes = static_cast<size_t>(lengths_.back()) * sizeof(int32_t);
+    for (const char* name : {"tokens", "targets"})
+      store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
+    for (const int64_t length : lengths_)
+      trainer->add_evaluation_shape(
+          [&, length](Trace& trace) { return causal_loss(*opened_.model, trace, 1, length); });
+    take_weights(*this, "",
+                 [&](const ParameterLayout& parameters, float* values) { opened_.load_weights(parameters, values); });
+  }
+  void allocate() {
+    store.allocate();
+    trainer->bind();
+  }
+  bool takes_pairs() const override { return false; }
+
+  TextScore score(const std::string& text, const std::string&) override {
+    std::vector<int32_t> ids;
+    if (const int32_t start = opened_.coder->start(); start >= 0) ids.push_back(start);
+    opened_.coder->encode(text, ids);
+    TextScore total;
+    const auto longest = static_cast<size_t>(lengths_.back());
+    for (size_t begin = 0; begin + 1 < ids.size(); begin += longest) {
+      const size_t size = std::min(longest, ids.size() - 1 - begin), shape = shape_for(lengths_, size);
+      const auto length = static_cast<size_t>(lengths_[shape]);
+      int32_t *tokens = store.as<int32_t>("tokens"), *targets = store.as<int32_t>("targets");
+      std::fill_n(tokens, length, 0);
+      std::fill_n(targets, length, -1);
+      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin), size, tokens);
+      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin) + 1, size, targets);
+      const LossTotal loss = trainer->evaluate(static_cast<int>(shape));
+      total.log_probability -= loss.sum;
+      total.tokens += loss.tokens;
+    }
+    return total;
+  }
+
+ private:
+  OpenedLanguageModel opened_;
+  std::vector<int64_t> lengths_;
+
+ public:  // what take_weights() asks of a session
+  ParameterLayout layout;
+  Store store;
+  std::unique_ptr<Trainer> trainer;
+};
+
+class TranslationScorer : public Scorer {
+ public:
+  TranslationScorer(const std::string& folder, const InferenceOptions& options)
+      : opened_(open_translation_model(folder)) {
+    Config config = opened_.config;
+    apply(options, config);
+    config.train.label_smoothing = 0;
+    force_isa(config.train.isa);
+    lengths_ = padded_lengths(config.model.max_seq_len);
+    SessionOptions needs;
+    needs.training = false;
+    for (const int64_t source : lengths_)
+      for (const int64_t target : lengths_) needs.shapes.push_back({1, source, target});
+    session_ = std::make_unique<Session>(config, opened_, std::move(needs));
+    take_weights(*session_, "",
+                 [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
+  }
+  bool takes_pairs() const override { return true; }
+
+  TextScore score(const std::string& text, const std::string& source_text) override {
+    const SpecialTokens& special = session_->tokenizers.special;
+    std::vector<int32_t> source, target;
+    bool cut = encode(*session_->tokenizers.source, source_text, source);
+    cut = encode(*session_->tokenizers.target, text, target) || cut;
+    cut_texts_ += cut;
+    const size_t rows = shape_for(lengths_, source.size()), columns = shape_for(lengths_, target.size());
+    const auto source_length = static_cast<int32_t>(source.size()), target_length = static_cast<int32_t>(target.size());
+    std::vector<int32_t> begun{special.begin};
+    begun.insert(begun.end(), target.begin(), target.end() - 1);
+    source.resize(static_cast<size_t>(lengths_[rows]), special.pad);
+    for (std::vector<int32_t>* side : {&begun, &target})
+      side->resize(static_cast<size_t>(lengths_[columns]), special.pad);
+    Batch batch;
+    batch.source = source, batch.source_lengths = std::span(&source_length, 1);
+    batch.target_in = begun, batch.target_out = target, batch.target_lengths = std::span(&target_length, 1);
+    session_->load_batch(batch);
+    const LossTotal loss = session_->trainer->evaluate(static_cast<int>(rows * lengths_.size() + columns));
+    return {-loss.sum, loss.tokens};
+  }
+
+ private:
+  // The tokens of one side and its end; whether it was cut.
+  bool encode(const Tokenizer& tokenizer, const std::string& text, std::vector<int32_t>& ids) const {
+    const auto longest = static_cast<size_t>(lengths_.back());
+    tokenizer.encode(text, ids);
+    const bool cut = ids.size() + 1 > longest;
+    if (cut) ids.resize(longest - 1);
+    ids.push_back(session_->tokenizers.special.end);
+    return cut;
+  }
+
+  OpenedTranslationModel opened_;
+  std::vector<int64_t> lengths_;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options) {
+  if (is_translation_folder(folder)) return std::make_unique<TranslationScorer>(folder, options);
+  const RunFolder run(folder);
+  if (!run.has_config() && is_pretrained_folder(folder)) return std::make_unique<LanguageScorer>(folder, options);
+  const std::string task = run.load_config().data.task;
+  if (task == "language") return std::make_unique<LanguageScorer>(folder, options);
+  if (task == "images" || task == "classification")
+    fail_user("run '" + folder + "' is a classifier; `linnet predict` gives the probabilities of its classes");
+  if (task == "masked_language")
+    fail_user("run '" + folder + "' learned to find masked tokens, which gives a text no probability");
+  return std::make_unique<TranslationScorer>(folder, options);
+}
+
+}  // namespace linnet
