@@ -223,7 +223,7 @@ OpenedTextClassifier open_text_classifier(const std::string& folder) {
 void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
   take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
     if (is_run)
-      load_model(RunFolder(folder).model_path(), layout, parameters);
+      load_model(RunFolder(folder).best_weights(), layout, parameters);
     else
       load_parameters(model, layout, parameters);
   });

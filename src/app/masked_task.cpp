@@ -209,7 +209,7 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
   MaskedSession session(config, model.model(), masking, false);
   take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
     if (RunFolder(folder).has_config())
-      load_model(RunFolder(folder).model_path(), layout, parameters);
+      load_model(RunFolder(folder).best_weights(), layout, parameters);
     else
       load_parameters(model.pretrained, layout, parameters);
   });

@@ -28,7 +28,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
   const PretrainedModel model = open_run_model(folder);
   const ParameterLayout layout(*model.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  load_model(RunFolder(folder).model_path(), layout, parameters.data());
+  load_model(RunFolder(folder).best_weights(), layout, parameters.data());
   save_pretrained(model, layout, parameters.data(), out, {.files = open_run_tokenizer(folder)->files()});
 }
 

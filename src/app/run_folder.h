@@ -22,6 +22,7 @@ class RunFolder {
   const std::string& path() const { return path_; }
   std::string config_path() const { return path_ + "/config.toml"; }
   std::string model_path() const { return path_ + "/model.safetensors"; }
+  std::string best_weights() const;  // model_path(), or a user error when there are none yet
   std::string state_path() const { return path_ + "/training_state.safetensors"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
 

@@ -24,7 +24,7 @@ void take_weights(Session& session, const std::string& advice, const Load& load)
 template <class Session>
 void take_run_weights(Session& session, const std::string& folder) {
   take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
-    load_model(RunFolder(folder).model_path(), layout, parameters);
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
   });
 }
 

@@ -4,8 +4,11 @@
 #include "app/image_task.h"
 #include "app/language_task.h"
 #include "app/masked_task.h"
+#include "app/run_folder.h"
 #include "app/translation_task.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "pretrained/pretrained.h"
 
 namespace linnet {
 
@@ -19,7 +22,22 @@ std::vector<DoneStep> TrainingTask::train_chunk(std::span<const float>, int64_t)
   fail_internal("this task does one step after another");
 }
 
+namespace {
+
+// Said before anything else is read: what `model.from` names is a model folder.
+void check_model_folder(const std::string& folder) {
+  const std::string named = "model.from = \"" + folder + "\": ";
+  if (!file_exists(folder)) fail_user(named + "there is no such folder (--set model.from=FOLDER)");
+  if (RunFolder(folder).has_config())
+    fail_user(named + "this is a run folder; --init starts from one, and `linnet export` makes a model folder of it");
+  if (!is_pretrained_folder(folder))
+    fail_user(named + "not a model folder, which has a config.json with a \"model_type\"");
+}
+
+}  // namespace
+
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
+  if (from.empty() && !config.model.from.empty()) check_model_folder(config.model.from);
   if (config.data.task == "images") return std::make_unique<ImageTask>(config);
   if (config.data.task == "classification") return std::make_unique<ClassificationTask>(config, from);
   if (config.data.task == "language") return std::make_unique<LanguageTask>(config, from);

@@ -188,7 +188,7 @@ OpenedTranslationModel open_translation_model(const std::string& folder) {
 
 void OpenedTranslationModel::load_weights(const ParameterLayout& layout, float* parameters) const {
   if (is_run)
-    load_model(RunFolder(folder).model_path(), layout, parameters);
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
   else
     load_parameters(*pretrained, layout, parameters);
 }

@@ -1,6 +1,8 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <type_traits>
@@ -21,6 +23,32 @@ template <class T>
 struct NumberOf<std::optional<T>> {
   using Type = T;
 };
+
+// No "nan" and no "inf": both read as numbers, and pass a check of range or mean nothing.
+CLI::Validator finite_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        return is_number && !std::isfinite(value) ? text + " is not a finite number" : std::string();
+      },
+      "");
+}
+
+// CLI11 takes the largest number for one that is larger.
+template <class Number>
+CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        Number value = 0;
+        const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+        const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+        if (error == std::errc::result_out_of_range) return text + " is beyond what a number of this kind can be";
+        return error != std::errc() || end != text.data() + text.size() ? text + " is not a whole number"
+                                                                        : std::string();
+      },
+      "");
+}
 
 // CLI11 only says that a command is missing; most often it is misspelt.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
@@ -52,8 +80,11 @@ Command& Command::take(const char* name, T& value, const char* help, const Value
   CLI::Option* option = app_->add_option(name, value, help);
   option->required(rules.required);
   if (*rules.type) option->type_name(rules.type);
-  if (!rules.choices.empty()) option->check(CLI::IsMember(rules.choices));
+  if constexpr (!std::is_arithmetic_v<typename NumberOf<T>::Type>)
+    if (!rules.choices.empty()) option->transform(CLI::IsMember(rules.choices, CLI::ignore_case));
   using Number = typename NumberOf<T>::Type;
+  if constexpr (std::is_floating_point_v<Number>) option->check(finite_number());
+  if constexpr (std::is_integral_v<Number>) option->check(whole_number<Number>());
   if constexpr (std::is_arithmetic_v<Number>)
     if (rules.least && rules.most)
       option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));

@@ -1,9 +1,11 @@
 #include <tuple>
 
+#include "app/run_folder.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "config/config_keys.h"
 #include "kernels/isa.h"
+#include "pretrained/pretrained.h"
 
 namespace linnet {
 
@@ -47,7 +49,8 @@ void set_data(DataConfig& data, const std::string& path) {
 
 void ConfigArguments::declare(Command& command) {
   command
-      .take("config", config, "a TOML file, or the name of a preset (see `linnet presets`)",
+      .take("config", config,
+            "a TOML file, the name of a preset (see `linnet presets`), or a run folder for its configuration",
             {.required = true, .type = "FILE", .suggestions = preset_names()})
       .take("--set", settings, "change one key of the configuration: --set key=value",
             {.type = "KEY=VALUE", .suggestions = key_starts()})
@@ -65,8 +68,22 @@ void ConfigArguments::declare(Command& command) {
       .take_isa(isa);
 }
 
+namespace {
+
+// A run folder stands for its configuration.
+std::string config_path(const std::string& config) {
+  const RunFolder run(config);
+  if (run.has_config()) return run.config_path();
+  if (is_pretrained_folder(config))
+    fail_user("'" + config + "' is a model folder, not a configuration; --set model.from=" + config +
+              " with a preset trains it on (see `linnet presets`)");
+  return config;
+}
+
+}  // namespace
+
 Config ConfigArguments::load(bool resume) const {
-  Config loaded = load_config(config);
+  Config loaded = load_config(config_path(config));
   if (source.empty() != target.empty()) fail_user("--source and --target go together");
   if (!source.empty() && !data.empty()) fail_user("give either --data or --source and --target");
   if (!data.empty()) set_data(loaded.data, data);

@@ -24,11 +24,22 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
 
 struct Arguments {
   std::string run, out;
+  bool overwrite = false;
 };
 
-int export_run(const Arguments& arguments) {
+// A folder that holds a model already: most likely another one, which must not be lost.
+void check_out(const Arguments& arguments) {
   if (file_exists(arguments.out + "/config.toml"))
     fail_user("--out '" + arguments.out + "' is a run folder; name another one");
+  if (arguments.overwrite) return;
+  for (const char* name : {"/config.json", "/model.safetensors", "/model.safetensors.index.json"})
+    if (file_exists(arguments.out + name))
+      fail_user("--out '" + arguments.out + "' holds a model already (" + (name + 1) +
+                "); name another folder, or replace it with --overwrite");
+}
+
+int export_run(const Arguments& arguments) {
+  check_out(arguments);
   const RunFolder run(arguments.run);
   const std::string task = run.has_config() ? run.load_config().data.task : "";
   if (task == "classification" || task == "masked_language")
@@ -47,6 +58,7 @@ void add_export_command(Command& linnet) {
   linnet.subcommand("export", "write a run's model as a folder that other programs load (Hugging Face's layout)")
       .take("run", arguments->run, "the run folder", {.required = true})
       .take("--out", arguments->out, "the folder to write", {.required = true, .type = "DIR"})
+      .flag("--overwrite", arguments->overwrite, "replace a model that is there")
       .does([arguments] { return export_run(*arguments); });
 }
 

@@ -1,7 +1,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/describe_run.h"
 #include "app/memory_report.h"
+#include "app/run_folder.h"
 #include "base/thread_pool.h"
 #include "cli/build_version.h"
 #include "cli/commands.h"
@@ -44,13 +46,14 @@ int describe_program() {
 
 void add_info_command(Command& linnet) {
   auto folder = std::make_shared<std::string>(), device = std::make_shared<std::string>();
-  linnet.subcommand("info", "version, CPU features, threads, memory, libraries; or a model folder")
-      .take("MODEL", *folder, "a model folder (config.json, model.safetensors): its family and sizes")
+  linnet.subcommand("info", "version, CPU features, threads, memory, libraries; or what a run or model folder holds")
+      .take("MODEL", *folder, "a run folder, or a model folder (config.json, model.safetensors)", {.type = "MODEL"})
       .take_device(*device, "opens a GPU (cuda, cuda:N) and says what it is")
       .does([folder, device] {
         if (!device->empty()) return describe_device(*device);
         if (folder->empty()) return describe_program();
-        std::fputs(describe_pretrained(*folder).c_str(), stdout);
+        const bool is_run = RunFolder(*folder).has_config();
+        std::fputs((is_run ? describe_run(*folder) : describe_pretrained(*folder)).c_str(), stdout);
         return 0;
       });
 }

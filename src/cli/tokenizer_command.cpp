@@ -4,6 +4,8 @@
 #include <memory>
 #include <string_view>
 
+#include "app/run_folder.h"
+#include "app/run_tokenizer.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
@@ -18,15 +20,33 @@ struct Arguments {
   std::string model;
   std::vector<std::string> files;
   BpeTrainingOptions training;
-  bool special = false, pieces = false, skip_special = false;
+  bool special = false, pieces = false, skip_special = false, target = false;
 };
 
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_system("cannot write to standard output");
 }
 
+// Of a run, a model folder, or a tokenizer's file.
+struct OpenedTokenizer {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const PretrainedTokenizer* pretrained;  // the same as a model folder has it; null: of Linnet's own kinds
+};
+
+OpenedTokenizer open_tokenizer(const Arguments& arguments) {
+  OpenedTokenizer opened;
+  const bool is_run = RunFolder(arguments.model).has_config();
+  if (arguments.target && !is_run) fail_user("--target is for runs; a model folder's target.spm can be named itself");
+  opened.tokenizer = is_run ? load_run_tokenizer(arguments.model, arguments.target)
+                            : std::shared_ptr<const Tokenizer>(load_pretrained_tokenizer(arguments.model));
+  opened.pretrained = dynamic_cast<const PretrainedTokenizer*>(opened.tokenizer.get());
+  return opened;
+}
+
 int encode_input(const Arguments& arguments) {
-  const auto tokenizer = load_pretrained_tokenizer(arguments.model);
+  const auto [tokenizer, pretrained] = open_tokenizer(arguments);
+  if (arguments.special && !pretrained)
+    fail_user("--special: the tokenizer of '" + arguments.model + "' has no template that adds special tokens");
   EncodeOptions options;
   options.offsets = false;
   InputLines input;  // a carriage return is text to a tokenizer, and decoding must give it back
@@ -35,7 +55,7 @@ int encode_input(const Arguments& arguments) {
   for (std::string_view line; input.next(line);) {
     ids.clear();
     if (arguments.special)
-      ids = tokenizer->encode(line, options).ids;
+      ids = pretrained->encode(line, options).ids;
     else
       tokenizer->encode(line, ids);
     out.clear();
@@ -78,11 +98,12 @@ std::vector<TokenId> parse_ids(std::string_view line, int64_t line_number, int64
 }
 
 int decode_input(const Arguments& arguments) {
-  const auto tokenizer = load_pretrained_tokenizer(arguments.model);
+  const auto [tokenizer, pretrained] = open_tokenizer(arguments);
   InputLines input;
   for (std::string_view line; input.next(line);) {
     const std::vector<TokenId> ids = parse_ids(line, input.number(), tokenizer->vocab_size());
-    print(tokenizer->decode(ids, arguments.skip_special) + "\n");
+    // Linnet's own kinds leave special tokens out in any case.
+    print((pretrained ? pretrained->decode(ids, arguments.skip_special) : tokenizer->decode(ids)) + "\n");
   }
   return 0;
 }
@@ -114,7 +135,7 @@ int train_tokenizer(const Arguments& arguments) {
 void add_tokenizer_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   Command command = linnet.subcommand("tokenizer", "text to token ids and back, and new vocabularies");
-  const char* const kModel = "a model folder, or a tokenizer's file in one";
+  const char* const kModel = "a run or model folder, or a tokenizer's file";
 
   command.subcommand("train", "learn a byte-level BPE from text files")
       .take("model", arguments->model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
@@ -125,13 +146,15 @@ void add_tokenizer_command(Command& linnet) {
       .does([arguments] { return train_tokenizer(*arguments); });
 
   command.subcommand("encode", "the token ids of each line of standard input")
-      .take("model", arguments->model, kModel, {.required = true})
+      .take("model", arguments->model, kModel, {.required = true, .type = "MODEL"})
       .flag("--tokens", arguments->pieces, "the pieces instead of their ids")
+      .flag("--target", arguments->target, "of a run with two vocabularies: that of the translations")
       .flag("--special", arguments->special, "with the special tokens that the model's template adds")
       .does([arguments] { return encode_input(*arguments); });
 
   command.subcommand("decode", "the text of each line of token ids on standard input")
       .take("model", arguments->model, kModel, {.required = true})
+      .flag("--target", arguments->target, "of a run with two vocabularies: that of the translations")
       .flag("--skip-special", arguments->skip_special, "leave special tokens out")
       .does([arguments] { return decode_input(*arguments); });
 }

@@ -40,6 +40,40 @@ eval_every = 1000
 save_every = 1000
 metric = "loss"
 )"},
+    {"classify", "Texts of your own with labels, from a BERT folder: --data FILE.tsv --set model.from=FOLDER.", R"(
+[model]
+architecture = "bert"
+from = "models/bert"
+d_model = 384
+num_heads = 12
+num_layers = 6
+d_ff = 1536
+max_seq_len = 512
+activation = "gelu"
+
+[data]
+task = "classification"
+vocab_size = 30522
+context = 128
+held_out = 0.1
+batch_size = 16
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 5e-5
+schedule = "linear"
+warmup_steps = 50
+max_steps = 2000
+beta2 = 0.999
+epsilon = 1e-8
+weight_decay = 0.01
+clip_norm = 1.0
+eval_every = 100
+save_every = 100
+patience = 5
+metric = "accuracy"
+)"},
     {"dates", "Learns in about a minute to rewrite dates of four languages as 2019-03-07; makes its own data.", R"(
 [model]
 d_model = 64
@@ -365,7 +399,42 @@ eval_pairs = 500
 save_every = 1000
 metric = "bleu"
 )"},
-    {"translate", "A start for your own parallel text, given with --source and --target.", R"(
+    {"text", "A language model on a text of your own: --data FILE.", R"(
+[model]
+architecture = "llama"
+d_model = 256
+num_heads = 4
+num_layers = 4
+d_ff = 704
+max_seq_len = 256
+dropout = 0.1
+tie_head = true
+
+[data]
+task = "language"
+tokenizer = "byte_bpe"
+vocab_size = 4000
+batch_size = 16
+batch_tokens = 0
+
+[train]
+optimizer = "adamw"
+learning_rate = 2e-3
+schedule = "inverse_sqrt"
+warmup_steps = 200
+max_steps = 10000
+beta2 = 0.99
+epsilon = 1e-8
+weight_decay = 0.1
+clip_norm = 1.0
+precision = "bf16"
+eval_every = 250
+save_every = 250
+patience = 4
+sample_length = 60
+metric = "loss"
+)"},
+    {"translate", "A start for your own parallel text: --data FILE.tsv, or --source and --target.", R"(
 [model]
 d_model = 256
 num_heads = 4

@@ -35,8 +35,8 @@ struct Cnn : Module {
 };
 
 // Cross-entropy of a batch. Inputs of the graph: "images" u8 [B, height, width, channels] and "labels" i32 [B]; rows
-// with a negative label count for nothing. Outside of training the graph also has the output "predictions" i32 [B],
-// each row's most likely class.
+// with a negative label count for nothing. Outside of training the graph also has the outputs "predictions"
+// i32 [B], each row's most likely class, and "logits" [B, classes].
 Loss cnn_loss(Cnn& model, Trace& trace, int64_t batch);
 
 }  // namespace linnet

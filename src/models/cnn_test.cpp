@@ -75,9 +75,11 @@ TEST(Cnn, PredictionsAreAnOutputOfEvaluationOnly) {
     Trace trace({.training = training});
     cnn_loss(model, trace, kBatch);
     const auto& outputs = trace.graph().outputs();
-    ASSERT_EQ(outputs.size(), training ? 0u : 1u);
+    ASSERT_EQ(outputs.size(), training ? 0u : 2u);
     if (training) continue;
     EXPECT_EQ(trace.graph().value(outputs[0].value).type, (TensorType{DType::kI32, {kBatch}}));
+    EXPECT_EQ(trace.graph().value(outputs[1].value).type,
+              (TensorType{DType::kF32, {kBatch, model.config.classes}}));  // the logits
   }
 }
 

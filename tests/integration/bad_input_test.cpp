@@ -335,7 +335,7 @@ TEST_F(BadRun, DamagedModelsAreRefused) {
     EXPECT_EQ(contents(run_ + "/model.safetensors"), text);
   }
   ::unlink((run_ + "/model.safetensors").c_str());
-  expect_refused(eval(), {"model.safetensors", "No such file"});
+  expect_refused(eval(), {"has no model.safetensors yet"});
 }
 
 TEST_F(BadRun, DamagedTrainingStatesAreRefusedAndNothingIsLost) {

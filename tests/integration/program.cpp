@@ -103,6 +103,8 @@ Outcome Program::wait() {
   return outcome_;
 }
 
+std::string program_path() { return std::filesystem::absolute(LINNET_PROGRAM).string(); }
+
 Outcome run(const Arguments& arguments, const Surroundings& surroundings) {
   return Program(arguments, surroundings).wait();
 }

@@ -59,6 +59,8 @@ class Program {
   Outcome outcome_;
 };
 
+std::string program_path();
+
 Outcome run(const Arguments& arguments, const Surroundings& surroundings = {});
 
 // The smallest useful run: the dates task, characters, d_model 16, 1 + 1 layers. `settings` are key=value.

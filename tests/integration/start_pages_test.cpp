@@ -1,0 +1,117 @@
+// The pages of docs/start: every command in them runs, on little data and with small models.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "integration/made_images.h"
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+const std::string kPages = LINNET_START_PAGES, kGolden = LINNET_GOLDEN;
+constexpr size_t kScreen = 45;  // lines
+
+// The lines of the page's ```sh blocks. Those that train get `smaller` added.
+std::string commands_of(const std::string& page, const std::string& smaller) {
+  std::string script;
+  bool inside = false;
+  for (const std::string& line : lines(page)) {
+    if (line.starts_with("```")) {
+      inside = line == "```sh";
+      continue;
+    }
+    if (!inside) continue;
+    const bool trains = line.starts_with("linnet train ") || line.starts_with("linnet plan ");
+    script += line + (trains ? " " + smaller : "") + "\n";
+  }
+  return script;
+}
+
+class StartPages : public ::testing::Test {
+ protected:
+  // What the page's commands print. The page must fit a screen, and every command must succeed.
+  std::string run_page(const std::string& name, const std::string& smaller) {
+    const std::string page = contents(kPages + "/" + name);
+    EXPECT_FALSE(page.empty()) << "no page " << kPages << "/" << name;
+    EXPECT_LE(lines(page).size(), kScreen);
+    const std::string commands = commands_of(page, smaller);
+    EXPECT_GE(lines(commands).size(), 3u) << name;
+    const std::string bin = std::filesystem::path(program_path()).parent_path().string();
+    // `head` reads all of its input: a program that still writes when head has gone would end by SIGPIPE.
+    const std::string head = "head() { command head \"$@\"; cat >/dev/null; }\n";
+    folder_.write("page.sh",
+                  head + "set -e -o pipefail\ncd '" + folder_.path() + "'\nPATH='" + bin + "':$PATH\n" + commands);
+    const std::string shell = "bash " + folder_ / "page.sh" + " >" + folder_ / "out" + " 2>" + folder_ / "error";
+    EXPECT_EQ(std::system(shell.c_str()), 0) << contents(folder_ / "error") << "\nof\n" << commands;
+    return contents(folder_ / "out");
+  }
+  static bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+  const TemporaryFolder folder_;
+};
+
+std::string words(int count, int seed) {
+  const char* const all[] = {"the", "dog", "runs", "a", "cat", "sleeps", "on", "it"};
+  std::string text;
+  auto random = static_cast<uint32_t>(seed);
+  for (int i = 0; i < count; ++i) {
+    random = random * 1664525 + 1013904223;
+    text += (i ? " " : "") + std::string(all[random >> 29]);
+  }
+  return text;
+}
+
+TEST_F(StartPages, Translate) {
+  std::string pairs;
+  for (int i = 0; i < 80; ++i) pairs += words(3 + i % 4, i) + "\t" + words(3 + i % 4, i) + "!\n";
+  folder_.write("pairs.tsv", pairs);
+  const std::string out =
+      run_page("translate.md",
+               "--steps 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set d_ff=32 --set "
+               "max_seq_len=32 --set batch_tokens=256 --set vocab_size=40 --set threads=1");
+  EXPECT_TRUE(has(out, "8 validation pairs")) << out;
+  EXPECT_TRUE(has(out, "chrF")) << out;
+}
+
+TEST_F(StartPages, Text) {
+  folder_.write("text.txt", words(4000, 1));
+  const std::string out = run_page("text.md",
+                                   "--steps 4 --batch 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set "
+                                   "d_ff=32 --set max_seq_len=32 --set vocab_size=280 --set threads=1");
+  EXPECT_TRUE(has(out, "perplexity")) << out;
+  EXPECT_TRUE(has(out, "\tOnce upon a time")) << out;
+  EXPECT_TRUE(exists(folder_ / "verse/config.json"));
+}
+
+TEST_F(StartPages, ClassifyText) {
+  std::string reviews;
+  for (int i = 0; i < 60; ++i) reviews += words(4, i) + "\t" + (i % 2 ? "good" : "bad") + "\n";
+  folder_.write("reviews.tsv", reviews);
+  copy_folder(kGolden + "/bert_model", folder_ / "bert");
+  const std::string out = run_page("classify_text.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
+  EXPECT_TRUE(has(out, "\tWhat a lovely film.")) << out;
+  EXPECT_TRUE(has(out, "6 texts")) << out;
+  EXPECT_EQ(lines(contents(folder_ / "labels.csv")).size(), 61u);
+}
+
+TEST_F(StartPages, Embed) {
+  folder_.write("sentences.txt", words(5, 1) + "\n" + words(6, 2) + "\n" + words(7, 3) + "\n");
+  folder_.write("text.txt", words(3000, 1));
+  copy_folder(kGolden + "/bert_model", folder_ / "bert");
+  const std::string out = run_page("embed.md", "--batch 4 --set max_steps=4 --set context=16 --set threads=1");
+  EXPECT_TRUE(has(out, "\"embedding\":[")) << out;
+  EXPECT_EQ(lines(contents(folder_ / "vectors.txt")).size(), 3u);
+  EXPECT_NE(contents(folder_ / "mine.txt"), contents(folder_ / "vectors.txt"));
+}
+
+TEST_F(StartPages, ClassifyImages) {
+  write_pictures(folder_, 60);
+  const std::string out = run_page("classify_images.md", "--steps 4 --batch 8 --set image_size=8 --set threads=1");
+  EXPECT_TRUE(has(out, "6 images")) << out;
+  EXPECT_TRUE(has(out, "\tpictures/lower/")) << out;
+}
+
+}  // namespace
+}  // namespace linnet::testing
