@@ -23,7 +23,7 @@ class IsolatedRun {
       const Node& node = graph.node(id);
       const std::vector<TensorType> in = types(node.in), out = types(node.out);
       const KernelQuery query{node, in, out, 1, backend.device};
-      const Kernel& kernel = find_kernel(query, KernelSet::kFast, &backend);
+      const Kernel& kernel = find_kernel(query, KernelSet::kFast, backend);
       calls_.push_back({id, &kernel, reserve(kernel.workspace ? kernel.workspace(query) : 0)});
     }
     memory_ = backend.device->allocate(size_, "a test");

@@ -133,7 +133,7 @@ void expect_close(const NamedTensors& got, const NamedTensors& expected, double 
 // A graph's plan in memory of its own, on the CPU or on a backend.
 class Planned {
  public:
-  Planned(const Graph& graph, int threads, const Backend* backend = nullptr) : store_(backend), pool_(threads) {
+  Planned(const Graph& graph, int threads, const Backend& backend = cpu_backend()) : store_(backend), pool_(threads) {
     for (const GraphInput& input : graph.inputs()) {
       const size_t bytes = graph.value(input.value).type.bytes();
       store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
@@ -177,7 +177,7 @@ std::vector<NamedTensors> run_everywhere(const Graph& graph, const NamedTensors&
   std::vector<NamedTensors> results;
   for (KernelSet kernels : {KernelSet::kReference, KernelSet::kFast})
     results.push_back(interpret(graph, inputs, {.kernels = kernels}).outputs);
-  if (const Backend* backend = tested_backend()) results.push_back(Planned(graph, 1, backend).run(inputs));
+  if (const Backend* backend = tested_backend()) results.push_back(Planned(graph, 1, *backend).run(inputs));
   return results;
 }
 
@@ -199,7 +199,7 @@ namespace {
 
 void check_on_backend(const Graph& graph, const NamedTensors& inputs, const NamedTensors& expected, double tolerance,
                       const Backend& backend, const char* what) {
-  Planned planned(graph, 1, &backend);
+  Planned planned(graph, 1, backend);
   const NamedTensors first = planned.run(inputs);
   expect_close(first, expected, tolerance, what);
   expect_same_bits(planned.run(inputs), first, "recorded:");

@@ -8,7 +8,7 @@ namespace linnet::testing {
 
 const Backend* tested_backend() {
   const char* device = std::getenv("LINNET_TEST_DEVICE");
-  return device ? open_backend(device) : nullptr;
+  return device ? &open_backend(device) : nullptr;
 }
 
 void disturb_backend(bool) {}  // a GPU chooses its own

@@ -53,7 +53,7 @@ class Training {
            double label_smoothing = 0)
       : model(config),
         layout(model),
-        store(options.backend),
+        store(*options.backend),
         shared{store.add_region("arena", MemoryKind::kActivations, 0),
                store.add_region("workspace", MemoryKind::kWorkspace, 0)} {
     trainer = std::make_unique<Trainer>(layout, store, shared, options);

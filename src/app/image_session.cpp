@@ -29,7 +29,8 @@ CnnConfig cnn_config(const Config& config, const ImageFormat& format) {
 
 // Whether the images are to lie on the device that trains, if there is one: then steps do not need the host.
 bool is_kept_on_device(const Config& config, const Store& store, const TensorType& images) {
-  return store.device() && config.train.accumulate_steps == 1 && images.bytes() < store.device()->info().free_bytes / 4;
+  return !store.device().is_host() && config.train.accumulate_steps == 1 &&
+         images.bytes() < store.device().info().free_bytes / 4;
 }
 
 }  // namespace

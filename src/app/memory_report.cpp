@@ -41,22 +41,21 @@ std::string MemoryForecast::text() const {
 
 MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   MemoryForecast forecast{.resident = resident};
-  if (const Device* device = store.device()) {
-    forecast.where = device->info().name;
-    forecast.limit = device->info().free_bytes;
+  if (const Device& device = store.device(); !device.is_host()) {
+    forecast.where = device.info().name;
+    forecast.limit = device.info().free_bytes;
   }
-  if (!store.device()) forecast.items.push_back({"program, text, plans", resident});
+  if (store.device().is_host()) forecast.items.push_back({"program, text, plans", resident});
   std::map<MemoryKind, uint64_t> by_kind;
-  for (const Store::Region& region : store.regions())
-    by_kind[region.kind] += store.device() ? region.bytes : Buffer::mapped_bytes(region.bytes);
+  for (const Store::Region& region : store.regions()) by_kind[region.kind] += store.device().footprint(region.bytes);
   for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
-  if (!store.device()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
+  if (store.device().is_host()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
   return forecast;
 }
 
 void check_fits(const Store& store, const std::string& advice) {
   const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
-  const uint64_t need = forecast.peak(), available = store.device() ? forecast.limit : available_memory();
+  const uint64_t need = forecast.peak(), available = store.device().is_host() ? available_memory() : forecast.limit;
   if (need > available)
     fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and " + forecast.where + " has " +
               std::to_string(available / 1000000) + " MB available" + advice);

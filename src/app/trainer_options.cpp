@@ -24,7 +24,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.training = training;
   options.passes.precision = precision_of(c.precision);
   if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
-  options.passes.narrow = c.device != "cpu" && c.precision == "bf16";
+  if (c.device != "cpu" && c.precision == "bf16") options.passes.storage_type = DType::kBF16;
   return options;
 }
 

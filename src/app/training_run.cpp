@@ -52,18 +52,18 @@ std::string cpu_precision_text(const std::string& wanted) {
 
 // "2 threads, avx512, fp32", or the GPU and what its precision means.
 std::string where_it_runs(const TrainConfig& train, int threads) {
-  const Backend* backend = open_backend(train.device);
+  const Device& device = *open_backend(train.device).device;
   const bool other = train.attention_precision != "same" && train.attention_precision != train.precision;
   const auto attention = [&](const std::string& precision) {
     return other ? ", " + precision + " products in attention" : "";
   };
-  if (!backend)
+  if (device.is_host())
     return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + current_isa() + ", " +
            cpu_precision_text(train.precision) + attention(cpu_precision_text(train.attention_precision));
   const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
                                 : train.precision == "tf32" ? "tf32 products, the rest fp32"
                                                             : "strict fp32";
-  return backend->device->info().name + ", " + precision + attention(train.attention_precision);
+  return device.info().name + ", " + precision + attention(train.attention_precision);
 }
 
 class TrainingRun {
@@ -74,7 +74,7 @@ class TrainingRun {
         folder_(folder),
         task_(task),
         trainer_(task.trainer()),
-        steps_ahead_(task.store().device() ? 1 : 0),
+        steps_ahead_(task.store().device().is_host() ? 0 : 1),
         schedule_(schedule_of(config_)),
         last_step_(last_step(config_, task)) {
     submitted_.reserve(steps_ahead_ + 1);

@@ -152,8 +152,9 @@ int bench(const Arguments& arguments) {
   if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
   force_isa(arguments.isa);
   const Precision precision = precision_of(arguments.precision);
-  const Backend* backend = open_backend(arguments.device);
-  if (!backend && precision == Precision::kTf32) fail_user("tf32 is a GPU's precision: --device cuda");
+  const Backend& backend = open_backend(arguments.device);
+  const bool on_gpu = !backend.device->is_host();
+  if (!on_gpu && precision == Precision::kTf32) fail_user("tf32 is a GPU's precision: --device cuda");
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
@@ -162,7 +163,7 @@ int bench(const Arguments& arguments) {
     write_data(workload, arguments.write_data);
     return 0;
   }
-  MeasureOptions options{.precision = precision, .backend = backend, .threads = threads, .seconds = arguments.seconds};
+  MeasureOptions options{.precision = precision, .backend = &backend, .threads = threads, .seconds = arguments.seconds};
   if (arguments.attention_precision != "same")
     options.attention_precision = precision_of(arguments.attention_precision);
   if (arguments.profile) {
@@ -170,7 +171,7 @@ int bench(const Arguments& arguments) {
     return 0;
   }
   const Measurement m = measure(workload, options, resident);
-  if (backend) return print_device(arguments, workload, m, backend->device->info());
+  if (on_gpu) return print_device(arguments, workload, m, backend.device->info());
   ThreadPool pool(threads);
   print(arguments, workload, m, threads, measured_peak_gflops(precision, pool));
   return 0;

@@ -17,12 +17,12 @@ namespace linnet {
 namespace {
 
 int describe_device(const std::string& name) {
-  const Backend* backend = open_backend(name);
-  if (!backend) {
+  const Device& opened = *open_backend(name).device;
+  if (opened.is_host()) {
     std::printf("cpu: %s kernels\n", current_isa().c_str());
     return 0;
   }
-  const DeviceInfo& device = backend->device->info();
+  const DeviceInfo& device = opened.info();
   std::printf("%s (%s), %.1f of %.1f GB free\n", device.name.c_str(), device.detail.c_str(),
               static_cast<double>(device.free_bytes) / 1e9, static_cast<double>(device.memory_bytes) / 1e9);
   return 0;

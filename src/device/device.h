@@ -1,9 +1,9 @@
-// A device with memory of its own, such as a GPU. What it is asked to do it does later, in the order it was asked;
-// wait() waits for all of it. The CPU needs none: a Device* that is null means that plans run where the host's code
-// runs.
+// Where plans run: memory, copies and a queue of work. A GPU has memory of its own and does what it is asked later, in
+// the order it was asked; wait() waits for all of it. The CPU (device/cpu_device.h) uses the host's memory and does it
+// at once.
 //
-// Devices come from a module that is loaded when one is asked for (exec/backend.h); tests have one that keeps its
-// "device memory" out of the host's reach (tests/cuda_emulation/emulated_device.h).
+// GPUs come from a module that is loaded when one is asked for (exec/backend.h); tests have one that keeps its "device
+// memory" out of the host's reach (tests/cuda_emulation/emulated_device.h).
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -30,10 +30,17 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
+  // The host may read and write the device's memory, and work is done when the call that asks for it returns: nothing
+  // needs to be copied, recorded or waited for.
+  virtual bool is_host() const { return false; }
 
   // Zeroed, aligned to 256 bytes. Error(kSystem) naming the size when that is not to be had. `what` for messages.
   virtual std::byte* allocate(size_t bytes, const std::string& what) = 0;
   virtual void release(std::byte* memory) noexcept = 0;
+  // Takes the memory of a block that allocate() may only have reserved, so that no page fault falls into a step.
+  virtual void touch(std::byte*) {}
+  // What a block of this many bytes takes of the device's memory.
+  virtual size_t footprint(size_t bytes) const { return bytes; }
   // Host memory that copies run from and to without the processor's help.
   virtual std::byte* allocate_host(size_t bytes) = 0;
   virtual void release_host(std::byte* memory) noexcept = 0;

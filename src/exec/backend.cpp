@@ -60,16 +60,16 @@ const Backend* open_cuda(int index) {
 }  // namespace
 
 // The number in the middle: raised whenever Device, Backend or what kernels are given changes.
-const char* backend_version() { return "linnet " LINNET_VERSION ", backend 2, " __VERSION__; }
+const char* backend_version() { return "linnet " LINNET_VERSION ", backend 3, " __VERSION__; }
 
-const Backend* open_backend(const std::string& device) {
+const Backend& open_backend(const std::string& device) {
   static std::map<int, const Backend*> opened;
-  if (device == "cpu") return nullptr;
+  if (device == "cpu") return cpu_backend();
   const int index = cuda_index(device);
   if (index < 0) fail_user("unknown device \"" + device + "\"; there are cpu, cuda and cuda:N");
   const auto [place, is_new] = opened.try_emplace(index);
   if (is_new || !place->second) place->second = open_cuda(index);
-  return place->second;
+  return *place->second;
 }
 
 }  // namespace linnet

@@ -6,11 +6,11 @@
 
 namespace linnet {
 
-// "cpu": null. "cuda" or "cuda:N": opens GPU N through the module liblinnet_cuda.so, once for the whole program. The
+// "cpu", "cuda" or "cuda:N": opens GPU N through the module liblinnet_cuda.so, once for the whole program. The
 // module is looked for beside the program, in ../lib/linnet beside it, and where LINNET_CUDA_MODULE says. Error(kUser)
 // in one line: an unknown name (with the nearest), no module, a module of another version; Error(kSystem): no driver,
 // no such GPU, a library missing.
-const Backend* open_backend(const std::string& device);
+const Backend& open_backend(const std::string& device);
 
 // What the module exports, as `linnet_cuda_open`: the backend, or null and a message. Module and program share C++
 // types, so they must be of one build: the module gets the program's version and refuses another.

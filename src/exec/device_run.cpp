@@ -17,7 +17,7 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 }  // namespace
 
 DeviceRun::DeviceRun(const Plan& plan, const Store& store, const std::map<std::string, TensorView>& outputs)
-    : device_(*store.device()) {
+    : device_(store.device()) {
   find_batch(plan, store);
   if (slot_bytes_ > 0) staging_ = device_.allocate_host(kSlots * slot_bytes_);
   find_outputs(outputs);

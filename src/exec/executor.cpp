@@ -1,8 +1,5 @@
 #include "exec/executor.h"
 
-#include <chrono>
-#include <cstring>
-
 #include "base/error.h"
 #include "ir/op.h"
 
@@ -29,7 +26,7 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
   }
   for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
   for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
-  if (device_) device_run_ = std::make_unique<DeviceRun>(plan, store, outputs_);
+  if (!device_.is_host()) device_run_ = std::make_unique<DeviceRun>(plan, store, outputs_);
 }
 
 void Executor::run_step(const Step& step, ThreadPool& pool) const {
@@ -38,8 +35,8 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
                     {operands_.data() + step.out, step.out_count},
                     workspace_,
                     pool,
-                    device_});
-  if (device_) device_->launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });
+                    &device_});
+  device_.launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });
 }
 
 void Executor::run_all(ThreadPool& pool) const {
@@ -48,12 +45,8 @@ void Executor::run_all(ThreadPool& pool) const {
 }
 
 void Executor::copy_updates() const {
-  for (const Copy& copy : copies_) {
-    if (device_)
-      device_->copy(copy.to.as<std::byte>(), copy.from.as<std::byte>(), copy.to.type.bytes());
-    else
-      std::memcpy(copy.to.data, copy.from.data, copy.to.type.bytes());
-  }
+  for (const Copy& copy : copies_)
+    device_.copy(copy.to.as<std::byte>(), copy.from.as<std::byte>(), copy.to.type.bytes());
 }
 
 void Executor::check(const ThreadPool& pool) const {
@@ -83,15 +76,7 @@ void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
   check(pool);
   seconds.resize(steps_.size());
   if (device_run_) device_run_->push_batch();
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (device_) {
-      seconds[i] += device_->timed([&] { run_step(steps_[i], pool); });
-      continue;
-    }
-    const auto start = std::chrono::steady_clock::now();
-    run_step(steps_[i], pool);
-    seconds[i] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
+  for (size_t i = 0; i < steps_.size(); ++i) seconds[i] += device_.timed([&] { run_step(steps_[i], pool); });
   copy_updates();
 }
 

@@ -50,8 +50,8 @@ class Executor {
   std::vector<Copy> copies_;
   std::map<std::string, TensorView> outputs_;
   std::byte* workspace_;
-  Device* device_;  // null: the CPU
-  std::unique_ptr<DeviceRun> device_run_;
+  Device& device_;
+  std::unique_ptr<DeviceRun> device_run_;  // null on the CPU, which runs kernels at once
 };
 
 }  // namespace linnet

@@ -1,19 +1,12 @@
 #include "ir/graph.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "ir/op.h"
 
 namespace linnet {
 namespace {
-
-std::string file_line(const std::source_location& where) {
-  const char* file = where.file_name();
-  const char* slash = std::strrchr(file, '/');
-  return std::string(slash ? slash + 1 : file) + ":" + std::to_string(where.line());
-}
 
 std::string in_scope(const std::string& path) { return path.empty() ? "" : " (in " + path + ")"; }
 
@@ -36,10 +29,10 @@ TensorType Tensor::type() const {
   return graph->value(id).type;
 }
 
-std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where) {
+std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where) {
   if (origin_) where = *origin_;
   const auto shape_error = [&](const std::string& problem) {
-    throw Error(ErrorKind::kShape, file_line(where) + ": " + op.name + ": " + problem + in_scope(scope_path(scope_)));
+    throw Error(ErrorKind::kShape, where.text() + ": " + op.name + ": " + problem + in_scope(scope_path(scope_)));
   };
   Node node{&op, std::move(attrs), {}, {}, where, scope_};
   std::vector<TensorType> types;
@@ -69,14 +62,14 @@ std::vector<Tensor> Graph::append(Node node, std::span<const TensorType> out_typ
   return out;
 }
 
-std::vector<Tensor> Graph::add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs,
-                                      std::source_location where, std::span<const TensorType> types) {
+std::vector<Tensor> Graph::add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where,
+                                      std::span<const TensorType> types) {
   Node node{&op, std::move(attrs), {}, {}, where, scope_};
   for (const Tensor& tensor : in) node.in.push_back(tensor.id);
   return append(std::move(node), types);
 }
 
-Tensor Graph::add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where) {
+Tensor Graph::add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where) {
   return add(op, in, std::move(attrs), where).at(0);
 }
 
@@ -118,7 +111,7 @@ void Graph::set_view(ValueId id, View view) { values_[static_cast<size_t>(id)].v
 
 std::string Graph::where_text(NodeId id) const {
   const Node& n = node(id);
-  return file_line(n.where) + ": " + n.op->name + in_scope(scope_path(n.scope));
+  return n.where.text() + ": " + n.op->name + in_scope(scope_path(n.scope));
 }
 
 Root root_of(const Graph& graph, ValueId id) {

@@ -4,12 +4,12 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ir/attrs.h"
+#include "ir/source_line.h"
 #include "ir/tensor_type.h"
 
 namespace linnet {
@@ -41,7 +41,7 @@ struct Node {
   const OpDef* op;
   Attrs attrs;
   std::vector<ValueId> in, out;
-  std::source_location where;
+  SourceLine where;
   ScopeId scope;
 };
 
@@ -78,9 +78,9 @@ struct Tensor {
 // A tensor together with the line that used it. Operators cannot take default arguments, but a converting constructor
 // can; every op's function takes its first operand this way.
 struct At {
-  At(Tensor v, std::source_location w = std::source_location::current()) : value(v), where(w) {}  // NOLINT
+  At(Tensor v, SourceLine w = SourceLine::current()) : value(v), where(w) {}  // NOLINT
   Tensor value;
-  std::source_location where;
+  SourceLine where;
 };
 
 class Graph {
@@ -93,11 +93,11 @@ class Graph {
   Graph clone() const;  // ids stay the same
 
   // Appends a node; runs the op's shape inference. Throws Error(kShape) with "file:line: op: problem (in module.path)".
-  std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
+  std::vector<Tensor> add(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
   // The same for an op with one output.
-  Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where);
+  Tensor add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where);
   // Without inference, where it was chosen how results are stored: `types` are what it would give, some in bf16.
-  std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, std::source_location where,
+  std::vector<Tensor> add_stored(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where,
                                  std::span<const TensorType> types);
 
   Tensor input(std::string name, TensorType type);  // the same name twice is the same value
@@ -110,7 +110,7 @@ class Graph {
   ScopeId scope() const { return scope_; }
   void set_scope(ScopeId scope) { scope_ = scope; }
   // While set, nodes are made in the name of another place: a gradient belongs to the line of its forward node.
-  void set_origin(std::optional<std::source_location> where) { origin_ = where; }
+  void set_origin(std::optional<SourceLine> where) { origin_ = where; }
   const std::string& scope_path(ScopeId scope) const { return scopes_[static_cast<size_t>(scope)]; }
   void copy_scopes(const Graph& other) { scopes_ = other.scopes_; }
 
@@ -138,7 +138,7 @@ class Graph {
   std::vector<StateUpdate> updates_;
   std::vector<std::string> scopes_{""};
   ScopeId scope_ = 0;
-  std::optional<std::source_location> origin_;
+  std::optional<SourceLine> origin_;
 };
 
 // The value that owns the memory `id` lives in, through any chain of views, and where in it.

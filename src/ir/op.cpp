@@ -11,6 +11,17 @@ void expect(bool condition, const std::string& problem) {
   if (!condition) throw ShapeProblem(problem);
 }
 
+Algebra algebra_of(const Node& node) { return node.op->algebra ? node.op->algebra(node) : Algebra::kOther; }
+
+StorageRule storage_of(const Node& node) { return node.op->storage ? node.op->storage(node) : StorageRule{}; }
+
+std::string label_of(const Node& node) {
+  if (node.op->label) return node.op->label(node);
+  std::string text = node.op->name;
+  for (const std::string& word : node.attrs.words()) text += "+" + word;
+  return text;
+}
+
 double node_flops(const Graph& graph, const Node& node) {
   if (!node.op->flops) return 0;
   std::vector<TensorType> in, out;

@@ -1,5 +1,6 @@
 #include "kernels/expression.h"
 
+#include <array>
 #include <string>
 
 #include "base/error.h"
@@ -24,6 +25,15 @@ static_assert(std::size(kRows) == static_cast<size_t>(Scalar::kSelect) + 1);
 }  // namespace
 
 const char* scalar_name(Scalar function) { return kRows[static_cast<size_t>(function)].name; }
+
+std::span<const char* const> enum_names(Scalar) {
+  static const auto kNames = [] {
+    std::array<const char*, std::size(kRows)> names{};
+    for (size_t i = 0; i < names.size(); ++i) names[i] = kRows[i].name;
+    return names;
+  }();
+  return kNames;
+}
 
 int scalar_arity(Scalar function) { return kRows[static_cast<size_t>(function)].arity; }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace linnet {
@@ -58,6 +59,7 @@ enum class Broadcast : uint8_t {
 };
 
 const char* scalar_name(Scalar function);
+std::span<const char* const> enum_names(Scalar);
 int scalar_arity(Scalar function);  // 0 for kInput and kConstant
 
 // An internal error unless the code is 1 to 64 instructions that refer to earlier ones and to operands in [0,

@@ -16,6 +16,10 @@ class ThreadPool;
 
 // The functions as ops/pointwise computes them, to the bit. NaN stays NaN.
 enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh };
+inline std::span<const char* const> enum_names(GemmActivation) {
+  static constexpr std::array kNames{"none", "relu", "gelu", "gelu_tanh"};
+  return kNames;
+}
 
 //   x = op(A) op(B) [+ C or residual] [+ bias],   C = activation(x) [* derivative'(aux)]
 // Row-major. Any size may be zero: k = 0 gives the bias alone (or 0).
@@ -35,7 +39,7 @@ struct GemmArgs {
   // These lie as C does (ldc, c_batch); residual may be C's memory, the others must not overlap it.
   const float* residual = nullptr;  // [m, n], added; not together with `accumulate`
   GemmActivation activation = GemmActivation::kNone;
-  float* before = nullptr;  // [m, n]: also takes x, what a GELU was computed of
+  float* pre_activation = nullptr;  // [m, n]: also takes x, which the activation function is applied to
   // The result is multiplied by the derivative of this function at aux [m, n] (for kRelu: where aux > 0 by 1, else 0),
   // which is what flows back through the function. Not together with `activation`.
   GemmActivation derivative = GemmActivation::kNone;

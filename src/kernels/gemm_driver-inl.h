@@ -296,7 +296,7 @@ inline GemmArgs item(GemmArgs g, int64_t index) {
   const int64_t skip = index * g.c_batch;
   g.c += skip;
   if (g.residual) g.residual += skip;
-  if (g.before) g.before += skip;
+  if (g.pre_activation) g.pre_activation += skip;
   if (g.aux) g.aux += skip;
   return g;
 }

@@ -57,10 +57,10 @@ template <class F>
 HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   const int64_t place = c - g.c;
   for (int64_t i = 0; i < rows; ++i) {
-    float *row = c + i * g.ldc, *before = g.before ? g.before + place + i * g.ldc : nullptr;
+    float *row = c + i * g.ldc, *pre_activation = g.pre_activation ? g.pre_activation + place + i * g.ldc : nullptr;
     ForRow(columns, [=](const auto& at) LINNET_LAMBDA {
       const Floats x = at.load(row);
-      if (before) at.store(x, before);
+      if (pre_activation) at.store(x, pre_activation);
       at.store(F::Value(x), row);
     });
   }

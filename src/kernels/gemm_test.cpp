@@ -80,7 +80,7 @@ struct Case {
     before_values.assign(c.size(), kCanary);
     args.residual = residual ? residual_values.data() : nullptr;
     args.aux = derivative == GemmActivation::kNone ? nullptr : aux_values.data();
-    args.before = before ? before_values.data() : nullptr;
+    args.pre_activation = before ? before_values.data() : nullptr;
     args.precision = precision, args.a = a.data(), args.b = b.data(), args.bias = bias ? bias_values.data() : nullptr;
   }
 

@@ -1,7 +1,10 @@
 // In what precision a product multiplies. Sums are always fp32.
 #pragma once
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace linnet {
 
@@ -23,8 +26,10 @@ inline float round_to_bf16(float x) {
   return std::bit_cast<float>(bits & 0xffff0000u);
 }
 
-inline const char* precision_name(Precision precision) {
-  return precision == Precision::kBf16 ? "bf16" : precision == Precision::kTf32 ? "tf32" : "fp32";
+inline std::span<const char* const> enum_names(Precision) {
+  static constexpr std::array kNames{"fp32", "tf32", "bf16"};
+  return kNames;
 }
+inline const char* precision_name(Precision precision) { return enum_names(precision)[static_cast<size_t>(precision)]; }
 
 }  // namespace linnet

@@ -40,9 +40,7 @@ Tensor Trace::parameter(const ParameterSpec& spec) {
   return parts_.at(spec.name);
 }
 
-Tensor Trace::number(double value, std::source_location where) {
-  return fill(graph_, {options_.dtype, {}}, value, where);
-}
+Tensor Trace::number(double value, SourceLine where) { return fill(graph_, {options_.dtype, {}}, value, where); }
 
 Tensor Trace::random() { return graph_.input("random", {DType::kI32, {4}}); }
 

@@ -31,7 +31,7 @@ class Trace {
   // A value that is given from outside, by name.
   Tensor input(std::string name, TensorType type) { return graph_.input(std::move(name), type); }
   // A scalar of the trace's float type.
-  Tensor number(double value, std::source_location where = std::source_location::current());
+  Tensor number(double value, SourceLine where = SourceLine::current());
   const TraceOptions& options() const { return options_; }
   // A parameter as a tensor of this graph.
   Tensor parameter(const ParameterSpec& spec);

@@ -1,6 +1,7 @@
 // The one list of all ops: a new op is a folder and a row here.
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "ops/argmax/argmax.h"
 #include "ops/attention/attention.h"
@@ -91,12 +92,30 @@ std::span<const OpEntry> all_ops() {
 
 namespace {
 
-const Kernel& find_backend_kernel(const KernelQuery& query, const Backend& backend) {
+// The first of the list that supports the node.
+const Kernel* choose(KernelList kernels, const KernelQuery& query) {
+  for (const Kernel& kernel : kernels)
+    if (!kernel.supports || kernel.supports(query)) return &kernel;
+  return nullptr;
+}
+
+KernelList kernels_of(const Backend& backend, const char* op) {
+  for (const BackendOp& entry : backend.ops)
+    if (std::strcmp(entry.op, op) == 0) return entry.kernels;
+  return {};
+}
+
+// A backend may list an op twice: its own kernels, then those of a library.
+const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend) {
   for (const BackendOp& entry : backend.ops) {
     if (std::strcmp(entry.op, query.node.op->name) != 0) continue;
-    for (const Kernel& kernel : entry.kernels)
-      if (!kernel.supports || kernel.supports(query)) return kernel;
+    const size_t count = entry.kernels.size() - (backend.has_references ? 1 : 0);
+    if (const Kernel* kernel = choose(entry.kernels.first(count), query)) return kernel;
   }
+  return nullptr;
+}
+
+[[noreturn]] void fail_no_kernel(const KernelQuery& query, const Backend& backend) {
   std::string types;
   for (const TensorType& type : query.in) types += (types.empty() ? "" : ", ") + type.text();
   fail_user(backend.device->info().name + " has no kernel for " + query.node.op->name + "(" + types + ") {" +
@@ -105,15 +124,40 @@ const Kernel& find_backend_kernel(const KernelQuery& query, const Backend& backe
 
 }  // namespace
 
-const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend* backend) {
-  if (backend) return find_backend_kernel(query, *backend);
-  for (const OpEntry& entry : all_ops()) {
-    if (entry.op != query.node.op) continue;
-    if (set == KernelSet::kReference) return entry.kernels.back();
-    for (const Kernel& kernel : entry.kernels)
-      if (!kernel.supports || kernel.supports(query)) return kernel;
-  }
-  fail_internal(std::string("op ") + query.node.op->name + " has no kernel");
+const Backend& cpu_backend() {
+  static const std::vector<BackendOp> ops = [] {
+    std::vector<BackendOp> list;
+    for (const OpEntry& entry : all_ops()) list.push_back({entry.op->name, entry.kernels});
+    return list;
+  }();
+  static const Backend backend{&cpu_device(), ops, /*has_references=*/true};
+  return backend;
+}
+
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend) {
+  if (set == KernelSet::kFast)
+    if (const Kernel* kernel = find_fast_kernel(query, backend)) return *kernel;
+  const KernelList kernels = kernels_of(backend, query.node.op->name);
+  if (!backend.has_references || kernels.empty()) fail_no_kernel(query, backend);
+  return kernels.back();
+}
+
+const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name, const Backend& backend) {
+  for (const BackendOp& entry : backend.ops)
+    if (std::strcmp(entry.op, query.node.op->name) == 0)
+      for (const Kernel& kernel : entry.kernels)
+        if (name == kernel.name && (!kernel.supports || kernel.supports(query))) return &kernel;
+  return nullptr;
+}
+
+bool has_fast_kernel(const KernelQuery& query, const Backend& backend) {
+  return find_fast_kernel(query, backend) != nullptr;
+}
+
+const OpDef* find_op(std::string_view name) {
+  for (const OpEntry& entry : all_ops())
+    if (name == entry.op->name) return entry.op;
+  return nullptr;
 }
 
 }  // namespace linnet

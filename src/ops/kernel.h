@@ -4,10 +4,11 @@
 #pragma once
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "device/device.h"
+#include "device/cpu_device.h"
 #include "ir/op.h"
 
 namespace linnet {
@@ -31,7 +32,7 @@ struct KernelArgs {
   std::span<const TensorView> in, out;
   std::byte* workspace;  // 64-byte aligned, as many bytes as Kernel::workspace asked for
   ThreadPool& pool;
-  Device* device = nullptr;  // null: the CPU. Else the memory above is the device's, and the kernel queues its work
+  Device* device = &cpu_device();  // the memory above is the device's; on a GPU the kernel only queues its work
 };
 
 // What is known of a node before it runs.
@@ -39,7 +40,7 @@ struct KernelQuery {
   const Node& node;
   std::span<const TensorType> in, out;
   int threads;
-  Device* device = nullptr;
+  Device* device = &cpu_device();
 };
 
 struct Kernel {
@@ -56,7 +57,7 @@ struct OpEntry {
   KernelList kernels;
 };
 
-// Every op with its kernels.
+// Every op with its CPU kernels.
 std::span<const OpEntry> all_ops();
 
 // A device and its kernels. Ops are matched by name: a loaded module has addresses of its own for what OpDefs are.
@@ -67,12 +68,24 @@ struct BackendOp {
 struct Backend {
   Device* device;
   std::span<const BackendOp> ops;
+  bool has_references = false;  // each list ends in a reference kernel
 };
+const Backend& cpu_backend();
 
 enum class KernelSet { kFast, kReference };
-// The first kernel of the op's list that supports the node, or the last one for kReference. With a backend: of its
-// list; Error(kUser) naming the op when none supports the node.
-const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend* backend = nullptr);
+// The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) naming the op
+// when none supports the node.
+const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend = cpu_backend());
+
+// The kernel of that name for the node's op, when it supports the node; nullptr otherwise.
+const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name,
+                                const Backend& backend = cpu_backend());
+
+// Whether a kernel other than a reference is there for the node: what a pass asks before it makes one.
+bool has_fast_kernel(const KernelQuery& query, const Backend& backend = cpu_backend());
+
+// The op of that name, nullptr when there is none.
+const OpDef* find_op(std::string_view name);
 
 // No floats but float32.
 inline bool all_f32(const KernelQuery& query) {

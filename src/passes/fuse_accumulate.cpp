@@ -1,7 +1,6 @@
 // sum + product, where only this addition reads the product, becomes a product that adds to the sum: the contributions
 // to a shared weight's gradient, or to the gradients of earlier micro-steps, are added up where they lie.
-#include "ir/op.h"
-#include "ops/pointwise/pointwise.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -10,22 +9,15 @@ namespace {
 
 class Accumulate {
  public:
-  explicit Accumulate(const Graph& graph) : rewriter_(graph) {}
+  explicit Accumulate(const Graph& graph) : matcher_(graph), rewriter_(graph) {}
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes())
-      if (!(is_full_add(node) && (fuse(node, 1) || fuse(node, 0)))) rewriter_.copy(node);
+      if (!(matcher_.is_sum(node) && (fuse(node, 1) || fuse(node, 0)))) rewriter_.copy(node);
     return remove_dead_code(rewriter_.finish());
   }
 
  private:
-  bool is_full_add(const Node& node) const {
-    if (node.op != &kPointwise || node.in.size() != 2) return false;
-    const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
-    return code.size() == 3 && code[2].function == Scalar::kAdd &&
-           rewriter_.old().value(node.in[0]).type == rewriter_.old().value(node.in[1]).type;
-  }
-
   // Operand `which` is computed by an op that can add to the other one.
   bool fuse(const Node& node, size_t which) {
     const Node* lone = rewriter_.lone_producer(node.in[which]);
@@ -38,6 +30,7 @@ class Accumulate {
     return true;
   }
 
+  const Matcher matcher_;
   Rewriter rewriter_;
 };
 

@@ -8,11 +8,11 @@
 #include <map>
 #include <set>
 
-#include "ir/op.h"
 #include "kernels/philox.h"
 #include "ops/dropout/dropout.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -38,12 +38,6 @@ Function trace(GemmActivation kind, Tensor (*function)(At)) {
           dy_at};
 }
 
-bool is_add(const Node& node) {
-  if (node.op != &kPointwise || node.in.size() != 2) return false;
-  const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
-  return code.size() == 3 && code[2].function == Scalar::kAdd;
-}
-
 class Epilogue {
  public:
   explicit Epilogue(const Graph& graph) : rewriter_(graph) {}
@@ -52,7 +46,7 @@ class Epilogue {
     // The product moves to the place of what it takes in: by then the other operand has been computed.
     for (const Node& node : rewriter_.old().nodes()) {
       if (!take(node)) rewriter_.copy(node);
-      if (node.op == &kDropout) dropouts_.emplace(node.in[0], &node);
+      if (is(node, kDropout)) dropouts_.emplace(node.in[0], &node);
       read_.insert(node.in.begin(), node.in.end());
     }
     return remove_dead_code(rewriter_.finish());
@@ -60,8 +54,8 @@ class Epilogue {
 
  private:
   bool take(const Node& node) {
-    if (is_add(node) && (take_bias(node, 0) || take_bias(node, 1))) return true;
-    if (node.op != &kPointwise) return false;
+    if (algebra_of(node) == Algebra::kAdd && (take_bias(node, 0) || take_bias(node, 1))) return true;
+    if (!is(node, kPointwise)) return false;
     const auto& expression = node.attrs.as<PointwiseAttrs>().expression;
     for (const Function& function : functions_) {
       if (node.in.size() == 1 && expression == function.value) return take_activation(node, function);
@@ -72,10 +66,10 @@ class Epilogue {
 
   const Node* lone_matmul(ValueId old) const {
     const Node* producer = rewriter_.lone_producer(old);
-    return producer && producer->op == &kMatmul ? producer : nullptr;
+    return is(producer, kMatmul) ? producer : nullptr;
   }
 
-  static bool is_open(const MatmulAttrs& attrs) { return attrs.is_sum() && !attrs.accumulate && !attrs.before; }
+  static bool is_open(const MatmulAttrs& attrs) { return attrs.is_sum() && !attrs.accumulate && !attrs.pre_activation; }
 
   std::vector<Tensor> replace(const Node& product, const MatmulAttrs& attrs, const std::vector<Tensor>& in) {
     const Node place = product;  // adding a node moves the others
@@ -99,14 +93,14 @@ class Epilogue {
   bool take_activation(const Node& node, const Function& function) {
     const ValueId x = node.in[0];
     const NodeId producer = rewriter_.graph().value(rewriter_[x].id).producer;
-    if (producer == kNone || rewriter_.graph().node(producer).op != &kMatmul) return false;
+    if (producer == kNone || !is(rewriter_.graph().node(producer), kMatmul)) return false;
     const Node& product = rewriter_.graph().node(producer);
     MatmulAttrs attrs = product.attrs.as<MatmulAttrs>();
     // Others that read x must come later; kernels keep it beside GELU alone.
     const bool lone = rewriter_.lone_producer(x) != nullptr;
     if (!is_open(attrs) || (!lone && (read_.contains(x) || function.kind == GemmActivation::kRelu))) return false;
     attrs.activation = function.kind;
-    attrs.before = !lone;
+    attrs.pre_activation = !lone;
     const std::vector<Tensor> out = replace(product, attrs, rewriter_.operands(product));
     rewriter_.map(node.out[0], out[0]);
     if (!lone) rewriter_.map(x, out[1]);
@@ -116,7 +110,7 @@ class Epilogue {
   // The node that drops out what `backward` passes back the gradient of, if that was a dropout of `x`.
   const Node* same_dropout(const Node& backward, ValueId x) const {
     const auto found = dropouts_.find(x);
-    if (found == dropouts_.end() || backward.op != &kDropout) return nullptr;
+    if (found == dropouts_.end() || !is(backward, kDropout)) return nullptr;
     const auto &forward = found->second->attrs.as<DropoutAttrs>(), &back = backward.attrs.as<DropoutAttrs>();
     const bool same = forward.site == back.site && forward.probability == back.probability &&
                       forward.layout == back.layout && found->second->in[1] == backward.in[1];

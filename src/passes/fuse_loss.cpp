@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/op.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "ops/movement/movement.h"
-#include "ops/pointwise/pointwise.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -18,12 +16,12 @@ namespace {
 class FuseLoss {
  public:
   explicit FuseLoss(const Graph& graph)
-      : graph_(graph), rewriter_(graph), done_(static_cast<size_t>(graph.node_count())), uses_(count_uses(graph)) {}
+      : graph_(graph), matcher_(graph), rewriter_(graph), done_(static_cast<size_t>(graph.node_count())) {}
 
   Graph run() {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       if (done_[static_cast<size_t>(id)] || rename(graph_.node(id))) continue;
-      if (graph_.node(id).op == &kLinearCrossEntropy && fuse(id)) continue;
+      if (is(graph_.node(id), kLinearCrossEntropy) && fuse(id)) continue;
       copy(id);
     }
     return rewriter_.finish();
@@ -68,8 +66,8 @@ class FuseLoss {
     const Node& node = graph_.node(forward);
     for (NodeId id = forward + 1; id < graph_.node_count(); ++id) {
       const Node& grad = graph_.node(id);
-      if (grad.op == &kLinearCrossEntropyGrad && grad.in.size() == node.in.size() + 1 &&
-          std::equal(node.in.begin(), node.in.end(), grad.in.begin()) && grad.attrs.text() == node.attrs.text() &&
+      if (is(grad, kLinearCrossEntropyGrad) && grad.in.size() == node.in.size() + 1 &&
+          std::equal(node.in.begin(), node.in.end(), grad.in.begin()) && grad.attrs == node.attrs &&
           can_move_before(grad.in.back(), forward))
         return id;
     }
@@ -81,7 +79,8 @@ class FuseLoss {
     const NodeId producer = graph_.value(value).producer;
     if (producer < place) return true;  // an input, or there already
     const Node& node = graph_.node(producer);
-    const bool renames = node.op == &kReshape || node.op == &kSplit;
+    const Algebra algebra = algebra_of(node);
+    const bool renames = algebra == Algebra::kReshape || algebra == Algebra::kSplit;
     if (producer == place || !(renames || graph_.value(value).type.shape.elements() == 1)) return false;
     return std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return can_move_before(in, place); });
   }
@@ -96,38 +95,21 @@ class FuseLoss {
   // In start + (part + later parts), where nothing else reads the sums: `start`, which the part is then added to. The
   // outer sum becomes another name of what is in the brackets. kNone: there is nothing to start from.
   ValueId take_start(ValueId part, NodeId place) {
-    while (uses_[static_cast<size_t>(part)] == 1) {
-      const NodeId reader = reader_of(part);
-      if (reader == kNone || !is_full_add(graph_.node(reader))) return kNone;
-      const Node& sum = graph_.node(reader);
-      const ValueId other = sum.in[sum.in[0] == part ? 1 : 0];
+    for (const Node* sum = matcher_.one_reader(part); sum && matcher_.is_sum(*sum); sum = matcher_.one_reader(part)) {
+      const ValueId other = other_operand(*sum, part);
       if (can_move_before(other, place)) {
-        renamed_[sum.out[0]] = part;
+        renamed_[sum->out[0]] = part;
         return other;
       }
-      part = sum.out[0];
+      part = sum->out[0];
     }
     return kNone;
   }
 
-  NodeId reader_of(ValueId value) const {
-    for (NodeId id = 0; id < graph_.node_count(); ++id)
-      for (ValueId in : graph_.node(id).in)
-        if (in == value) return id;
-    return kNone;
-  }
-
-  bool is_full_add(const Node& node) const {
-    if (node.op != &kPointwise || node.in.size() != 2) return false;
-    const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
-    return code.size() == 3 && code[2].function == Scalar::kAdd &&
-           graph_.value(node.in[0]).type == graph_.value(node.in[1]).type;
-  }
-
   const Graph& graph_;
+  const Matcher matcher_;
   Rewriter rewriter_;
   std::vector<bool> done_;  // nodes of the old graph
-  std::vector<int> uses_;
   std::map<ValueId, ValueId> renamed_;
 };
 

@@ -2,15 +2,15 @@
 // twice and nothing fuses across a reduction.
 #include <algorithm>
 
-#include "ir/op.h"
 #include "ops/pointwise/pointwise.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
 namespace linnet {
 namespace {
 
-constexpr size_t kMaxOperands = 8, kMaxInstructions = 32;  // what the kernel takes, with room
+constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
 
 class Pointwise {
  public:
@@ -18,7 +18,7 @@ class Pointwise {
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes()) {
-      if (node.op == &kPointwise)
+      if (is(node, kPointwise))
         fuse(node);
       else
         rewriter_.copy(node);
@@ -34,8 +34,8 @@ class Pointwise {
     const Shape& shape = rewriter_.old().value(node.out[0]).type.shape;
     for (size_t k = 0; k < in.size();) {
       const Node* producer = joinable(old[k], in[k], shape);
-      if (!producer || in.size() + producer->in.size() - 1 > kMaxOperands ||
-          expression.code.size() + producer->attrs.as<PointwiseAttrs>().expression.code.size() > kMaxInstructions) {
+      if (!producer || in.size() + producer->in.size() - 1 > kMostOperands ||
+          expression.code.size() + producer->attrs.as<PointwiseAttrs>().expression.code.size() > kMostInstructions) {
         ++k;
         continue;
       }
@@ -55,7 +55,7 @@ class Pointwise {
   const Node* joinable(ValueId old, Tensor now, const Shape& shape) const {
     if (old == kNone || now.shape() != shape) return nullptr;
     const Node* producer = rewriter_.lone_producer(old);
-    return producer && producer->op == &kPointwise ? producer : nullptr;
+    return is(producer, kPointwise) ? producer : nullptr;
   }
 
   static void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {

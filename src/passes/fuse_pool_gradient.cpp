@@ -2,11 +2,9 @@
 // once, by the gradient of the convolution's weight: that computes it for a few images at a time instead, in cache.
 #include <array>
 
-#include "ir/op.h"
-#include "kernels/dense_head.h"
 #include "ops/conv_pool/conv_pool.h"
 #include "ops/matmul/matmul.h"
-#include "ops/movement/movement.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -15,7 +13,7 @@ namespace {
 
 class PoolGradient {
  public:
-  explicit PoolGradient(const Graph& graph) : rewriter_(graph) {}
+  PoolGradient(const Graph& graph, const Backend& backend) : rewriter_(graph), backend_(backend) {}
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes())
@@ -25,17 +23,15 @@ class PoolGradient {
 
  private:
   bool fuse(const Node& node) {
-    if (node.op != &kConvReluPoolWeightGrad || node.in.size() != 3 || !rewriter_.lone_producer(node.in[2]))
-      return false;
+    if (!is(node, kConvReluPoolWeightGrad) || node.in.size() != 3 || !rewriter_.lone_producer(node.in[2])) return false;
     const Node& flat = rewriter_.old().node(rewriter_.old().value(node.in[2]).producer);
-    if (flat.op != &kReshape) return false;
+    if (algebra_of(flat) != Algebra::kReshape) return false;
     const Node* product = rewriter_.lone_producer(flat.in[0]);
-    if (!product || product->op != &kMatmul || !computes(product->attrs.as<MatmulAttrs>())) return false;
+    if (!is(product, kMatmul) || !computes(product->attrs.as<MatmulAttrs>())) return false;
     const std::vector<Tensor> factors = rewriter_.operands(*product);
-    // Of each image one row, so few outputs that a row's cost is small.
+    // One row for each image.
     if (factors[0].shape().rank() != 2 || factors[1].shape().rank() != 2 ||
-        factors[0].dim(0) != rewriter_.old().value(node.in[2]).type.shape[0] ||
-        factors[0].dim(1) > DenseHeadShape::kMaxOutputs)
+        factors[0].dim(0) != rewriter_.old().value(node.in[2]).type.shape[0] || !has_kernel(node, factors))
       return false;
     const std::vector<Tensor> out = rewriter_.add(
         node, *node.op, std::array{rewriter_[node.in[0]], rewriter_[node.in[1]], factors[0], factors[1]}, node.attrs);
@@ -44,15 +40,26 @@ class PoolGradient {
   }
 
   static bool computes(const MatmulAttrs& attrs) {
-    return !attrs.trans_a && !attrs.trans_b && !attrs.bias && !attrs.accumulate && !attrs.before && attrs.is_sum() &&
-           attrs.precision == Precision::kF32;
+    return !attrs.trans_a && !attrs.trans_b && !attrs.bias && !attrs.accumulate && !attrs.pre_activation &&
+           attrs.is_sum() && attrs.precision == Precision::kF32;
+  }
+
+  // A kernel that takes the factors instead of their product.
+  bool has_kernel(const Node& node, const std::vector<Tensor>& factors) const {
+    const Graph& graph = rewriter_.old();
+    const std::vector<TensorType> in{graph.value(node.in[0]).type, graph.value(node.in[1]).type, factors[0].type(),
+                                     factors[1].type()};
+    std::vector<TensorType> out;
+    for (const ValueId id : node.out) out.push_back(graph.value(id).type);
+    return has_fast_kernel({node, in, out, /*threads=*/1}, backend_);
   }
 
   Rewriter rewriter_;
+  const Backend& backend_;
 };
 
 }  // namespace
 
-Graph fuse_pool_gradient(const Graph& graph) { return PoolGradient(graph).run(); }
+Graph fuse_pool_gradient(const Graph& graph, const Backend& backend) { return PoolGradient(graph, backend).run(); }
 
 }  // namespace linnet

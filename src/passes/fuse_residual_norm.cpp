@@ -8,11 +8,10 @@
 #include <algorithm>
 #include <set>
 
-#include "ir/op.h"
 #include "ops/dropout/dropout.h"
 #include "ops/layer_norm/layer_norm.h"
-#include "ops/pointwise/pointwise.h"
 #include "ops/residual_norm/residual_norm.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -21,42 +20,26 @@ namespace {
 
 class FuseResidualNorm {
  public:
-  explicit FuseResidualNorm(const Graph& graph)
-      : graph_(graph), rewriter_(graph), readers_(static_cast<size_t>(graph.value_count())) {
-    for (NodeId id = 0; id < graph.node_count(); ++id)
-      for (const ValueId in : graph.node(id).in) readers_[index(in)].push_back(id);
-    for (const GraphOutput& output : graph.outputs()) readers_[index(output.value)].push_back(graph.node_count());
-    for (const StateUpdate& update : graph.updates()) readers_[index(update.value)].push_back(graph.node_count());
-    find_forward();
-  }
+  explicit FuseResidualNorm(const Graph& graph) : graph_(graph), matcher_(graph), rewriter_(graph) { find_forward(); }
 
   Graph run() {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& node = graph_.node(id);
       if (fused_additions_.contains(id) || rewriter_[node.out[0]].defined()) continue;
-      if (node.op == &kLayerNorm && fuse_forward(id)) continue;
-      if (node.op == &kLayerNormGrad && fuse_backward(id)) continue;
+      if (is(node, kLayerNorm) && fuse_forward(id)) continue;
+      if (is(node, kLayerNormGrad) && fuse_backward(id)) continue;
       rewriter_.copy(node);
     }
     return remove_dead_code(rewriter_.finish());
   }
 
  private:
-  static size_t index(int32_t id) { return static_cast<size_t>(id); }
-
   NodeId producer(ValueId value) const { return graph_.value(value).producer; }
 
-  bool is_full_add(NodeId id) const {
-    if (id == kNone || id >= graph_.node_count()) return false;
-    const Node& node = graph_.node(id);
-    if (node.op != &kPointwise || node.in.size() != 2) return false;
-    const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
-    return code.size() == 3 && code[2].function == Scalar::kAdd &&
-           graph_.value(node.in[0]).type == graph_.value(node.in[1]).type && node.in[0] != node.in[1];
-  }
+  bool is_sum(NodeId id) const { return id != kNone && id < graph_.node_count() && matcher_.is_sum(graph_.node(id)); }
 
   bool is_dropout(NodeId id) const {
-    return id != kNone && id < graph_.node_count() && graph_.node(id).op == &kDropout &&
+    return id != kNone && id < graph_.node_count() && is(graph_.node(id), kDropout) &&
            graph_.node(id).attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense;
   }
 
@@ -64,9 +47,9 @@ class FuseResidualNorm {
   void find_forward() {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& norm = graph_.node(id);
-      if (norm.op != &kLayerNorm) continue;
+      if (!is(norm, kLayerNorm)) continue;
       const NodeId addition = producer(norm.in[0]);
-      if (is_full_add(addition) && readers_[index(norm.in[0])].front() == id) fused_additions_.insert(addition);
+      if (is_sum(addition) && matcher_.readers(norm.in[0]).front() == id) fused_additions_.insert(addition);
     }
   }
 
@@ -92,7 +75,7 @@ class FuseResidualNorm {
   }
 
   // The value is a dropout's, for this addition alone.
-  bool drops(ValueId value) const { return is_dropout(producer(value)) && readers_[index(value)].size() == 1; }
+  bool drops(ValueId value) const { return is_dropout(producer(value)) && matcher_.has_one_reader(value); }
 
   static void take_dropout(const Node& dropout, ResidualNormAttrs& attrs) {
     attrs.probability = dropout.attrs.as<DropoutAttrs>().probability;
@@ -104,16 +87,16 @@ class FuseResidualNorm {
     ResidualNormAttrs attrs{.norm = grad.attrs.as<LayerNormAttrs>()};
     std::vector<Tensor> in = rewriter_.inputs_of(grad);
     ValueId total = grad.out[0];
-    if (readers_[index(total)].size() == 1 && is_full_add(readers_[index(total)][0])) {
-      const Node& addition = graph_.node(readers_[index(total)][0]);
-      const ValueId other = addition.in[addition.in[0] == total ? 1 : 0];
+    if (matcher_.has_one_reader(total) && is_sum(matcher_.readers(total)[0])) {
+      const Node& addition = graph_.node(matcher_.readers(total)[0]);
+      const ValueId other = other_operand(addition, total);
       if (producer(other) < id) {
         attrs.dsum = true;
         in.push_back(rewriter_[other]);
         total = addition.out[0];
       }
     }
-    const auto& readers = readers_[index(total)];
+    const auto readers = matcher_.readers(total);
     const auto dropout =
         std::find_if(readers.begin(), readers.end(), [&](NodeId reader) { return is_dropout(reader); });
     if (dropout != readers.end()) {
@@ -129,8 +112,8 @@ class FuseResidualNorm {
   }
 
   const Graph& graph_;
+  const Matcher matcher_;
   Rewriter rewriter_;
-  std::vector<std::vector<NodeId>> readers_;  // of each value, in order; what leaves the graph is read at its end
   std::set<NodeId> fused_additions_;
 };
 

@@ -1,37 +1,15 @@
 // What the passes made, in words: nodes are counted by what they do before and after each pass.
-#include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "ir/op.h"
-#include "ops/pointwise/pointwise.h"
 #include "passes/passes.h"
 
 namespace linnet {
 namespace {
 
-// "matmul+bias+relu", "mul+add+tanh": sizes, positions and numbers are left out.
-std::string words(const Node& node) {
-  std::string text;
-  const auto append = [&](const std::string& word) { text += (text.empty() ? "" : "+") + word; };
-  if (node.op == &kPointwise) {
-    for (const Instruction& instruction : node.attrs.as<PointwiseAttrs>().expression.code)
-      if (instruction.function != Scalar::kInput && instruction.function != Scalar::kConstant)
-        append(scalar_name(instruction.function));
-    return text;
-  }
-  append(node.op->name);
-  std::istringstream attributes(node.attrs.text());
-  for (std::string word; attributes >> word;)
-    if (std::all_of(word.begin(), word.end(), [](char c) { return c == '_' || std::isalnum(c); }) &&
-        !word.starts_with("trans_"))
-      append(word);
-  return text;
-}
-
 std::map<std::string, int> count_nodes(const Graph& graph) {
   std::map<std::string, int> counts;
-  for (const Node& node : graph.nodes()) ++counts[words(node)];
+  for (const Node& node : graph.nodes()) ++counts[label_of(node)];
   return counts;
 }
 

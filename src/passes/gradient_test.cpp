@@ -82,7 +82,7 @@ TEST(Gradient, NodesKeepTheLineAndModuleOfTheirForwardNode) {
   int from_product = 0;
   for (NodeId id = forward; id < graph.node_count(); ++id)
     from_product +=
-        static_cast<int>(graph.node(id).where.line()) == line && graph.scope_path(graph.node(id).scope) == "layers.3";
+        static_cast<int>(graph.node(id).where.line) == line && graph.scope_path(graph.node(id).scope) == "layers.3";
   EXPECT_EQ(from_product, 3);  // the products for x and for row, and the sum of the latter over rows
 }
 

@@ -21,23 +21,25 @@ Graph plain(const Graph& graph, const PassOptions&) {
 
 // A loss before anything could come between it and its gradient. Norms take their sums before products add to them.
 // Epilogues before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
-constexpr std::array kPasses{Pass{"lower_precision",
-                                  [](const Graph& g, const PassOptions& o) {
-                                    return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision));
-                                  },
-                                  [](const PassOptions& o) {
-                                    return o.precision != Precision::kF32 ||
-                                           o.attention_precision.value_or(o.precision) != Precision::kF32;
-                                  }},
-                             Pass{"fuse_loss", plain<fuse_loss>},
-                             Pass{"recompute", plain<recompute>, [](const PassOptions& o) { return o.recompute; }},
-                             Pass{"fuse_residual_norm", plain<fuse_residual_norm>},
-                             Pass{"fuse_pool_gradient", plain<fuse_pool_gradient>},
-                             Pass{"fuse_epilogue", plain<fuse_epilogue>},
-                             Pass{"fuse_accumulate", plain<fuse_accumulate>},
-                             Pass{"fuse_pointwise", plain<fuse_pointwise>},
-                             Pass{"narrow", plain<narrow>, [](const PassOptions& o) { return o.narrow; }},
-                             Pass{"make_views", plain<make_views>}};
+constexpr std::array kPasses{
+    Pass{"lower_precision",
+         [](const Graph& g, const PassOptions& o) {
+           return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision));
+         },
+         [](const PassOptions& o) {
+           return o.precision != Precision::kF32 || o.attention_precision.value_or(o.precision) != Precision::kF32;
+         }},
+    Pass{"fuse_loss", plain<fuse_loss>},
+    Pass{"recompute", plain<recompute>, [](const PassOptions& o) { return o.recompute; }},
+    Pass{"fuse_residual_norm", plain<fuse_residual_norm>},
+    Pass{"fuse_pool_gradient", [](const Graph& g, const PassOptions& o) { return fuse_pool_gradient(g, *o.backend); }},
+    Pass{"fuse_epilogue", plain<fuse_epilogue>},
+    Pass{"fuse_accumulate", plain<fuse_accumulate>},
+    Pass{"fuse_pointwise", plain<fuse_pointwise>},
+    Pass{"cast_to_storage_type",
+         [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type); },
+         [](const PassOptions& o) { return o.storage_type.has_value(); }},
+    Pass{"make_views", plain<make_views>}};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 
 #include "ir/graph.h"
 #include "kernels/precision.h"
+#include "ops/kernel.h"
 
 namespace linnet {
 
@@ -23,15 +24,16 @@ Graph recompute(const Graph& graph);
 // [dropout +] add + layer_norm becomes residual_norm, and so does what they are backward.
 Graph fuse_residual_norm(const Graph& graph);
 // The gradient of a linear layer's input is computed by the pooled convolution's gradient that reads it.
-Graph fuse_pool_gradient(const Graph& graph);
+// `backend` is asked whether it has a kernel for it.
+Graph fuse_pool_gradient(const Graph& graph, const Backend& backend);
 // A bias, an activation function or the multiplication by its derivative becomes the epilogue of a matmul.
 Graph fuse_epilogue(const Graph& graph);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
 Graph fuse_accumulate(const Graph& graph);
 // Chains of elementwise ops become one.
 Graph fuse_pointwise(const Graph& graph);
-// Activations are stored in bf16, for devices that have kernels for it.
-Graph narrow(const Graph& graph);
+// Activations are written in a shorter type, for backends that have kernels for it.
+Graph cast_to_storage_type(const Graph& graph, DType storage_type);
 // reshape, split and concat become views where the ops around them can read and write with strides.
 Graph make_views(const Graph& graph);
 
@@ -47,8 +49,9 @@ struct PassOptions {
   std::set<std::string> off;                          // names of passes to leave out (pass_names())
   Precision precision = Precision::kF32;              // not kF32: lower_precision runs first
   std::optional<Precision> attention_precision = {};  // of attention's products, where it is another
-  bool narrow = false;                                // for devices: activations are stored in bf16, see narrow()
+  std::optional<DType> storage_type = {};             // of activations; see cast_to_storage_type()
   bool recompute = false;                             // for graphs with a backward pass: see recompute()
+  const Backend* backend = &cpu_backend();            // whose kernels the plan will use
   bool verify = true;
 };
 

@@ -55,10 +55,11 @@ TEST(Passes, TheReportNamesEveryPassAndItsEffect) {
 }
 
 TEST(Passes, PrecisionIsLoweredInEveryProductAndOnlyWhenAsked) {
-  EXPECT_EQ(optimize(linear_relu(), {.precision = Precision::kBf16}).node(0).attrs.text(), "trans_b bias relu bf16");
-  EXPECT_EQ(optimize(linear_relu()).node(0).attrs.text(), "trans_b bias relu");
+  EXPECT_EQ(optimize(linear_relu(), {.precision = Precision::kBf16}).node(0).attrs.text(),
+            "trans_b bias activation=relu precision=bf16");
+  EXPECT_EQ(optimize(linear_relu()).node(0).attrs.text(), "trans_b bias activation=relu");
   EXPECT_EQ(optimize(linear_relu(), {.off = {"lower_precision"}, .precision = Precision::kBf16}).node(0).attrs.text(),
-            "trans_b bias relu");
+            "trans_b bias activation=relu");
 }
 
 HostTensor waves(TensorType type, float size) {
@@ -122,15 +123,15 @@ Graph feed_forward(Tensor (*function)(At)) {
 
 TEST(Passes, AFeedForwardLayerLosesItsActivationsAndKeepsItsValues) {
   const std::pair<Tensor (*)(At), std::string> functions[] = {
-      {relu, "relu"}, {gelu, "gelu before"}, {gelu_tanh, "gelu_tanh before"}};
+      {relu, "relu"}, {gelu, "gelu pre_activation"}, {gelu_tanh, "gelu_tanh pre_activation"}};
   for (const auto& [function, text] : functions) {
     const Graph fused = optimize(feed_forward(function)),
                 apart = optimize(feed_forward(function), {.off = {"fuse_epilogue"}});
     const std::string name = text.substr(0, text.find(' '));
     int forward = 0, backward = 0;
     for (const Node& node : fused.nodes()) {
-      forward += node.attrs.text() == "trans_b bias " + text;
-      backward += node.attrs.text() == "times_" + name + "_grad";
+      forward += node.attrs.text() == "trans_b bias activation=" + text;
+      backward += node.attrs.text() == "derivative=" + name;
     }
     EXPECT_EQ(forward, 1) << dump(fused);
     EXPECT_EQ(backward, 1) << dump(fused);

@@ -1,29 +1,28 @@
-// What the backward pass needs of the forward pass waits in memory through the fullest moment of the step. A result
-// that is cheap to have again (an activation function, a normalization) from values that wait there anyway is computed
-// a second time where the backward pass first reads it: the same bits, less memory.
+// Activations saved for the backward pass are live at the step's memory peak. A result that is cheap to compute again
+// (an activation function, a normalization) from values that are live there anyway is computed a second time where the
+// backward pass first reads it: the same bits, less memory.
 #include <algorithm>
 
 #include "ir/op.h"
-#include "ops/movement/movement.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
 namespace linnet {
 namespace {
 
-constexpr size_t kWorth = 2 << 20;  // bytes; below, the time is worth more
+constexpr size_t kLeastBytes = 2 << 20;  // smaller results stay saved: computing them again costs more than it frees
 
 class Recompute {
  public:
   explicit Recompute(const Graph& graph) : graph_(graph), rewriter_(graph) {
     find_owners();
-    find_fullest_moment();
+    find_peak();
     mark();
   }
 
   Graph run() {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (id > fullest_)
+      if (id > peak_)
         for (const ValueId in : graph_.node(id).in) compute_again(in);
       rewriter_.copy(graph_.node(id));
     }
@@ -38,12 +37,12 @@ class Recompute {
   void find_owners() {
     for (ValueId value = 0; value < graph_.value_count(); ++value) owner_.push_back(value);
     for (const Node& node : graph_.nodes())
-      if (node.op == &kReshape || node.op == &kSplit)
+      if (algebra_of(node) == Algebra::kReshape || algebra_of(node) == Algebra::kSplit)
         for (const ValueId out : node.out) owner_[index(out)] = owner_[index(node.in[0])];
   }
 
   // The node during which most bytes are alive.
-  void find_fullest_moment() {
+  void find_peak() {
     last_use_.assign(owner_.size(), kNone);
     for (NodeId id = 0; id < graph_.node_count(); ++id)
       for (const ValueId in : graph_.node(id).in) last_use_[index(owner_[index(in)])] = id;
@@ -57,25 +56,26 @@ class Recompute {
     int64_t alive = 0, most = -1;
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       alive += change[static_cast<size_t>(id)];
-      if (alive > most) most = alive, fullest_ = id;
+      if (alive > most) most = alive, peak_ = id;
     }
   }
 
-  bool waits(ValueId value) const {
+  bool is_live_at_peak(ValueId value) const {
     const ValueId owner = owner_[index(value)];
-    return is_input(owner) || last_use_[index(owner)] > fullest_;
+    return is_input(owner) || last_use_[index(owner)] > peak_;
   }
 
-  // Results of the forward pass that wait, and need not: all they are computed from waits as well, or is itself marked.
+  // Marks the saved activations that can be computed again: all they are computed from is live at the peak or marked.
   void mark() {
     again_.assign(owner_.size(), false);
-    for (NodeId id = 0; id <= fullest_; ++id) {
+    for (NodeId id = 0; id <= peak_; ++id) {
       const Node& node = graph_.node(id);
-      if (node.op == &kReshape) again_[index(node.out[0])] = again_[index(node.in[0])];
+      if (algebra_of(node) == Algebra::kReshape) again_[index(node.out[0])] = again_[index(node.in[0])];
       if (!node.op->cheap) continue;
-      const bool possible = std::ranges::all_of(node.in, [&](ValueId in) { return waits(in) || again_[index(in)]; });
+      const bool possible =
+          std::ranges::all_of(node.in, [&](ValueId in) { return is_live_at_peak(in) || again_[index(in)]; });
       for (const ValueId out : node.out)
-        again_[index(out)] = possible && waits(out) && graph_.value(out).type.bytes() >= kWorth;
+        again_[index(out)] = possible && is_live_at_peak(out) && graph_.value(out).type.bytes() >= kLeastBytes;
     }
   }
 
@@ -93,7 +93,7 @@ class Recompute {
   Rewriter rewriter_;
   std::vector<ValueId> owner_;
   std::vector<NodeId> last_use_;  // of an owner or any part of it
-  NodeId fullest_ = 0;
+  NodeId peak_ = 0;
   std::vector<bool> again_;
 };
 

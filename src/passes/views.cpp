@@ -9,11 +9,15 @@
 #include <algorithm>
 
 #include "ir/op.h"
-#include "ops/movement/movement.h"
 #include "passes/passes.h"
 
 namespace linnet {
 namespace {
+
+// What a node does with the places of its elements.
+bool is_reshape(const Node& node) { return algebra_of(node) == Algebra::kReshape; }
+bool is_split(const Node& node) { return algebra_of(node) == Algebra::kSplit; }
+bool is_concat(const Node& node) { return algebra_of(node) == Algebra::kConcat; }
 
 class Views {
  public:
@@ -27,10 +31,10 @@ class Views {
   Graph run() {
     // Concats from the last, so that a concat of concats nests; then the others in order.
     for (NodeId id = graph_.node_count() - 1; id >= 0; --id)
-      if (graph_.node(id).op == &kConcat) view_concat(graph_.node(id));
+      if (is_concat(graph_.node(id))) view_concat(graph_.node(id));
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (graph_.node(id).op == &kReshape) view_reshape(graph_.node(id));
-      if (graph_.node(id).op == &kSplit) view_split(graph_.node(id));
+      if (is_reshape(graph_.node(id))) view_reshape(graph_.node(id));
+      if (is_split(graph_.node(id))) view_split(graph_.node(id));
     }
     return std::move(graph_);
   }
@@ -62,7 +66,7 @@ class Views {
   }
 
   void view_split(const Node& node) {
-    const int axis = node.attrs.as<SplitAttrs>().axis;
+    const int axis = node.op->axis(node);
     const ValueId whole = node.in[0];
     if (!is_dense(whole)) return;
     const Shape& shape = graph_.value(whole).type.shape;
@@ -78,7 +82,7 @@ class Views {
   }
 
   void view_concat(const Node& node) {
-    const int axis = node.attrs.as<ConcatAttrs>().axis;
+    const int axis = node.op->axis(node);
     const ValueId whole = node.out[0];
     const Shape& shape = graph_.value(whole).type.shape;
     const Shape strides = dense_strides(shape);
@@ -101,7 +105,7 @@ class Views {
     while (graph_.value(sum).view && graph_.value(sum).producer != kNone) {
       const Node& node = graph_.node(graph_.value(sum).producer);
       const ValueId before = node.in.empty() ? kNone : node.in.back();
-      if (node.op == &kReshape) {
+      if (is_reshape(node)) {
         sum = node.in[0];
         continue;
       }
@@ -119,7 +123,7 @@ class Views {
   // the result, and the reshape does nothing.
   bool reshape_into(ValueId part, ValueId whole, int64_t offset) {
     const NodeId id = graph_.value(part).producer;
-    if (id == kNone || graph_.node(id).op != &kReshape || graph_.value(part).view) return false;
+    if (id == kNone || !is_reshape(graph_.node(id)) || graph_.value(part).view) return false;
     const ValueId source = graph_.node(id).in[0];
     if (readers_[static_cast<size_t>(part)].size() != 1 || readers_[static_cast<size_t>(source)].size() != 1)
       return false;
@@ -135,11 +139,11 @@ class Views {
     const Value& value = graph_.value(part);
     if (!axis_ok || value.view || value.producer == kNone) return false;
     const Node& producer = graph_.node(value.producer);
-    if (producer.op == &kReshape || producer.op == &kSplit) return false;  // they are views of their operand instead
+    if (is_reshape(producer) || is_split(producer)) return false;  // they are views of their operand instead
     int concats = 0;
     for (NodeId id : readers_[static_cast<size_t>(part)]) {
       const Node& reader = graph_.node(id);
-      if (reader.op == &kConcat)
+      if (is_concat(reader))
         for (ValueId in : reader.in) concats += in == part;
     }
     if (concats != expected_concats) return false;

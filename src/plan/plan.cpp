@@ -10,12 +10,12 @@
 namespace linnet {
 namespace {
 
-void choose_kernels(Plan& plan, const Backend* backend, const PlanOptions& options) {
+void choose_kernels(Plan& plan, const Backend& backend, const PlanOptions& options) {
   for (const Node& node : plan.graph.nodes()) {
     std::vector<TensorType> in, out;
     for (ValueId id : node.in) in.push_back(plan.graph.value(id).type);
     for (ValueId id : node.out) out.push_back(plan.graph.value(id).type);
-    const KernelQuery query{node, in, out, options.threads, backend ? backend->device : nullptr};
+    const KernelQuery query{node, in, out, options.threads, backend.device};
     const Kernel& kernel = find_kernel(query, options.kernels, backend);
     plan.kernels.push_back(&kernel);
     if (kernel.workspace) plan.workspace_bytes = std::max(plan.workspace_bytes, kernel.workspace(query));

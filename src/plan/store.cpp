@@ -1,7 +1,6 @@
 #include "plan/store.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 
@@ -32,7 +31,7 @@ const char* memory_kind_name(MemoryKind kind) {
 }
 
 RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
-  regions_.push_back({std::move(name), kind, bytes, Buffer{}, nullptr});
+  regions_.push_back({std::move(name), kind, bytes});
   return static_cast<RegionId>(regions_.size()) - 1;
 }
 
@@ -57,64 +56,55 @@ const Location& Store::find(const std::string& name, size_t bytes) const {
   return found->second.location;
 }
 
-bool Store::on_host(const Region& region) const {
-  return !backend_ || (region.kind != MemoryKind::kActivations && region.kind != MemoryKind::kWorkspace &&
-                       region.kind != MemoryKind::kCache && region.kind != MemoryKind::kData);
+bool Store::is_on_host(const Region& region) const {
+  return device().is_host() || (region.kind != MemoryKind::kActivations && region.kind != MemoryKind::kWorkspace &&
+                                region.kind != MemoryKind::kCache && region.kind != MemoryKind::kData);
 }
 
 void Store::allocate() {
   for (Region& region : regions_) {
-    if (on_host(region)) region.buffer = Buffer(region.bytes);
-    if (backend_ && region.bytes > 0) region.device_memory = device()->allocate(region.bytes, region.name);
+    if (region.bytes > 0) region.memory = device().allocate(region.bytes, region.name);
+    if (is_on_host(region) && !device().is_host()) region.host_copy = Buffer(region.bytes);
   }
   allocated_ = true;
 }
 
 Store::~Store() {
   for (const Region& region : regions_)
-    if (region.device_memory) device()->release(region.device_memory);
+    if (region.memory) device().release(region.memory);
 }
 
+// The host's copies are taken as they are used.
 void Store::touch() const {
-  if (backend_) return;  // the host's copies are taken as they are used
-  for (const Region& region : regions_) region.buffer.touch();
+  for (const Region& region : regions_) device().touch(region.memory);
 }
 
-std::byte* Store::place(RegionId region) const {
-  return backend_ ? regions_[static_cast<size_t>(region)].device_memory : data(region);
-}
+std::byte* Store::place(RegionId region) const { return regions_[static_cast<size_t>(region)].memory; }
 
 void Store::fill(const std::string& name, const void* from, size_t bytes) const {
   const Location& location = find(name, bytes);
-  std::byte* to = place(location.region) + location.offset;
-  if (!backend_) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  device()->upload(to, static_cast<const std::byte*>(from), bytes);
-  device()->wait();
+  device().upload(place(location.region) + location.offset, static_cast<const std::byte*>(from), bytes);
+  device().wait();
 }
 
 std::byte* Store::data(RegionId id) const {
   const Region& region = regions_[static_cast<size_t>(id)];
-  if (!on_host(region)) fail_internal("region " + region.name + " has no copy on the host");
-  return region.buffer.data();
+  if (!is_on_host(region)) fail_internal("region " + region.name + " has no copy on the host");
+  return device().is_host() ? region.memory : region.host_copy.data();
 }
 
 void Store::push(const std::string& name) const {
-  if (!backend_) return;
   const Binding& binding = bindings_.at(name);
-  if (binding.capacity == 0) return;
-  device()->upload(place(binding.location.region) + binding.location.offset, data(name), binding.capacity);
-  device()->wait();
+  if (device().is_host() || binding.capacity == 0) return;
+  device().upload(place(binding.location.region) + binding.location.offset, data(name), binding.capacity);
+  device().wait();
 }
 
 void Store::pull(const std::string& name) const {
-  if (!backend_) return;
   const Binding& binding = bindings_.at(name);
-  if (binding.capacity == 0) return;
-  device()->download(data(name), place(binding.location.region) + binding.location.offset, binding.capacity);
-  device()->wait();
+  if (device().is_host() || binding.capacity == 0) return;
+  device().download(data(name), place(binding.location.region) + binding.location.offset, binding.capacity);
+  device().wait();
 }
 
 std::byte* Store::data(const std::string& name) const {
@@ -124,7 +114,7 @@ std::byte* Store::data(const std::string& name) const {
 
 size_t Store::total_bytes() const {
   size_t total = 0;
-  for (const Region& region : regions_) total += backend_ ? region.bytes : Buffer::mapped_bytes(region.bytes);
+  for (const Region& region : regions_) total += device().footprint(region.bytes);
   return total;
 }
 

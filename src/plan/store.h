@@ -2,9 +2,9 @@
 // all plans share, ...) and a table from names to places in them. Sizes are declared first, so that the peak is known
 // and can be printed or refused; memory is taken in one call.
 //
-// With a backend the regions lie on its device, and data() is the host's copy: of batches, which every run of a plan
-// takes along, and of states, which push() and pull() carry over. Resident data, activations, workspace and caches
-// have no host copy.
+// The regions lie on a device. Where that has memory of its own, data() is the host's copy: of batches, which every run
+// of a plan takes along, and of states, which push() and pull() carry over. Device-resident data, activations,
+// workspace and caches have no host copy.
 #pragma once
 #include <map>
 #include <string>
@@ -37,12 +37,12 @@ struct Location {
 
 class Store {
  public:
-  explicit Store(const Backend* backend = nullptr) : backend_(backend) {}
+  explicit Store(const Backend& backend = cpu_backend()) : backend_(&backend) {}
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  const Backend* backend() const { return backend_; }
-  Device* device() const { return backend_ ? backend_->device : nullptr; }
+  const Backend& backend() const { return *backend_; }
+  Device& device() const { return *backend_->device; }
 
   RegionId add_region(std::string name, MemoryKind kind, size_t bytes);
   void grow_region(RegionId region, size_t bytes);  // to at least this size
@@ -53,9 +53,9 @@ class Store {
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
   void allocate();                                                    // every region, once: addresses, not yet memory
   void touch() const;                                                 // takes the memory, which is zero
-  // Where plans find a region: on the device, if there is one.
+  // Where plans find a region: on the device.
   std::byte* place(RegionId region) const;
-  // The host's copy to the device, and back; waits. Nothing to do without a device.
+  // The host's copy to the device, and back; waits.
   void push(const std::string& name) const;
   void pull(const std::string& name) const;
   // Bytes from the host into a binding, wherever it lies; waits.
@@ -71,19 +71,21 @@ class Store {
     std::string name;
     MemoryKind kind;
     size_t bytes;
-    Buffer buffer;  // the host's
-    std::byte* device_memory = nullptr;
+    std::byte* memory = nullptr;  // on the device
+    Buffer host_copy;             // where the device has memory of its own
   };
   // Has data(): see above.
-  bool on_host(const Region& region) const;
+  bool is_on_host(const Region& region) const;
   const std::vector<Region>& regions() const { return regions_; }
-  size_t total_bytes() const;  // of the device, or of the host as the system counts them: whole pages
+  size_t total_bytes() const;  // of the device's memory, as Device::footprint() counts
 
- private:
   struct Binding {
     Location location;
     size_t capacity;
   };
+  const std::map<std::string, Binding>& bindings() const { return bindings_; }
+
+ private:
   const Backend* backend_;
   std::vector<Region> regions_;
   std::map<std::string, Binding> bindings_;

@@ -6,6 +6,7 @@
 
 #include "io/weight_files.h"
 #include "nn/forward.h"
+#include "plan_file_check.h"
 #include "pretrained/binding.h"
 #include "pretrained/golden_testing.h"
 #include "train/learner.h"
@@ -150,6 +151,7 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
   size_t references = 0;
   for (const SafetensorsEntry& entry : reference_.entries()) references += entry.name.starts_with("grad.");
   EXPECT_EQ(compared, references);
+  testing::check_plan_file(learner.trainer().plans(), learner.store(), learner.shared());
 }
 
 void PretrainedGolden::check_saving() const {

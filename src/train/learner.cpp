@@ -5,10 +5,10 @@
 namespace linnet {
 
 Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options, const ResidentOptions& resident)
-    : layout_(model), store_(options.backend) {
-  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
-                             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  trainer_ = std::make_unique<Trainer>(layout_, store_, shared, options);
+    : layout_(model), store_(*options.backend) {
+  shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
+             store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);
   // Whatever the loss asks for beyond the trainer's own states is the user's to fill.
   const Graph graph = evaluate_graph(layout_, loss, "parameters");
   for (const GraphInput& input : graph.inputs()) {
@@ -17,7 +17,7 @@ Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& o
     store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
     inputs_[input.name] = bytes;
   }
-  if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared, loss, resident);
+  if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared_, loss, resident);
   shape_ = trainer_->add_shape(std::move(loss));
   store_.allocate();
   store_.touch();

@@ -36,6 +36,8 @@ class Learner {
   double evaluate();  // mean loss, without dropout
 
   Trainer& trainer() { return *trainer_; }
+  const Store& store() const { return store_; }
+  const SharedRegions& shared() const { return shared_; }
   ResidentSteps& resident() { return *resident_; }
   size_t memory_bytes() const { return store_.total_bytes(); }  // all there will ever be
   // A parameter's values by name, e.g. "hidden.weight".
@@ -46,6 +48,7 @@ class Learner {
 
   ParameterLayout layout_;
   Store store_;
+  SharedRegions shared_;
   std::map<std::string, size_t> inputs_;  // bytes
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<ResidentSteps> resident_;

@@ -22,7 +22,7 @@ Precision cpu_precision(Precision wanted) {
 }
 
 Precision Trainer::precision() const {
-  return store_.device() ? options_.passes.precision : cpu_precision(options_.passes.precision);
+  return store_.device().is_host() ? cpu_precision(options_.passes.precision) : options_.passes.precision;
 }
 
 StepReport step_report(double loss_sum, double token_count, double sum_of_squares) {
@@ -52,8 +52,15 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
       pool_(options.threads) {
   declare_states();
   if (options_.training && accumulates())
-    apply_ = make_plan(optimize(apply_graph(layout, step_options_), options.passes), store, shared,
+    apply_ = make_plan(optimize(apply_graph(layout, step_options_), passes()), store, shared,
                        {.threads = options.threads, .verify = options.verify_plans});
+}
+
+// Passes ask the store's backend for kernels.
+PassOptions Trainer::passes() const {
+  PassOptions passes = options_.passes;
+  passes.backend = &store_.backend();
+  return passes;
 }
 
 void Trainer::declare_states() {
@@ -87,10 +94,10 @@ int Trainer::add_shape(LossFunction loss) {
   ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
   Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_)
                               : single_graph(layout_, plans.loss, step_options_);
-  PassOptions passes = options_.passes;
-  passes.recompute = true;
+  PassOptions with_recompute = passes();
+  with_recompute.recompute = true;
   pass_reports_.clear();
-  plans.train = make_plan(optimize(std::move(graph), passes, &pass_reports_), store_, shared_,
+  plans.train = make_plan(optimize(std::move(graph), with_recompute, &pass_reports_), store_, shared_,
                           {.threads = options_.threads, .verify = options_.verify_plans});
   return shape;
 }
@@ -98,8 +105,8 @@ int Trainer::add_shape(LossFunction loss) {
 int Trainer::add_evaluation_shape(LossFunction loss) {
   auto plans = std::make_unique<ShapePlans>();
   plans->loss = std::move(loss);
-  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), options_.passes), store_,
-                              shared_, {.threads = options_.threads, .verify = options_.verify_plans});
+  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), passes()), store_, shared_,
+                              {.threads = options_.threads, .verify = options_.verify_plans});
   shapes_.push_back(std::move(plans));
   return static_cast<int>(shapes_.size()) - 1;
 }
@@ -195,6 +202,16 @@ std::string Trainer::find_non_finite(int shape) const {
     inputs[input.name] = std::move(tensor);
   }
   return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
+}
+
+NamedPlans Trainer::plans() const {
+  NamedPlans plans;
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    plans["evaluate." + std::to_string(i)] = &shapes_[i]->evaluate;
+    if (!shapes_[i]->train.kernels.empty()) plans["train." + std::to_string(i)] = &shapes_[i]->train;
+  }
+  if (!apply_.kernels.empty()) plans["apply"] = &apply_;
+  return plans;
 }
 
 std::pair<size_t, size_t> Trainer::arena_use() const {

@@ -12,6 +12,7 @@
 
 #include "exec/executor.h"
 #include "passes/passes.h"
+#include "plan/plan_file.h"
 #include "train/step_graphs.h"
 
 namespace linnet {
@@ -25,7 +26,7 @@ struct TrainerOptions {
   bool training = true;      // false: only evaluation; no gradients and no moments
   bool verify_plans = true;  // see PlanOptions
   // For a Learner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store says.
-  const Backend* backend = nullptr;
+  const Backend* backend = &cpu_backend();
 };
 
 struct StepReport {
@@ -115,6 +116,8 @@ class Trainer {
   const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
   // What the passes made of the training graph planned last.
   const std::vector<PassReport>& pass_reports() const { return pass_reports_; }
+  // All plans, by "train.SHAPE", "evaluate.SHAPE" and "apply".
+  NamedPlans plans() const;
   // The arena's size of the largest plan, and what no placement could have gone below.
   std::pair<size_t, size_t> arena_use() const;
 
@@ -124,6 +127,7 @@ class Trainer {
     Plan train, evaluate;
     std::unique_ptr<Executor> run_train, run_evaluate;
   };
+  PassOptions passes() const;
   void declare_states();
   void set_control(double learning_rate, int64_t step);
   void set_random(int64_t step, int64_t micro);

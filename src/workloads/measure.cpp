@@ -44,11 +44,11 @@ class Measuring {
     m.first_step_seconds = process_seconds();
     step();  // caches and the machine's clock are as they will be
     // A device works ahead of the host, as in a training loop: steps are timed several at a time.
-    int64_t together = device() ? kTogether : 1;
+    int64_t together = on_gpu() ? kTogether : 1;
     if (is_resident()) together *= learner_.resident().steps_per_graph();
-    if (device()) steps(std::max(kWarmUp, together));
+    if (on_gpu()) steps(std::max(kWarmUp, together));
     std::vector<double> seconds;
-    const double joules = device() ? device()->joules() : -1;
+    const double joules = device().joules();
     for (const double began = now(); m.steps < options_.least || now() - began < options_.seconds;
          m.steps += together) {
       const double before = now();
@@ -56,14 +56,14 @@ class Measuring {
       seconds.push_back((now() - before) / static_cast<double>(together));
     }
     if (joules >= 0)
-      m.joules_per_unit = (device()->joules() - joules) / (static_cast<double>(m.steps) * workload_.units_per_step);
+      m.joules_per_unit = (device().joules() - joules) / (static_cast<double>(m.steps) * workload_.units_per_step);
     m.seconds_per_step = median(seconds);
     m.median = workload_.units_per_step / m.seconds_per_step;
     m.max = workload_.units_per_step / *std::ranges::min_element(seconds);
     m.min = workload_.units_per_step / *std::ranges::max_element(seconds);
     if (workload_.forward_apart) measure_parts(m);
     m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
-    m.memory_mb = device() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
+    m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
     m.parameters = learner_.trainer().layout().parameter_count();
     m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
     return m;
@@ -116,7 +116,7 @@ class Measuring {
     options.threads = options_.threads;
     options.passes.precision = options_.precision;
     options.passes.attention_precision = options_.attention_precision;
-    options.passes.narrow = options_.backend && options_.precision == Precision::kBf16;
+    if (on_gpu() && options_.precision == Precision::kBf16) options.passes.storage_type = DType::kBF16;
     options.backend = options_.backend;
     return options;
   }
@@ -128,7 +128,7 @@ class Measuring {
     for (const WorkloadInput& input : workload_.inputs) {
       const auto sizes = input.type.shape.sizes();
       bytes += input.data.size();
-      if (!options_.backend || sizes.size() < 2 || sizes[1] != workload_.inputs[0].type.shape[1]) return {};
+      if (!on_gpu() || sizes.size() < 2 || sizes[1] != workload_.inputs[0].type.shape[1]) return {};
       TensorType type{input.type.dtype, Shape(sizes.subspan(1))};
       type.shape.set(0, sizes[0] * sizes[1]);
       options.data.push_back({input.name, type});
@@ -137,13 +137,14 @@ class Measuring {
   }
   bool is_resident() const { return !resident_.data.empty(); }
 
-  Device* device() const { return options_.backend ? options_.backend->device : nullptr; }
+  Device& device() const { return *options_.backend->device; }
+  bool on_gpu() const { return !device().is_host(); }
 
   double idle_watts() const {
-    const double before = device() ? device()->joules() : -1, began = now();
+    const double before = device().joules(), began = now();
     if (before < 0) return 0;
     std::this_thread::sleep_for(std::chrono::seconds(1));
-    return (device()->joules() - before) / (now() - began);
+    return (device().joules() - before) / (now() - began);
   }
 
   void load_batch() {

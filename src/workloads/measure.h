@@ -12,7 +12,7 @@ namespace linnet {
 struct MeasureOptions {
   Precision precision = Precision::kF32;
   std::optional<Precision> attention_precision = {};  // where it is another
-  const Backend* backend = nullptr;                   // null: the CPU
+  const Backend* backend = &cpu_backend();
   int threads = 1;
   double seconds = 5;  // of timed steps
   int64_t least = 3;   // timed steps, however long they take

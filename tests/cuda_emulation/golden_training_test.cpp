@@ -42,7 +42,7 @@ class GoldenOnADevice : public ::testing::TestWithParam<const char*> {
     const Shape& source = golden.file().at("source").type.shape;
     const BatchShape shape{source[1], source[2], golden.file().at("target_in").type.shape[2]};
     TrainerOptions options;
-    options.backend = testing::tested_backend();
+    if (const Backend* backend = testing::tested_backend()) options.backend = backend;
     options.passes = passes;
     options.optimizer.beta1 = golden.number("beta1"), options.optimizer.beta2 = golden.number("beta2");
     options.optimizer.epsilon = golden.number("epsilon");
@@ -67,7 +67,7 @@ TEST_P(GoldenOnADevice, LossesInTf32) { train({.precision = Precision::kTf32}, 2
 TEST_P(GoldenOnADevice, LossesWithAttentionAloneInBf16) { train({.attention_precision = Precision::kBf16}, 5e-3); }
 TEST_P(GoldenOnADevice, LossesInBf16) {
   if (!testing::tested_backend()) GTEST_SKIP() << "on a device";
-  train({.precision = Precision::kBf16, .narrow = true}, 2e-2);
+  train({.precision = Precision::kBf16, .storage_type = DType::kBF16}, 2e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenOnADevice, ::testing::Values("post_ln_relu", "pre_ln_gelu"),

@@ -103,7 +103,8 @@ TEST(MatmulEpilogue, ActivationsAndDerivativesOfEveryWidth) {
           const Floats x = numbers(count, 1), bias = numbers(width, 2), aux = numbers(count, 3);
           OnDevice x_at(x, type), bias_at(bias, DType::kF32), aux_at(aux, type), before(Floats(count), type);
           MatmulEpilogue e{.rows = static_cast<int64_t>(rows), .width = static_cast<int64_t>(width), .type = type};
-          e.x = x_at.at(), e.out = x_at.at(), e.bias = bias_at.at<float>(), e.before = before.at(), e.scale = 1.25f;
+          e.x = x_at.at(), e.out = x_at.at(), e.bias = bias_at.at<float>(), e.pre_activation = before.at(),
+          e.scale = 1.25f;
           (derivative ? e.derivative : e.activation) = f;
           if (derivative) e.aux = aux_at.at();
           matmul_epilogue(&device(), e);

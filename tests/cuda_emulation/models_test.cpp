@@ -121,11 +121,11 @@ struct Losses {
   std::vector<double> losses, norms;
 };
 
-Losses train(const ModelCase& model, const Backend* backend, bool narrow) {
+Losses train(const ModelCase& model, const Backend* backend, bool reduced) {
   TrainerOptions options;
-  options.backend = backend;
-  options.passes.narrow = narrow;
-  options.passes.precision = narrow ? Precision::kBf16 : Precision::kF32;
+  if (backend) options.backend = backend;
+  if (reduced) options.passes.storage_type = DType::kBF16;
+  options.passes.precision = reduced ? Precision::kBf16 : Precision::kF32;
   options.optimizer.clip_norm = 1;
   Learner learner(*model.model, model.loss, options);
   Losses result;

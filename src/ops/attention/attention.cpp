@@ -126,25 +126,27 @@ double backward_flops(const FlopsArgs& args) { return 2 * forward_flops(args); }
 const OpDef kAttention{.name = "attention",
                        .infer = infer,
                        .gradient = gradient,
+                       .read_attrs = read_attrs<AttentionAttrs>,
                        .decompose = decompose,
                        .strided_inputs = 0b111,
                        .strided_outputs = 0,
+                       .storage = reduced<0b111, 0b1>,
+                       .product = ProductKind::kAttention,
+                       .with_precision = set_precision<AttentionAttrs>,
+                       .by_gpu_library = true,
                        .flops = forward_flops};
 const OpDef kAttentionGrad{.name = "attention_grad",
                            .infer = infer_grad,
+                           .read_attrs = read_attrs<AttentionAttrs>,
                            .strided_inputs = 0b111,
                            .strided_outputs = 0b111,
+                           .storage = reduced<0b101111, 0b111>,
+                           .product = ProductKind::kAttention,
+                           .with_precision = set_precision<AttentionAttrs>,
+                           .by_gpu_library = true,
                            .flops = backward_flops};
-const OpDef kMaskScores{.name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask};
-
-std::string AttentionAttrs::text() const {
-  return "heads=" + std::to_string(heads) + " kv_heads=" + std::to_string(kv_heads) +
-         " scale=" + std::to_string(scale) + (causal ? " causal" : "") + (has_lengths ? " lengths" : "") +
-         (has_starts ? " starts" : "") + (has_bias ? " bias" : "") +
-         (window > 0 ? " window=" + std::to_string(window) : "") +
-         (dropout > 0 ? " dropout=" + std::to_string(dropout) + " site=" + std::to_string(dropout_site) : "") +
-         (precision == Precision::kF32 ? "" : std::string(" ") + precision_name(precision));
-}
+const OpDef kMaskScores{
+    .name = "mask_scores", .infer = infer_mask, .gradient = gradient_mask, .read_attrs = read_attrs<ScoreMaskAttrs>};
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   AttentionAttrs attrs{

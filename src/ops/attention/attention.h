@@ -20,14 +20,19 @@
 namespace linnet {
 
 struct AttentionAttrs {
-  int64_t heads, kv_heads;
-  double scale;
+  int64_t heads = 0, kv_heads = 0;
+  double scale = 0;
   bool causal = false, has_lengths = false, has_starts = false, has_bias = false;
   int64_t window = 0;  // 0: none
   float dropout = 0;
   uint64_t dropout_site = 0;
   Precision precision = Precision::kF32;  // of the products; what they are summed to and the rest is fp32
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("heads", heads), visit("kv_heads", kv_heads), visit("scale", scale), visit("causal", causal);
+    visit("has_lengths", has_lengths), visit("has_starts", has_starts), visit("has_bias", has_bias);
+    visit("window", window), visit("dropout", dropout), visit("dropout_site", dropout_site);
+    visit("precision", precision);
+  }
 
   // Optional operands follow the `fixed` first ones in this order: lengths, starts, bias, random.
   size_t operand_count(size_t fixed) const { return fixed + has_lengths + has_starts + has_bias + (dropout > 0); }
@@ -37,11 +42,11 @@ struct AttentionAttrs {
 
 // Of mask_scores.
 struct ScoreMaskAttrs {
-  bool causal, has_lengths, has_starts = false;
+  bool causal = false, has_lengths = false, has_starts = false;
   int64_t window = 0;
-  std::string text() const {
-    return std::string(causal ? "causal " : "") + (has_lengths ? "lengths" : "") + (has_starts ? " starts" : "") +
-           (window > 0 ? " window=" + std::to_string(window) : "");
+  void fields(FieldVisitor& visit) {
+    visit("causal", causal), visit("has_lengths", has_lengths), visit("has_starts", has_starts);
+    visit("window", window);
   }
 };
 

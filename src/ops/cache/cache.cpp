@@ -129,9 +129,15 @@ constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, 
 
 const OpDef kCacheWrite{
     .name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
-const OpDef kCacheFill{
-    .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
-const OpDef kCacheReorder{.name = "cache_reorder", .infer = infer_reorder, .may_overwrite = first_operand};
+const OpDef kCacheFill{.name = "cache_fill",
+                       .infer = infer_fill,
+                       .read_attrs = read_attrs<CacheGroupAttrs>,
+                       .may_overwrite = first_operand,
+                       .strided_inputs = 0b010};
+const OpDef kCacheReorder{.name = "cache_reorder",
+                          .infer = infer_reorder,
+                          .read_attrs = read_attrs<CacheGroupAttrs>,
+                          .may_overwrite = first_operand};
 
 KernelList cache_write_kernels() { return kWriteKernels; }
 KernelList cache_fill_kernels() { return kFillKernels; }

@@ -7,8 +7,8 @@ namespace linnet {
 
 // Of cache_fill and cache_reorder.
 struct CacheGroupAttrs {
-  int64_t group;
-  std::string text() const { return "group=" + std::to_string(group); }
+  int64_t group = 1;
+  void fields(FieldVisitor& visit) { visit("group", group); }
 };
 
 extern const OpDef kCacheWrite, kCacheFill, kCacheReorder;

@@ -13,7 +13,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both + ", expected [N, H, W, C] and [O, R, S, C]");
   expect(x.shape[3] == weight.shape[3],
          both + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) + " differ");
-  expect(attrs.stride >= 1 && attrs.padding >= 0, attrs.text());
+  expect(attrs.stride >= 1 && attrs.padding >= 0,
+         "got stride " + std::to_string(attrs.stride) + " and padding " + std::to_string(attrs.padding));
   TensorType out = x;
   for (int axis : {1, 2}) {
     const int64_t room = x.shape[axis] + 2 * attrs.padding - weight.shape[axis];
@@ -47,9 +48,25 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 
 }  // namespace
 
-const OpDef kConv2d{.name = "conv2d", .infer = infer, .gradient = gradient};
-const OpDef kConv2dInputGrad{.name = "conv2d_input_grad", .infer = infer_input_grad};
-const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad", .infer = infer_weight_grad};
+const OpDef kConv2d{.name = "conv2d",
+                    .infer = infer,
+                    .gradient = gradient,
+                    .read_attrs = read_attrs<Conv2dAttrs>,
+                    .product = ProductKind::kMatrix,
+                    .with_precision = set_precision<Conv2dAttrs>,
+                    .by_gpu_library = true};
+const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
+                             .infer = infer_input_grad,
+                             .read_attrs = read_attrs<Conv2dAttrs>,
+                             .product = ProductKind::kMatrix,
+                             .with_precision = set_precision<Conv2dAttrs>,
+                             .by_gpu_library = true};
+const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
+                              .infer = infer_weight_grad,
+                              .read_attrs = read_attrs<Conv2dAttrs>,
+                              .product = ProductKind::kMatrix,
+                              .with_precision = set_precision<Conv2dAttrs>,
+                              .by_gpu_library = true};
 
 Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding) {
   return x.value.graph->add_one(kConv2d, std::array{x.value, weight},

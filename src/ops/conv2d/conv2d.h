@@ -18,10 +18,8 @@ struct Conv2dAttrs {
   Shape result;  // of a gradient: the shape of what it is taken for
   // Set by the lower_precision pass; on the CPU and in bf16 it means nothing, on a GPU less than fp32 allows TF32.
   Precision precision = Precision::kF32;
-  std::string text() const {
-    return "stride=" + std::to_string(stride) + " padding=" + std::to_string(padding) +
-           (result.rank() ? " result=" + result.text() : "") +
-           (precision == Precision::kF32 ? "" : std::string(" ") + precision_name(precision));
+  void fields(FieldVisitor& visit) {
+    visit("stride", stride), visit("padding", padding), visit("result", result), visit("precision", precision);
   }
 };
 

@@ -16,7 +16,7 @@ namespace linnet {
 struct ConvReluPoolAttrs {
   PixelScaling scaling;  // of u8 images; empty for floats
   Shape input;           // of the gradient towards x
-  std::string text() const { return scaling.text() + (input.rank() ? "input=" + input.text() : ""); }
+  void fields(FieldVisitor& visit) { visit("scaling", scaling), visit("input", input); }
 };
 
 // The gradient of weight and bias reads x, which, dy; or, where the pass fuse_pool_gradient made it so, x, which, d [N,

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/conv_pool.h"
+#include "kernels/dense_head.h"
 #include "ops/conv_pool/conv_pool.h"
 
 namespace linnet {
@@ -155,8 +156,13 @@ void run_input_grad(const KernelArgs& args) {
                            args.workspace, args.pool);
 }
 
+// A product that is computed on the way has few outputs.
+bool supports_weight_grad(const KernelQuery& query) {
+  return all_f32(query) && (query.in.size() < 4 || query.in[2].shape[1] <= DenseHeadShape::kMaxOutputs);
+}
+
 constexpr Kernel kKernels[] = {{"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kWeightGradKernels[] = {{"simd", all_f32, weight_grad_workspace, run_weight_grad},
+constexpr Kernel kWeightGradKernels[] = {{"simd", supports_weight_grad, weight_grad_workspace, run_weight_grad},
                                          {"reference", nullptr, nullptr, run_weight_grad_reference}};
 constexpr Kernel kInputGradKernels[] = {{"simd", all_f32, input_grad_workspace, run_input_grad},
                                         {"reference", nullptr, nullptr, run_input_grad_reference}};

@@ -83,8 +83,7 @@ Result pool_of(const std::vector<float>& image, Shape shape, KernelSet kernels) 
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, shape}), w = graph.input("w", {DType::kF32, {1, 3, 3, 1}});
   const Tensor bias = graph.input("b", {DType::kF32, {1}});
-  const auto out =
-      graph.add(kConvReluPool, std::array{x, w, bias}, ConvReluPoolAttrs{}, std::source_location::current());
+  const auto out = graph.add(kConvReluPool, std::array{x, w, bias}, ConvReluPoolAttrs{}, SourceLine::current());
   graph.output("y", out[0]);
   graph.output("which", out[1]);
   const std::vector<float> middle{0, 0, 0, 0, 1, 0, 0, 0, 0}, zero{0};

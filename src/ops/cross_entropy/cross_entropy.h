@@ -12,18 +12,18 @@ namespace linnet {
 
 struct CrossEntropyAttrs {
   double label_smoothing = 0;
-  std::string text() const { return "label_smoothing=" + std::to_string(label_smoothing); }
+  void fields(FieldVisitor& visit) { visit("label_smoothing", label_smoothing); }
 };
 
 struct CountAttrs {
-  DType dtype;
-  std::string text() const { return dtype_name(dtype); }
+  DType dtype = DType::kF32;
+  void fields(FieldVisitor& visit) { visit("dtype", dtype); }
 };
 
 struct OneHotAttrs {
-  int64_t classes;
-  DType dtype;
-  std::string text() const { return "classes=" + std::to_string(classes) + " " + dtype_name(dtype); }
+  int64_t classes = 0;
+  DType dtype = DType::kF32;
+  void fields(FieldVisitor& visit) { visit("classes", classes), visit("dtype", dtype); }
 };
 
 extern const OpDef kCrossEntropy, kCrossEntropyGrad, kMaskTargets, kCountTargets, kOneHot;

@@ -31,14 +31,9 @@ constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run}};
 
 }  // namespace
 
-const OpDef kDistanceBuckets{.name = "distance_buckets", .infer = infer, .gradient = gradient};
+const OpDef kDistanceBuckets{
+    .name = "distance_buckets", .infer = infer, .gradient = gradient, .read_attrs = read_attrs<DistanceBucketsAttrs>};
 KernelList distance_buckets_kernels() { return kKernels; }
-
-std::string DistanceBucketsAttrs::text() const {
-  return "queries=" + std::to_string(queries) + " keys=" + std::to_string(keys) +
-         " buckets=" + std::to_string(buckets) + " to=" + std::to_string(max_distance) +
-         (bidirectional ? " bidirectional" : "") + (has_position ? " position" : "");
-}
 
 // In float32, as the models were trained: where a logarithm is a whole number its rounding decides.
 int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance, bool bidirectional) {
@@ -58,7 +53,7 @@ int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance,
   return static_cast<int32_t>(first + std::min(exact + wider, buckets - 1));
 }
 
-Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position, std::source_location where) {
+Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position, SourceLine where) {
   std::vector<Tensor> in;
   attrs.has_position = position.defined();
   if (attrs.has_position) in.push_back(position);

@@ -12,16 +12,19 @@
 namespace linnet {
 
 struct DistanceBucketsAttrs {
-  int64_t queries, keys, buckets = 32, max_distance = 128;
+  int64_t queries = 0, keys = 0, buckets = 32, max_distance = 128;
   bool bidirectional = true, has_position = false;
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("queries", queries), visit("keys", keys), visit("buckets", buckets), visit("max_distance", max_distance);
+    visit("bidirectional", bidirectional), visit("has_position", has_position);
+  }
 };
 
 extern const OpDef kDistanceBuckets;
 KernelList distance_buckets_kernels();
 
 Tensor distance_buckets(Graph& graph, DistanceBucketsAttrs attrs, Tensor position = {},
-                        std::source_location where = std::source_location::current());
+                        SourceLine where = SourceLine::current());
 // Of a key `distance` positions behind the query.
 int32_t distance_bucket(int64_t distance, int64_t buckets, int64_t max_distance, bool bidirectional);
 

@@ -1,5 +1,7 @@
 #include "ops/dropout/dropout.h"
 
+#include <array>
+
 #include "base/hash.h"
 
 namespace linnet {
@@ -25,14 +27,16 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 
 }  // namespace
 
-const OpDef kDropout{
-    .name = "dropout", .infer = infer, .gradient = gradient, .may_overwrite = [](const Node&, int, int input) {
-      return input == 0;
-    }};
+const OpDef kDropout{.name = "dropout",
+                     .infer = infer,
+                     .gradient = gradient,
+                     .read_attrs = read_attrs<DropoutAttrs>,
+                     .may_overwrite = [](const Node&, int, int input) { return input == 0; },
+                     .storage = reduced<0b1, 0b1>};
 
-std::string DropoutAttrs::text() const {
-  return "p=" + std::to_string(probability) + " site=" + std::to_string(site) +
-         (layout == DropoutLayout::kAttention ? " attention" : "");
+std::span<const char* const> enum_names(DropoutLayout) {
+  static constexpr std::array kNames{"dense", "attention"};
+  return kNames;
 }
 
 Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout) {

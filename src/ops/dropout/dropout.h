@@ -11,12 +11,13 @@ namespace linnet {
 // How elements are counted: a dense tensor by its position within the sample (the first axis); attention probabilities
 // [B, H, Tq, Tk] by (head, query, key), which padding does not move.
 enum class DropoutLayout { kDense, kAttention };
+std::span<const char* const> enum_names(DropoutLayout);
 
 struct DropoutAttrs {
-  float probability;
-  uint64_t site;  // a hash of the module path and a name: stable, whatever order the model is traced in
+  float probability = 0;
+  uint64_t site = 0;  // a hash of the module path and a name: stable, whatever order the model is traced in
   DropoutLayout layout = DropoutLayout::kDense;
-  std::string text() const;
+  void fields(FieldVisitor& visit) { visit("probability", probability), visit("site", site), visit("layout", layout); }
 };
 
 extern const OpDef kDropout;

@@ -37,21 +37,20 @@ Attrs with_accumulator(const Attrs& old) {
 
 }  // namespace
 
-const OpDef kEmbedding{.name = "embedding", .infer = infer, .gradient = gradient};
+const OpDef kEmbedding{.name = "embedding",
+                       .infer = infer,
+                       .gradient = gradient,
+                       .read_attrs = read_attrs<EmbeddingAttrs>,
+                       .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; }};
 
 const OpDef kEmbeddingGrad{
     .name = "embedding_grad",
     .infer = infer_grad,
+    .read_attrs = read_attrs<EmbeddingGradAttrs>,
     .may_overwrite = [](const Node&, int, int input) { return input == 2; },
     .can_accumulate = [](const Node& node) { return !node.attrs.as<EmbeddingGradAttrs>().accumulate; },
-    .with_accumulator = with_accumulator};
-
-std::string EmbeddingAttrs::text() const { return padding < 0 ? "" : "padding=" + std::to_string(padding); }
-
-std::string EmbeddingGradAttrs::text() const {
-  return "vocab_size=" + std::to_string(vocab_size) + (padding < 0 ? "" : " padding=" + std::to_string(padding)) +
-         (accumulate ? " accumulate" : "");
-}
+    .with_accumulator = with_accumulator,
+    .storage = [](const Node&) { return StorageRule{.in = {Storage::kAny}}; }};
 
 Tensor embedding(At table, Tensor ids, int64_t padding) {
   return table.value.graph->add_one(kEmbedding, std::array{table.value, ids}, EmbeddingAttrs{padding}, table.where);

@@ -7,14 +7,16 @@ namespace linnet {
 
 struct EmbeddingAttrs {
   int64_t padding = -1;
-  std::string text() const;
+  void fields(FieldVisitor& visit) { visit("padding", padding); }
 };
 
 struct EmbeddingGradAttrs {
-  int64_t vocab_size;
+  int64_t vocab_size = 0;
   int64_t padding = -1;
   bool accumulate = false;  // set by the fuse pass
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("vocab_size", vocab_size), visit("padding", padding), visit("accumulate", accumulate);
+  }
 };
 
 extern const OpDef kEmbedding, kEmbeddingGrad;

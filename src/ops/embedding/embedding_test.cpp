@@ -29,7 +29,7 @@ TEST(Embedding, ManyRowsOfFewAndOfManyIds) {
                   [=](Graph& graph, const auto& x) {
                     const TensorType rows{x[2].type().dtype, {7, 60, width}};
                     return std::vector{graph.add_stored(kEmbedding, std::array{x[0], x[1]}, EmbeddingAttrs{},
-                                                        std::source_location::current(), std::array{rows})[0],
+                                                        SourceLine::current(), std::array{rows})[0],
                                        x[2] * 2.0};
                   },
               .bf16_tolerance = 1e-2});

@@ -62,14 +62,17 @@ Tensor norm(At x, Tensor weight, Tensor bias, const LayerNormAttrs& attrs) {
 
 }  // namespace
 
-const OpDef kLayerNorm{
-    .name = "layer_norm", .infer = infer, .gradient = gradient, .decompose = decompose, .cheap = true};
-const OpDef kLayerNormGrad{.name = "layer_norm_grad", .infer = infer_grad};
-
-std::string LayerNormAttrs::text() const {
-  return "epsilon=" + std::to_string(epsilon) + (centered ? "" : " rms") + (has_weight ? "" : " weightless") +
-         (has_bias ? "" : " unbiased");
-}
+const OpDef kLayerNorm{.name = "layer_norm",
+                       .infer = infer,
+                       .gradient = gradient,
+                       .read_attrs = read_attrs<LayerNormAttrs>,
+                       .decompose = decompose,
+                       .storage = reduced<0b1, 0b1>,
+                       .cheap = true};
+const OpDef kLayerNormGrad{.name = "layer_norm_grad",
+                           .infer = infer_grad,
+                           .read_attrs = read_attrs<LayerNormAttrs>,
+                           .storage = reduced<0b11, 0b1>};
 
 void expect_norm_parameters(const LayerNormAttrs& attrs, const TensorType& x, std::span<const TensorType> parameters) {
   const TensorType expected{full_type(x.dtype), {x.shape[-1]}};

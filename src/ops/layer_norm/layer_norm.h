@@ -15,7 +15,10 @@ namespace linnet {
 struct LayerNormAttrs {
   double epsilon = 1e-5;
   bool centered = true, has_weight = true, has_bias = true;
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("epsilon", epsilon), visit("centered", centered), visit("has_weight", has_weight);
+    visit("has_bias", has_bias);
+  }
 };
 
 // x, [weight], [bias] -> y, mean, rstd

@@ -77,16 +77,22 @@ double grad_flops(const FlopsArgs& args) {
 const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
                                 .infer = infer,
                                 .gradient = gradient,
+                                .read_attrs = read_attrs<LinearCrossEntropyAttrs>,
                                 .decompose = decompose,
+                                .storage = reduced<0b11, 0>,
+                                .product = ProductKind::kMatrix,
+                                .with_precision = set_precision<LinearCrossEntropyAttrs>,
+                                .by_gpu_library = true,
                                 .flops = product_flops};
-const OpDef kLinearCrossEntropyGrad{
-    .name = "linear_cross_entropy_grad", .infer = infer_grad, .may_overwrite = may_overwrite, .flops = grad_flops};
-
-std::string LinearCrossEntropyAttrs::text() const {
-  return "label_smoothing=" + std::to_string(label_smoothing) + (bias ? " bias" : "") + (loss ? " loss" : "") +
-         (accumulate ? " accumulate" : "") +
-         (precision == Precision::kF32 ? "" : std::string(" ") + precision_name(precision));
-}
+const OpDef kLinearCrossEntropyGrad{.name = "linear_cross_entropy_grad",
+                                    .infer = infer_grad,
+                                    .read_attrs = read_attrs<LinearCrossEntropyAttrs>,
+                                    .may_overwrite = may_overwrite,
+                                    .storage = reduced<0b11, 0b1>,
+                                    .product = ProductKind::kMatrix,
+                                    .with_precision = set_precision<LinearCrossEntropyAttrs>,
+                                    .by_gpu_library = true,
+                                    .flops = grad_flops};
 
 Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets,
                                 double label_smoothing) {

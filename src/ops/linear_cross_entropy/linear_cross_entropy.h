@@ -23,7 +23,10 @@ struct LinearCrossEntropyAttrs {
   Precision precision = Precision::kF32;
   // Of the gradient, set by passes: its last result is the loss; its last operand is added to dweight.
   bool loss = false, accumulate = false;
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("label_smoothing", label_smoothing), visit("bias", bias), visit("precision", precision);
+    visit("loss", loss), visit("accumulate", accumulate);
+  }
 };
 
 // hidden, weight, targets, [bias] -> loss

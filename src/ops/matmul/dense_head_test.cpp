@@ -27,7 +27,7 @@ TEST(DenseHeadOp, TakesOnlyProductsItHasCodeFor) {
   const auto takes = [](Shape a, Shape b, MatmulAttrs attrs) {
     Graph graph;
     const std::vector<Tensor> in{graph.input("a", {DType::kF32, a}), graph.input("b", {DType::kF32, b})};
-    graph.add_one(kMatmul, in, attrs, std::source_location::current());
+    graph.add_one(kMatmul, in, attrs, SourceLine::current());
     const std::vector<TensorType> types{in[0].type(), in[1].type()};
     return dense_head_supports({graph.node(0), types, {}, 1});
   };

@@ -31,7 +31,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   if (attrs.has_aux()) expect(args.in[2 + attrs.bias] == out, "aux of type " + args.in[2 + attrs.bias].text());
   expect(attrs.is_sum() || !attrs.accumulate, "an accumulator of what is no sum");
   expect(!attrs.has_aux() || attrs.activation == GemmActivation::kNone, "an activation and a derivative");
-  if (attrs.before) return {out, out};
+  if (attrs.pre_activation) return {out, out};
   return {out};
 }
 
@@ -67,6 +67,31 @@ Attrs with_accumulator(const Attrs& old) {
   return attrs;
 }
 
+// Bias and sums stay fp32; where a second result or aux is involved, all of them have one type.
+StorageRule storage(const Node& node) {
+  const auto& attrs = node.attrs.as<MatmulAttrs>();
+  StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}};
+  if (attrs.bias) rule.in.push_back(Storage::kF32);
+  if (attrs.has_aux()) rule.in.push_back(Storage::kReduced);
+  if (attrs.accumulate) rule.in.push_back(Storage::kAsResult);
+  rule.out.assign(node.out.size(), attrs.has_aux() || attrs.pre_activation ? Storage::kReduced : Storage::kAny);
+  return rule;
+}
+
+// "matmul+bias+relu", "matmul+times_relu_grad"; how operands are stored is left out.
+std::string label(const Node& node) {
+  const auto& attrs = node.attrs.as<MatmulAttrs>();
+  const auto name = [](auto value) { return std::string(enum_names(value)[static_cast<size_t>(value)]); };
+  std::string text = "matmul";
+  if (attrs.bias) text += "+bias";
+  if (attrs.activation != GemmActivation::kNone) text += "+" + name(attrs.activation);
+  if (attrs.pre_activation) text += "+pre_activation";
+  if (attrs.has_aux()) text += "+times_" + name(attrs.derivative) + "_grad";
+  if (attrs.accumulate) text += "+accumulate";
+  if (attrs.precision != Precision::kF32) text += "+" + name(attrs.precision);
+  return text;
+}
+
 double flops(const FlopsArgs& args) {
   const int64_t inner = args.in[0].shape[args.node.attrs.as<MatmulAttrs>().trans_a ? -2 : -1];
   return 2.0 * static_cast<double>(args.out[0].shape.elements()) * static_cast<double>(inner);
@@ -77,29 +102,16 @@ double flops(const FlopsArgs& args) {
 const OpDef kMatmul{.name = "matmul",
                     .infer = infer,
                     .gradient = gradient,
+                    .read_attrs = read_attrs<MatmulAttrs>,
                     .may_overwrite = may_overwrite,
                     .can_accumulate = can_accumulate,
                     .with_accumulator = with_accumulator,
+                    .storage = storage,
+                    .product = ProductKind::kMatrix,
+                    .with_precision = set_precision<MatmulAttrs>,
+                    .by_gpu_library = true,
+                    .label = label,
                     .flops = flops};
-
-std::string MatmulAttrs::text() const {
-  constexpr const char* kNames[] = {"", "relu", "gelu", "gelu_tanh"};
-  const std::string function = kNames[static_cast<size_t>(activation)];
-  const std::string slope = std::string("times_") + kNames[static_cast<size_t>(derivative)] + "_grad";
-  const bool scaled = derivative_scale != 1;
-  std::string text;
-  for (const auto& [on, name] : {std::pair<bool, std::string>{trans_a, "trans_a"},
-                                 {trans_b, "trans_b"},
-                                 {bias, "bias"},
-                                 {activation != GemmActivation::kNone, function},
-                                 {before, "before"},
-                                 {has_aux(), slope},
-                                 {scaled, "times_" + std::to_string(derivative_scale)},
-                                 {accumulate, "accumulate"},
-                                 {precision != Precision::kF32, precision_name(precision)}})
-    if (on) text += (text.empty() ? "" : " ") + name;
-  return text;
-}
 
 Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
   return a.value.graph->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b},

@@ -18,7 +18,7 @@ struct MatmulAttrs {
   // Set by the fuse passes, never by model code: gradients are taken of the plain product.
   bool bias = false;
   GemmActivation activation = GemmActivation::kNone;
-  bool before = false;  // a second output: x
+  bool pre_activation = false;  // a second output: x
   GemmActivation derivative = GemmActivation::kNone;
   float derivative_scale = 1;
   bool accumulate = false;
@@ -27,7 +27,11 @@ struct MatmulAttrs {
   bool has_aux() const { return derivative != GemmActivation::kNone; }
   // Nothing follows x: it can be added to.
   bool is_sum() const { return activation == GemmActivation::kNone && !has_aux(); }
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("trans_a", trans_a), visit("trans_b", trans_b), visit("bias", bias), visit("activation", activation);
+    visit("pre_activation", pre_activation), visit("derivative", derivative);
+    visit("derivative_scale", derivative_scale), visit("accumulate", accumulate), visit("precision", precision);
+  }
 };
 
 extern const OpDef kMatmul;

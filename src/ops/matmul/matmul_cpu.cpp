@@ -60,7 +60,7 @@ void reference_product(const KernelArgs& args) {
         const int64_t place = x * m * n + i * n + j;
         if (attrs.bias) sum += args.in[2].as<T>()[j];
         if (attrs.accumulate) sum += args.in.back().as<T>()[place];
-        if (attrs.before) args.out[1].as<T>()[place] = static_cast<T>(sum);
+        if (attrs.pre_activation) args.out[1].as<T>()[place] = static_cast<T>(sum);
         sum = function(attrs.activation, sum);
         // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
         if (attrs.has_aux()) {
@@ -94,7 +94,7 @@ void run(const KernelArgs& args) {
   gemm_args.precision = attrs.precision;
   gemm_args.activation = attrs.activation, gemm_args.derivative = attrs.derivative;
   gemm_args.derivative_scale = attrs.derivative_scale;
-  if (attrs.before) gemm_args.before = args.out[1].as<float>();
+  if (attrs.pre_activation) gemm_args.pre_activation = args.out[1].as<float>();
   if (attrs.has_aux()) gemm_args.aux = args.in[attrs.bias ? 3 : 2].as<float>();
   gemm_args.accumulate = attrs.accumulate && args.in.back().data == args.out[0].data;
   if (attrs.accumulate && !gemm_args.accumulate) gemm_args.residual = args.in.back().as<float>();

@@ -35,7 +35,7 @@ bool fuses(const MatmulAttrs& attrs, const LtProduct& p) {
   const bool strict = p.operand == DType::kF32 && p.precision == LtPrecision::kF32;
   const auto is_gelu = [&](GemmActivation f) { return f == GemmActivation::kGeluTanh && !strict; };
   if (attrs.has_aux()) return is_gelu(attrs.derivative) && !attrs.bias && p.n % 8 == 0;
-  if (attrs.before) return is_gelu(attrs.activation) && p.n % 8 == 0;
+  if (attrs.pre_activation) return is_gelu(attrs.activation) && p.n % 8 == 0;
   return attrs.activation == GemmActivation::kNone || attrs.activation == GemmActivation::kRelu ||
          is_gelu(attrs.activation);
 }
@@ -52,7 +52,7 @@ Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
     f.after = After::kGeluTanhSlope, f.aux = true, f.alpha = attrs.derivative_scale;
   } else if (attrs.activation != GemmActivation::kNone) {
     f.after = attrs.activation == GemmActivation::kRelu ? After::kRelu : After::kGeluTanh;
-    f.aux = attrs.before;
+    f.aux = attrs.pre_activation;
   }
   return form;
 }
@@ -71,9 +71,9 @@ Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain
   return {.product = bare, .own_pass = true, .own_bias = attrs.bias};
 }
 
-const Form& form_of(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain) {
-  return device.prepared<Form>("matmul " + attrs.text() + " " + plain.text(),
-                               [&] { return std::make_shared<Form>(choose(device, attrs, plain)); });
+const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain) {
+  return device.prepared<Form>("matmul " + attrs.bytes() + " " + plain.text(),
+                               [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain)); });
 }
 
 size_t workspace(const KernelQuery& query) {
@@ -93,15 +93,16 @@ void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
   const float* bias = attrs.bias ? args.in[2].as<float>() : nullptr;
   void* aux = attrs.has_aux() ? args.in[attrs.bias ? 3 : 2].data : nullptr;
-  void* before = attrs.before ? args.out[1].data : nullptr;
+  void* pre_activation = attrs.pre_activation ? args.out[1].data : nullptr;
   LtProduct plain = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
   plain.a_alignment = lt_alignment({args.in[0].data});
   plain.b_alignment = lt_alignment({args.in[1].data});
-  plain.c_alignment = lt_alignment({args.out[0].data, aux, before, attrs.accumulate ? args.in.back().data : nullptr});
-  const Form& form = form_of(device, attrs, plain);
+  plain.c_alignment =
+      lt_alignment({args.out[0].data, aux, pre_activation, attrs.accumulate ? args.in.back().data : nullptr});
+  const Form& form = form_of(device, args.node.attrs, plain);
 
   LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
-  o.d = form.own_pass && before ? before : args.out[0].data;
+  o.d = form.own_pass && pre_activation ? pre_activation : args.out[0].data;
   if (form.product.beta != 0) o.c = args.in.back().data;
   o.bias = bias;
   if (form.round_bias) {
@@ -109,14 +110,14 @@ void run(const KernelArgs& args) {
     round_to_bf16_on_device(&device, args.in[2].elements(), bias, rounded);
     o.bias = rounded;
   }
-  if (form.product.aux) o.aux = attrs.has_aux() ? aux : before;
+  if (form.product.aux) o.aux = attrs.has_aux() ? aux : pre_activation;
   lt_run(device, form.product, o);
   if (!form.own_pass) return;
 
   const LtProduct& p = form.product;
   MatmulEpilogue after{.rows = p.batch * p.m, .width = p.n, .type = args.out[0].type.dtype};
   after.x = o.d, after.out = args.out[0].data, after.aux = aux;
-  if (form.own_bias) after.bias = bias, after.before = before;
+  if (form.own_bias) after.bias = bias, after.pre_activation = pre_activation;
   after.activation = attrs.activation, after.derivative = attrs.derivative, after.scale = attrs.derivative_scale;
   matmul_epilogue(&device, after);
 }

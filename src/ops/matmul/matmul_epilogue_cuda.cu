@@ -42,7 +42,7 @@ struct Epilogue {
 // kVector: four neighbours of one row at a time.
 template <class T, bool kVector>
 __global__ void __launch_bounds__(kThreads)
-    epilogue_kernel(int64_t count, Epilogue e, const T* x, const T* __restrict__ aux, T* before, T* out) {
+    epilogue_kernel(int64_t count, Epilogue e, const T* x, const T* __restrict__ aux, T* pre_activation, T* out) {
   constexpr int kEach = kVector ? 4 : 1;
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kEach;
   if (i >= count) return;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int j = 0; j < kEach; ++j)
     if (e.bias) y[j] += e.bias[column + j];
-  if (before) store(before, y);
+  if (pre_activation) store(pre_activation, y);
 #pragma unroll
   for (int j = 0; j < kEach; ++j) y[j] = e.after(y[j], a[j]);
   store(out, y);
@@ -84,11 +84,11 @@ void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
   const int64_t count = e.rows * e.width;
   for_storage(e.type, [&]<class T>() {
     uintptr_t bits = static_cast<uintptr_t>(e.width) * sizeof(T);
-    for (const void* p : {e.x, e.aux, const_cast<const void*>(e.before), const_cast<const void*>(e.out)})
+    for (const void* p : {e.x, e.aux, const_cast<const void*>(e.pre_activation), const_cast<const void*>(e.out)})
       bits |= reinterpret_cast<uintptr_t>(p);
     const auto start = [&](auto kernel, int each) {
       launch(device, kernel, blocks_for(count, static_cast<int64_t>(kThreads) * each), kThreads, 0, count, what,
-             static_cast<const T*>(e.x), static_cast<const T*>(e.aux), static_cast<T*>(e.before),
+             static_cast<const T*>(e.x), static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation),
              static_cast<T*>(e.out));
     };
     if (bits % (4 * sizeof(T)) == 0)

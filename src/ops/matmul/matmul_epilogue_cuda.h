@@ -5,15 +5,15 @@
 
 namespace linnet {
 
-// y = x [+ bias]; before = y; out = activation(y), or scale * y * derivative'(aux).
-// x, aux, before, out are [rows, width] of `type`; x may be before or out. bias f32 [width].
+// y = x [+ bias]; pre_activation = y; out = activation(y), or scale * y * derivative'(aux).
+// x, aux, pre_activation, out are [rows, width] of `type`; x may be pre_activation or out. bias f32 [width].
 struct MatmulEpilogue {
   int64_t rows, width;
   DType type = DType::kF32;
   const void* x = nullptr;
   const float* bias = nullptr;
   const void* aux = nullptr;
-  void *before = nullptr, *out = nullptr;
+  void *pre_activation = nullptr, *out = nullptr;
   GemmActivation activation = GemmActivation::kNone, derivative = GemmActivation::kNone;
   float scale = 1;
 };

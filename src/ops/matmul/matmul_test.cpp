@@ -42,7 +42,7 @@ TEST(Matmul, BiasAndReluBecomeItsEpilogue) {
   graph.output("y", relu(matmul(x, w, false, true) + b));
   const Graph fused = optimize(std::move(graph));
   ASSERT_EQ(fused.node_count(), 1);
-  EXPECT_EQ(fused.node(0).attrs.text(), "trans_b bias relu");
+  EXPECT_EQ(fused.node(0).attrs.text(), "trans_b bias activation=relu");
 }
 
 TEST(Matmul, ActivationsAndTheirDerivativesJoinTheProducts) {

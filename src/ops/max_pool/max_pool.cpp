@@ -34,8 +34,8 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 
 }  // namespace
 
-const OpDef kMaxPool{.name = "max_pool", .infer = infer, .gradient = gradient};
-const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_grad};
+const OpDef kMaxPool{.name = "max_pool", .infer = infer, .gradient = gradient, .read_attrs = read_attrs<MaxPoolAttrs>};
+const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_grad, .read_attrs = read_attrs<MaxPoolAttrs>};
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {
   const MaxPoolAttrs attrs{.size = size, .stride = stride ? stride : size};

@@ -10,12 +10,9 @@
 namespace linnet {
 
 struct MaxPoolAttrs {
-  int64_t size, stride;  // size at most 15: places fit a byte
-  Shape input;           // of the gradient's result
-  std::string text() const {
-    return "size=" + std::to_string(size) + " stride=" + std::to_string(stride) +
-           (input.rank() ? " input=" + input.text() : "");
-  }
+  int64_t size = 2, stride = 2;  // size at most 15: places fit a byte
+  Shape input = {};              // of the gradient's result
+  void fields(FieldVisitor& visit) { visit("size", size), visit("stride", stride), visit("input", input); }
 };
 
 extern const OpDef kMaxPool, kMaxPoolGrad;

@@ -24,7 +24,7 @@ TEST(MaxPool, TheFirstOfEqualsGetsTheGradientAndNanWins) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {1, 2, 4, 1}});
   const std::vector<Tensor> pooled =
-      graph.add(kMaxPool, std::array{x}, MaxPoolAttrs{.size = 2, .stride = 2}, std::source_location::current());
+      graph.add(kMaxPool, std::array{x}, MaxPoolAttrs{.size = 2, .stride = 2}, SourceLine::current());
   graph.output("y", pooled[0]);
   graph.output("place", pooled[1]);
   const std::vector<float> image{3, 3, 1, NAN, 3, 1, 9, 2};

@@ -120,31 +120,58 @@ std::vector<Tensor> gradient_permute(const GradientArgs& args) {
 
 }  // namespace
 
-const OpDef kReshape{
-    .name = "reshape", .infer = infer_reshape, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-      return {reshape(args.out_grad[0], args.in[0].shape())};
-    }};
+const OpDef kReshape{.name = "reshape",
+                     .infer = infer_reshape,
+                     .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                       return {reshape(args.out_grad[0], args.in[0].shape())};
+                     },
+                     .read_attrs = read_attrs<ReshapeAttrs>,
+                     .algebra = always<Algebra::kReshape>,
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 // split and concat read and write any strides: they are what the views pass could not do away with.
-const OpDef kSplit{
-    .name = "split", .infer = infer_split, .gradient = gradient_split, .strided_inputs = ~0u, .strided_outputs = ~0u};
+const OpDef kSplit{.name = "split",
+                   .infer = infer_split,
+                   .gradient = gradient_split,
+                   .read_attrs = read_attrs<SplitAttrs>,
+                   .strided_inputs = ~0u,
+                   .strided_outputs = ~0u,
+                   .algebra = always<Algebra::kSplit>,
+                   .axis = [](const Node& node) { return node.attrs.as<SplitAttrs>().axis; },
+                   .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 const OpDef kConcat{.name = "concat",
                     .infer = infer_concat,
                     .gradient = gradient_concat,
+                    .read_attrs = read_attrs<ConcatAttrs>,
                     .strided_inputs = ~0u,
-                    .strided_outputs = ~0u};
-const OpDef kPermute{.name = "permute", .infer = infer_permute, .gradient = gradient_permute, .strided_inputs = 1};
-const OpDef kBroadcast{
-    .name = "broadcast", .infer = infer_broadcast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-      return {sum_to(args.out_grad[0], args.in[0].shape())};
-    }};
-const OpDef kFill{
-    .name = "fill", .infer = infer_fill, .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; }};
-const OpDef kCast{.name = "cast", .infer = infer_cast, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                    .strided_outputs = ~0u,
+                    .algebra = always<Algebra::kConcat>,
+                    .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
+                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+const OpDef kPermute{.name = "permute",
+                     .infer = infer_permute,
+                     .gradient = gradient_permute,
+                     .read_attrs = read_attrs<PermuteAttrs>,
+                     .strided_inputs = 1,
+                     .algebra = always<Algebra::kMove>,
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+const OpDef kBroadcast{.name = "broadcast",
+                       .infer = infer_broadcast,
+                       .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+                         return {sum_to(args.out_grad[0], args.in[0].shape())};
+                       },
+                       .read_attrs = read_attrs<BroadcastAttrs>,
+                       .algebra = always<Algebra::kMove>,
+                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+const OpDef kFill{.name = "fill",
+                  .infer = infer_fill,
+                  .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
+                  .read_attrs = read_attrs<FillAttrs>};
+const OpDef kCast{.name = "cast",
+                  .infer = infer_cast,
+                  .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                     return {cast(args.out_grad[0], args.in[0].type().dtype)};
-                  }};
-
-std::string SplitAttrs::text() const { return "axis=" + std::to_string(axis) + " sizes=" + list_text(sizes); }
-std::string PermuteAttrs::text() const { return "order=" + list_text(order); }
+                  },
+                  .read_attrs = read_attrs<CastAttrs>};
 
 namespace {
 int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape().rank() : axis; }
@@ -184,7 +211,7 @@ Tensor broadcast_to(At x, Shape shape) {
   return x.value.graph->add_one(kBroadcast, std::array{x.value}, BroadcastAttrs{shape}, x.where);
 }
 
-Tensor fill(Graph& graph, TensorType type, double value, std::source_location where) {
+Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
   return graph.add_one(kFill, {}, FillAttrs{type, value}, where);
 }
 

@@ -11,33 +11,33 @@ namespace linnet {
 
 struct ReshapeAttrs {
   Shape shape;
-  std::string text() const { return "shape=" + shape.text(); }
+  void fields(FieldVisitor& visit) { visit("shape", shape); }
 };
 struct SplitAttrs {
-  int axis;
-  std::vector<int64_t> sizes;  // along axis; they add up to its size
-  std::string text() const;
+  int axis = 0;
+  std::vector<int64_t> sizes = {};  // along axis; they add up to its size
+  void fields(FieldVisitor& visit) { visit("axis", axis), visit("sizes", sizes); }
 };
 struct ConcatAttrs {
-  int axis;
-  std::string text() const { return "axis=" + std::to_string(axis); }
+  int axis = 0;
+  void fields(FieldVisitor& visit) { visit("axis", axis); }
 };
 struct PermuteAttrs {
-  std::vector<int> order;  // output axis i is input axis order[i]
-  std::string text() const;
+  std::vector<int> order = {};  // output axis i is input axis order[i]
+  void fields(FieldVisitor& visit) { visit("order", order); }
 };
 struct BroadcastAttrs {
   Shape shape;
-  std::string text() const { return "shape=" + shape.text(); }
+  void fields(FieldVisitor& visit) { visit("shape", shape); }
 };
 struct FillAttrs {
-  TensorType type;
-  double value;
-  std::string text() const { return type.text() + " value=" + std::to_string(value); }
+  TensorType type = {};
+  double value = 0;
+  void fields(FieldVisitor& visit) { visit("type", type), visit("value", value); }
 };
 struct CastAttrs {
-  DType dtype;
-  std::string text() const { return dtype_name(dtype); }
+  DType dtype = DType::kF32;
+  void fields(FieldVisitor& visit) { visit("dtype", dtype); }
 };
 
 extern const OpDef kReshape, kSplit, kConcat, kPermute, kBroadcast, kFill, kCast;
@@ -57,7 +57,7 @@ Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor permute(At x, std::vector<int> order);
 Tensor broadcast_to(At x, Shape shape);  // from a scalar, a suffix or a prefix of `shape` (ops/broadcast.h)
-Tensor fill(Graph& graph, TensorType type, double value, std::source_location where = std::source_location::current());
+Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
 // Between f32 and bf16, rounded to the nearest, ties to even. The gradient is cast back.
 Tensor cast(At x, DType dtype);
 

@@ -1,5 +1,7 @@
 #include "ops/optimizer/optimizer.h"
 
+#include <array>
+
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -32,19 +34,16 @@ std::vector<TensorType> infer_squares(const InferArgs& args) {
 
 const OpDef kOptimizerStep{.name = "optimizer_step",
                            .infer = infer,
+                           .read_attrs = read_attrs<OptimizerAttrs>,
                            .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 const OpDef kSumOfSquares{
     .name = "sum_of_squares", .infer = infer_squares, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
       return {args.in[0] * (args.out_grad[0] * 2.0)};
     }};
 
-std::string OptimizerAttrs::text() const {
-  std::string text = kind == Kind::kAdam ? "adam beta1=" + std::to_string(beta1) + " beta2=" + std::to_string(beta2) +
-                                               " epsilon=" + std::to_string(epsilon)
-                                         : "sgd momentum=" + std::to_string(momentum);
-  text += " weight_decay=" + std::to_string(weight_decay) + (decoupled ? " decoupled" : "") +
-          " decay_count=" + std::to_string(decay_count);
-  return text + " clip_norm=" + std::to_string(clip_norm) + " ema_decay=" + std::to_string(ema_decay);
+std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
+  static constexpr std::array kNames{"adam", "sgd"};
+  return kNames;
 }
 
 OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor squares, Tensor count, Tensor control,

@@ -21,8 +21,14 @@ struct OptimizerAttrs {
   int64_t decay_count = 0;  // weight decay touches the first this many elements only
   double clip_norm = 0;     // 0: no clipping
   double ema_decay = 0;     // 0: no moving average of the weights; see average_decay()
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("kind", kind), visit("beta1", beta1), visit("beta2", beta2), visit("epsilon", epsilon);
+    visit("momentum", momentum), visit("weight_decay", weight_decay), visit("decoupled", decoupled);
+    visit("decay_count", decay_count), visit("clip_norm", clip_norm), visit("ema_decay", ema_decay);
+  }
 };
+
+std::span<const char* const> enum_names(OptimizerAttrs::Kind);
 
 // The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant decay of
 // 0.999 would still hold 67% of the initial weights after 400 steps; this one averages about the last ninth of the

@@ -60,7 +60,7 @@ TEST(Optimizer, FastAndReferenceAgreeForEveryKind) {
        {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
         OptimizerAttrs{.ema_decay = 0.9}, OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
         OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}}) {
-    SCOPED_TRACE(attrs.text());
+    SCOPED_TRACE(Attrs(attrs).text());
     attrs.decay_count = 500;
     const auto exact = interpret(step_graph(attrs, DType::kF64, n), inputs(DType::kF64, n)).states;
     const auto fast = interpret(step_graph(attrs, DType::kF32, n), inputs(DType::kF32, n),
@@ -100,7 +100,7 @@ TEST(Optimizer, EveryKindAsAnOp) {
         OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
         OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}})
     for (const int64_t n : {7, 1000, 1003}) {
-      SCOPED_TRACE(attrs.text());
+      SCOPED_TRACE(Attrs(attrs).text());
       attrs.decay_count = n / 2 + 1;
       testing::check_op(step_case(attrs, n));
     }

@@ -19,18 +19,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kScalePixels{.name = "scale_pixels", .infer = infer};
-
-std::string PixelScaling::text() const {
-  std::string text;
-  for (size_t c = 0; c < scale.size(); ++c) {
-    char channel[64];
-    std::snprintf(channel, sizeof channel, "%s%.9g*x%+.9g", c ? " " : "", static_cast<double>(scale[c]),
-                  static_cast<double>(shift[c]));
-    text += channel;
-  }
-  return text;
-}
+const OpDef kScalePixels{.name = "scale_pixels", .infer = infer, .read_attrs = read_attrs<ScalePixelsAttrs>};
 
 PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, const std::vector<double>& deviation) {
   const auto count = static_cast<size_t>(channels);

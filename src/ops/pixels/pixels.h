@@ -13,7 +13,7 @@ namespace linnet {
 struct PixelScaling {
   std::vector<float> scale, shift;
   bool operator==(const PixelScaling&) const = default;
-  std::string text() const;
+  void fields(FieldVisitor& visit) { visit("scale", scale), visit("shift", shift); }
 };
 
 // (x / 255 - mean[c]) / deviation[c]; empty lists are a mean of 0 and a deviation of 1 in each of `channels`. User
@@ -22,9 +22,9 @@ PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean = {
                            const std::vector<double>& deviation = {});
 
 struct ScalePixelsAttrs {
-  PixelScaling scaling;
-  DType dtype;
-  std::string text() const { return scaling.text() + " " + dtype_name(dtype); }
+  PixelScaling scaling = {};
+  DType dtype = DType::kF32;
+  void fields(FieldVisitor& visit) { visit("scaling", scaling), visit("dtype", dtype); }
 };
 
 extern const OpDef kScalePixels;

@@ -1,5 +1,7 @@
 #include "ops/pointwise/pointwise.h"
 
+#include <array>
+#include <charconv>
 #include <numbers>
 
 #include "ops/broadcast.h"
@@ -26,7 +28,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 // Keeps only the operands an expression reads.
-Tensor pruned(Expression expression, const std::vector<Tensor>& operands, std::source_location where) {
+Tensor pruned(Expression expression, const std::vector<Tensor>& operands, SourceLine where) {
   std::vector<int> place(operands.size(), -1);
   std::vector<Tensor> kept;
   for (Instruction& instruction : expression.code) {
@@ -65,6 +67,21 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 
 bool may_overwrite(const Node& node, int, int input) { return input < static_cast<int>(node.in.size()); }
 
+Algebra algebra(const Node& node) {
+  const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
+  const bool is_add = code.size() == 3 && code[2].function == Scalar::kAdd && node.in.size() == 2;
+  return is_add ? Algebra::kAdd : Algebra::kElementwise;
+}
+
+// Its functions: "mul+add+tanh".
+std::string label(const Node& node) {
+  std::string text;
+  for (const Instruction& instruction : node.attrs.as<PointwiseAttrs>().expression.code)
+    if (instruction.function != Scalar::kInput && instruction.function != Scalar::kConstant)
+      text += (text.empty() ? "" : "+") + std::string(scalar_name(instruction.function));
+  return text;
+}
+
 Tensor unary(Scalar function, At x) {
   ExpressionBuilder e;
   return pointwise(e.finish(e.apply(function, e.input(0))), std::array{x.value}, x.where);
@@ -88,8 +105,42 @@ Tensor with_number(Scalar function, At a, double b) {
 
 }  // namespace
 
-const OpDef kPointwise{
-    .name = "pointwise", .infer = infer, .gradient = gradient, .may_overwrite = may_overwrite, .cheap = true};
+const OpDef kPointwise{.name = "pointwise",
+                       .infer = infer,
+                       .gradient = gradient,
+                       .read_attrs = read_attrs<PointwiseAttrs>,
+                       .may_overwrite = may_overwrite,
+                       .algebra = algebra,
+                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
+                       .cheap = true,
+                       .by_gpu_library = true,
+                       .label = label};
+
+namespace {
+
+// An instruction as ir/fields.h wants a struct.
+struct InstructionFields {
+  Instruction instruction = {};
+  void fields(FieldVisitor& visit) {
+    visit("function", instruction.function), visit("a", instruction.a), visit("b", instruction.b);
+    visit("c", instruction.c), visit("constant", instruction.constant);
+  }
+};
+
+std::string number_text(double value) {
+  std::array<char, 32> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+}  // namespace
+
+void PointwiseAttrs::fields(FieldVisitor& visit) {
+  std::vector<InstructionFields> code;
+  for (const Instruction& instruction : expression.code) code.push_back({instruction});
+  visit("code", code);
+  expression.code.clear();
+  for (const InstructionFields& fields : code) expression.code.push_back(fields.instruction);
+}
 
 std::string PointwiseAttrs::text() const {
   std::string text;
@@ -99,7 +150,7 @@ std::string PointwiseAttrs::text() const {
     if (instruction.function == Scalar::kInput)
       text += std::to_string(instruction.a);
     else if (instruction.function == Scalar::kConstant)
-      text += " " + std::to_string(instruction.constant);
+      text += " " + number_text(instruction.constant);
     else
       for (int16_t operand : {instruction.a, instruction.b, instruction.c})
         if (operand >= 0) text += " t" + std::to_string(operand);
@@ -107,7 +158,7 @@ std::string PointwiseAttrs::text() const {
   return text;
 }
 
-Tensor pointwise(Expression expression, std::span<const Tensor> operands, std::source_location where) {
+Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where) {
   return operands[0].graph->add_one(kPointwise, operands, PointwiseAttrs{std::move(expression)}, where);
 }
 

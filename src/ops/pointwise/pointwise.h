@@ -9,6 +9,7 @@ namespace linnet {
 
 struct PointwiseAttrs {
   Expression expression;  // instruction kInput k reads operand k
+  void fields(FieldVisitor& visit);
   std::string text() const;
 };
 
@@ -16,7 +17,7 @@ extern const OpDef kPointwise;
 KernelList pointwise_kernels();
 
 // The result has the shape of the largest operand; each other one must be a scalar, suffix or prefix of it.
-Tensor pointwise(Expression expression, std::span<const Tensor> operands, std::source_location where);
+Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where);
 
 Tensor operator+(At a, Tensor b);
 Tensor operator-(At a, Tensor b);

@@ -16,7 +16,7 @@ Tensor apply(Scalar function, const std::vector<Tensor>& x) {
   ExpressionBuilder e;
   std::vector<int> in{-1, -1, -1};
   for (size_t i = 0; i < x.size(); ++i) in[i] = e.input(static_cast<int>(i));
-  return pointwise(e.finish(e.apply(function, in[0], in[1], in[2])), x, std::source_location::current());
+  return pointwise(e.finish(e.apply(function, in[0], in[1], in[2])), x, SourceLine::current());
 }
 
 TEST(Pointwise, EveryScalarFunctionAndItsDerivative) {

@@ -1,5 +1,7 @@
 #include "ops/reduce/reduce.h"
 
+#include <array>
+
 #include "ops/broadcast.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -41,11 +43,15 @@ Shape last_to_one(const Tensor& x) {
 
 }  // namespace
 
-const OpDef kReduce{.name = "reduce", .infer = infer, .gradient = gradient};
+const OpDef kReduce{.name = "reduce",
+                    .infer = infer,
+                    .gradient = gradient,
+                    .read_attrs = read_attrs<ReduceAttrs>,
+                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; }};
 
-std::string ReduceAttrs::text() const {
-  const char* name = kind == Reduction::kSum ? "sum" : kind == Reduction::kMax ? "max" : "log_sum_exp";
-  return std::string(name) + " to=" + shape.text();
+std::span<const char* const> enum_names(Reduction) {
+  static constexpr std::array kNames{"sum", "max", "log_sum_exp"};
+  return kNames;
 }
 
 Tensor sum_to(At x, Shape shape) { return x.value.shape() == shape ? x.value : reduce(x, Reduction::kSum, shape); }

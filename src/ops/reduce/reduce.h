@@ -6,11 +6,12 @@
 namespace linnet {
 
 enum class Reduction { kSum, kMax, kLogSumExp };
+std::span<const char* const> enum_names(Reduction);
 
 struct ReduceAttrs {
-  Reduction kind;
+  Reduction kind = Reduction::kSum;
   Shape shape;  // a scalar, a suffix (leading axes reduced) or a prefix (trailing axes reduced) of the operand's shape
-  std::string text() const;
+  void fields(FieldVisitor& visit) { visit("kind", kind), visit("shape", shape); }
 };
 
 extern const OpDef kReduce;

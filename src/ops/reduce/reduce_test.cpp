@@ -13,7 +13,7 @@ namespace {
 using testing::check_op;
 
 Tensor reduced(Tensor x, Reduction kind, Shape shape) {
-  return x.graph->add_one(kReduce, std::array{x}, ReduceAttrs{kind, shape}, std::source_location::current());
+  return x.graph->add_one(kReduce, std::array{x}, ReduceAttrs{kind, shape}, SourceLine::current());
 }
 
 // Few and many, short and long, narrow and wide: how a GPU's kernels cut them differs.
@@ -40,7 +40,7 @@ TEST(Reduce, SumsOfBf16InFp32) {
                 [](Graph& graph, const auto& x) {
                   if (x[0].type().dtype == DType::kF64) return std::vector{sum_to(x[0], {40})};
                   return graph.add_stored(kReduce, std::array{cast(x[0], DType::kBF16)},
-                                          ReduceAttrs{Reduction::kSum, {40}}, std::source_location::current(),
+                                          ReduceAttrs{Reduction::kSum, {40}}, SourceLine::current(),
                                           std::array{TensorType{DType::kF32, {40}}});
                 },
             .tolerance = 1e-2,

@@ -46,7 +46,7 @@ std::vector<TensorType> infer_write(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kGatherRows{.name = "gather_rows", .infer = infer_gather};
+const OpDef kGatherRows{.name = "gather_rows", .infer = infer_gather, .read_attrs = read_attrs<GatherRowsAttrs>};
 const OpDef kPickRow{.name = "pick_row", .infer = infer_pick};
 const OpDef kWriteRow{.name = "write_row",
                       .infer = infer_write,

@@ -7,8 +7,8 @@
 namespace linnet {
 
 struct GatherRowsAttrs {
-  int64_t rows;
-  std::string text() const { return "rows=" + std::to_string(rows); }
+  int64_t rows = 0;
+  void fields(FieldVisitor& visit) { visit("rows", rows); }
 };
 
 extern const OpDef kGatherRows, kPickRow, kWriteRow;

@@ -44,7 +44,7 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
   return out;
 }
 
-Tensor dropped(Tensor x, Tensor random, const ResidualNormAttrs& attrs, std::source_location where) {
+Tensor dropped(Tensor x, Tensor random, const ResidualNormAttrs& attrs, SourceLine where) {
   return attrs.probability > 0 ? dropout(At(x, where), random, attrs.probability, attrs.site) : x;
 }
 
@@ -87,20 +87,31 @@ bool grad_may_overwrite(const Node& node, int output, int input) {
   return (output == 0 || is_df) && (input < 2 || (attrs.dsum && input == attrs.dsum_input()));
 }
 
+// The sum's gradient from elsewhere and the gradient towards f have operands and results of their own.
+StorageRule grad_storage(const Node& node) {
+  const auto& attrs = node.attrs.as<ResidualNormAttrs>();
+  StorageRule rule{.in = std::vector<Storage>(node.in.size(), Storage::kF32),
+                   .out = std::vector<Storage>(node.out.size(), Storage::kF32)};
+  rule.in[0] = rule.in[1] = rule.out[0] = Storage::kReduced;
+  if (attrs.dsum) rule.in[static_cast<size_t>(attrs.dsum_input())] = Storage::kReduced;
+  if (attrs.probability > 0) rule.out.back() = Storage::kReduced;
+  return rule;
+}
+
 }  // namespace
 
 const OpDef kResidualNorm{.name = "residual_norm",
                           .infer = infer,
                           .gradient = gradient,
+                          .read_attrs = read_attrs<ResidualNormAttrs>,
                           .decompose = decompose,
-                          .may_overwrite = may_overwrite};
-const OpDef kResidualNormGrad{.name = "residual_norm_grad", .infer = infer_grad, .may_overwrite = grad_may_overwrite};
-
-std::string ResidualNormAttrs::text() const {
-  std::string text = norm.text();
-  if (probability > 0) text += " dropout p=" + std::to_string(probability) + " site=" + std::to_string(site);
-  return text + (dsum ? " dsum" : "");
-}
+                          .may_overwrite = may_overwrite,
+                          .storage = reduced<0b11, 0b11>};
+const OpDef kResidualNormGrad{.name = "residual_norm_grad",
+                              .infer = infer_grad,
+                              .read_attrs = read_attrs<ResidualNormAttrs>,
+                              .may_overwrite = grad_may_overwrite,
+                              .storage = grad_storage};
 
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs) {
   std::vector<Tensor> in{x.value, f};

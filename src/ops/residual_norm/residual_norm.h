@@ -13,12 +13,14 @@
 namespace linnet {
 
 struct ResidualNormAttrs {
-  LayerNormAttrs norm;
+  LayerNormAttrs norm = {};
   float probability = 0;  // of dropout; 0: none
   uint64_t site = 0;
   bool dsum = false;                                      // of the gradient: something flows into `sum` from elsewhere
   int dsum_input() const { return 4 + norm.has_weight; }  // of the gradient
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("norm", norm), visit("probability", probability), visit("site", site), visit("dsum", dsum);
+  }
 };
 
 // x, f, [weight], [bias], [random] -> sum, y, mean, rstd

@@ -1,5 +1,6 @@
 #include "ops/rope/rope.h"
 
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -48,23 +49,20 @@ double scaled(double frequency, const RopeScaling& scaling) {
 const OpDef kRope{.name = "rope",
                   .infer = infer,
                   .gradient = gradient,
+                  .read_attrs = read_attrs<RopeAttrs>,
                   .may_overwrite = [](const Node&, int, int input) { return input == 0; },
                   .strided_inputs = 0b1,
-                  .strided_outputs = 0b1};
+                  .strided_outputs = 0b1,
+                  .storage = reduced<0b1, 0b1>};
 
 double rope_frequency(const RopeAttrs& attrs, int64_t i) {
   const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(attrs.head_size);
   return scaled(std::pow(attrs.theta, exponent), attrs.scaling);
 }
 
-std::string RopeAttrs::text() const {
-  std::string text = "heads=" + std::to_string(heads) + " size=" + std::to_string(head_size) +
-                     " theta=" + std::to_string(theta) + (has_positions ? " positions" : "") +
-                     (inverse ? " inverse" : "");
-  if (scaling.kind == RopeScaling::Kind::kNone) return text;
-  text += (scaling.kind == RopeScaling::Kind::kLinear ? " linear=" : " llama3=") + std::to_string(scaling.factor);
-  return text + "," + std::to_string(scaling.low_factor) + "," + std::to_string(scaling.high_factor) + "," +
-         std::to_string(scaling.original_length);
+std::span<const char* const> enum_names(RopeScaling::Kind) {
+  static constexpr std::array kNames{"none", "linear", "llama3"};
+  return kNames;
 }
 
 Tensor rope(At x, const RopeOptions& options) {

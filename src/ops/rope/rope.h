@@ -21,14 +21,23 @@ struct RopeScaling {
   Kind kind = Kind::kNone;
   double factor = 1, low_factor = 1, high_factor = 4, original_length = 8192;
   bool operator==(const RopeScaling&) const = default;
+  void fields(FieldVisitor& visit) {
+    visit("kind", kind), visit("factor", factor), visit("low_factor", low_factor), visit("high_factor", high_factor);
+    visit("original_length", original_length);
+  }
 };
 
+std::span<const char* const> enum_names(RopeScaling::Kind);
+
 struct RopeAttrs {
-  int64_t heads, head_size;
+  int64_t heads = 0, head_size = 0;
   double theta = 10000;
   RopeScaling scaling = {};
   bool inverse = false, has_positions = false;
-  std::string text() const;
+  void fields(FieldVisitor& visit) {
+    visit("heads", heads), visit("head_size", head_size), visit("theta", theta), visit("scaling", scaling);
+    visit("inverse", inverse), visit("has_positions", has_positions);
+  }
 };
 
 extern const OpDef kRope;

@@ -35,10 +35,11 @@ const OpDef kSoftmax{
           return args.graph.add(kSoftmaxGrad, std::array{args.out_grad[0], args.out[0]}, {}, args.node.where);
         },
     .decompose = decompose,
-    .may_overwrite = [](const Node&, int, int) { return true; }};
+    .may_overwrite = [](const Node&, int, int) { return true; },
+    .storage = reduced<0b1, 0b1>};
 
 // dx = y * (dy - sum(dy * y))
-const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad};
+const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad, .storage = reduced<0b11, 0b1>};
 
 Tensor softmax(At x) { return x.value.graph->add_one(kSoftmax, std::array{x.value}, {}, x.where); }
 

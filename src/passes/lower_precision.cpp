@@ -1,10 +1,6 @@
 // Matrix products in bf16 or TF32: operands are rounded on their way in, sums and everything else stay fp32.
 // Parameters, gradients and the optimizer's states are never stored in less than fp32.
 #include "ir/op.h"
-#include "ops/attention/attention.h"
-#include "ops/conv2d/conv2d.h"
-#include "ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "ops/matmul/matmul.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -12,20 +8,15 @@ namespace linnet {
 
 namespace {
 
-template <class T>
-Attrs lowered(const Attrs& old, Precision precision) {
-  T attrs = old.as<T>();
-  attrs.precision = precision;
-  return attrs;
-}
-
 Attrs lower(const Node& node, Precision precision, Precision attention) {
-  if (node.op == &kAttention || node.op == &kAttentionGrad) return lowered<AttentionAttrs>(node.attrs, attention);
-  if (node.op == &kConv2d || node.op == &kConv2dInputGrad || node.op == &kConv2dWeightGrad)
-    return lowered<Conv2dAttrs>(node.attrs, precision);
-  if (node.op == &kMatmul) return lowered<MatmulAttrs>(node.attrs, precision);
-  if (node.op == &kLinearCrossEntropy || node.op == &kLinearCrossEntropyGrad)
-    return lowered<LinearCrossEntropyAttrs>(node.attrs, precision);
+  switch (node.op->product) {
+    case ProductKind::kNone:
+      break;
+    case ProductKind::kMatrix:
+      return node.op->with_precision(node.attrs, precision);
+    case ProductKind::kAttention:
+      return node.op->with_precision(node.attrs, attention);
+  }
   return node.attrs;
 }
 

@@ -1,0 +1,151 @@
+// Activations are written in a storage type shorter than fp32, for backends whose kernels read and write it: half the
+// memory and half the traffic. Each op says which operands and results its kernels take so (OpDef::storage); casts go
+// between those that do and those that do not. Parameters, optimizer state, gradients of parameters, statistics, losses
+// and all outputs of the graph stay fp32; products read a copy of the parameters in the storage type, made once at the
+// start of the step.
+#include "base/error.h"
+#include "ir/op.h"
+#include "ops/movement/movement.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+class CastToStorageType {
+ public:
+  CastToStorageType(const Graph& old, DType storage_type)
+      : old_(old),
+        storage_type_(storage_type),
+        rewriter_(old),
+        wants_(values()),
+        is_reduced_(values()),
+        made_(values()) {}
+
+  Graph run() {
+    for (const GraphOutput& output : old_.outputs()) wants_[at(output.value)].f32 = true;
+    for (const StateUpdate& update : old_.updates()) wants_[at(update.value)].f32 = true;
+    for (NodeId id = old_.node_count() - 1; id >= 0; --id) choose(old_.node(id));
+    for (const GraphInput& input : old_.inputs()) made_[at(input.value)].f32 = rewriter_[input.value];
+    for (const Node& node : old_.nodes()) add(node);
+    for (const GraphOutput& output : old_.outputs()) rewriter_.map(output.value, get(output.value, false));
+    for (const StateUpdate& update : old_.updates()) rewriter_.map(update.value, get(update.value, false));
+    return rewriter_.finish();
+  }
+
+ private:
+  struct Wants {
+    bool reduced = false, f32 = false;
+  };
+  struct Versions {
+    Tensor f32, reduced;
+  };
+  static size_t at(ValueId id) { return static_cast<size_t>(id); }
+  size_t values() const { return at(old_.value_count()); }
+  bool is_f32(ValueId id) const { return old_.value(id).type.dtype == DType::kF32; }
+
+  // Backward over the graph: how each result is stored, once all its readers have said what they want.
+  void choose(const Node& node) {
+    const StorageRule rule = storage_of(node);
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      const ValueId out = node.out[i];
+      const Wants wants = wants_[at(out)];
+      const Storage storage = is_f32(out) ? rule.result(i) : Storage::kF32;
+      const bool free = storage == Storage::kAny || storage == Storage::kMoved;
+      is_reduced_[at(out)] = storage == Storage::kReduced || (free && (wants.reduced || !wants.f32));
+    }
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      Wants& wants = wants_[at(node.in[i])];
+      switch (rule.operand(i)) {
+        case Storage::kReduced:
+          wants.reduced = true;
+          break;
+        case Storage::kF32:
+          wants.f32 = true;
+          break;
+        case Storage::kAny:
+          break;
+        case Storage::kMoved:  // each version of the result wants one of the operand
+          for (const ValueId out : node.out) wants.reduced |= wants_[at(out)].reduced, wants.f32 |= wants_[at(out)].f32;
+          break;
+        case Storage::kAsResult:
+          (is_reduced_[at(node.out[0])] ? wants.reduced : wants.f32) = true;
+          break;
+      }
+    }
+  }
+
+  void add(const Node& node) {
+    if (moves(node)) return;  // get() makes the versions that are wanted
+    const StorageRule rule = storage_of(node);
+    std::vector<Tensor> in;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const ValueId id = node.in[i];
+      const Storage storage = is_f32(id) ? rule.operand(i) : Storage::kF32;
+      const bool reduced = storage == Storage::kReduced || (storage == Storage::kAny && is_stored_reduced(id)) ||
+                           (storage == Storage::kAsResult && is_reduced_[at(node.out[0])]);
+      in.push_back(get(id, reduced));
+    }
+    std::vector<TensorType> types;
+    for (const ValueId out : node.out) types.push_back(type_of(out, is_reduced_[at(out)]));
+    keep(node, rewriter_.add_stored(node, in, types), [&](ValueId out) { return is_reduced_[at(out)]; });
+  }
+
+  // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any gets the
+  // version that was made first.
+  bool is_stored_reduced(ValueId id) {
+    const Versions& made = made_[at(id)];
+    if (made.reduced.defined() != made.f32.defined()) return made.reduced.defined();
+    return is_reduced_[at(id)];
+  }
+
+  TensorType type_of(ValueId id, bool reduced) const {
+    TensorType type = old_.value(id).type;
+    if (reduced) type.dtype = storage_type_;
+    return type;
+  }
+
+  template <class IsReduced>
+  void keep(const Node& node, const std::vector<Tensor>& out, IsReduced&& is_reduced) {
+    for (size_t i = 0; i < out.size(); ++i)
+      (is_reduced(node.out[i]) ? made_[at(node.out[i])].reduced : made_[at(node.out[i])].f32) = out[i];
+  }
+
+  // The new value that stands for an old one, stored as asked.
+  Tensor get(ValueId id, bool reduced) {
+    const auto made = [&] { return reduced ? made_[at(id)].reduced : made_[at(id)].f32; };
+    if (made().defined()) return made();
+    const NodeId producer = old_.value(id).producer;
+    if (producer != kNone && moves(old_.node(producer))) {
+      const Node& node = old_.node(producer);
+      std::vector<Tensor> in;
+      for (const ValueId operand : node.in) in.push_back(is_f32(operand) ? get(operand, reduced) : get(operand, false));
+      std::vector<TensorType> types;
+      for (const ValueId out : node.out) types.push_back(type_of(out, reduced && is_f32(out)));
+      keep(node, rewriter_.add_stored(node, in, types), [&](ValueId out) { return reduced && is_f32(out); });
+      return made();
+    }
+    const Tensor other = reduced ? made_[at(id)].f32 : made_[at(id)].reduced;
+    if (!other.defined()) fail_internal("a value is read before it is made");
+    (reduced ? made_[at(id)].reduced : made_[at(id)].f32) = cast(other, reduced ? storage_type_ : DType::kF32);
+    return made();
+  }
+
+  // Its results have the type of its operands, and get() makes each version that is read.
+  static bool moves(const Node& node) { return storage_of(node).rest == Storage::kMoved; }
+
+  const Graph& old_;
+  const DType storage_type_;
+  Rewriter rewriter_;
+  std::vector<Wants> wants_;      // by old value
+  std::vector<bool> is_reduced_;  // by old value: its producer writes the storage type
+  std::vector<Versions> made_;    // by old value
+};
+
+}  // namespace
+
+Graph cast_to_storage_type(const Graph& graph, DType storage_type) {
+  return CastToStorageType(graph, storage_type).run();
+}
+
+}  // namespace linnet
