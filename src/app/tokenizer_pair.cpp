@@ -26,9 +26,11 @@ TokenizerOptions tokenizer_options(const Config& config) {
 }
 
 std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vector<std::string>& lines) {
-  const TokenizerOptions options = tokenizer_options(config);
+  TokenizerOptions options = tokenizer_options(config);
   if (config.model.architecture != "t5" || options.kind != "sentencepiece") return train_tokenizer(options, lines);
-  // In the form that T5's folders have it, so that an exported run has a tokenizer that others load.
+  // In the form that T5's folders have it, so that an exported run has a tokenizer that others load: T5Tokenizer of
+  // transformers takes these ids for granted, whatever the model says.
+  options.special = {.pad = 0, .unknown = 2, .begin = -1, .end = 1};
   return std::make_shared<SentencePiecePretrained>(
       train_sentencepiece(options, lines), kTrained,
       SentencePieceOptions{.file_name = "spiece.model",

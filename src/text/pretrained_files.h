@@ -16,8 +16,12 @@ Pipeline read_bert_vocabulary(std::string_view text, const std::string& path, st
 // vocab.json).
 std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const std::string& folder);
 
-// Gives the tokenizer its roles and maximum length: from tokenizer_config.json (`config`, may be empty), from
-// special_tokens_map.json (`map`, may be empty), else from the usual spellings.
+// tokenizer_config.json of a folder, "" for none. The text of chat_template.jinja, if the folder has it, replaces its
+// "chat_template".
+std::string read_tokenizer_config(const std::string& folder);
+
+// Gives the tokenizer its roles, maximum length and chat template: from tokenizer_config.json (`config`, may be empty),
+// from special_tokens_map.json (`map`, may be empty), else from the usual spellings.
 void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config, const std::string& config_path,
                           std::string_view map, const std::string& map_path);
 

@@ -20,7 +20,7 @@ std::string read_if_there(const std::string& path) { return file_exists(path) ? 
 
 std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string& folder) {
   const std::string config_path = folder + "/tokenizer_config.json", map_path = folder + "/special_tokens_map.json";
-  pipeline.config_json = read_if_there(config_path);
+  pipeline.config_json = read_tokenizer_config(folder);
   const std::string config = pipeline.config_json;
   auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
   set_roles_from_files(*tokenizer, config, config_path, read_if_there(map_path), map_path);

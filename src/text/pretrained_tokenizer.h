@@ -60,6 +60,9 @@ class PretrainedTokenizer : public Tokenizer {
   // text ("<|endoftext|>") become their ids, as in tokenizers. Bytes that are no UTF-8 are kept by byte-level BPE and
   // become U+FFFD in the others. Safe from several threads at once.
   void encode(std::string_view text, std::vector<TokenId>& ids) const override = 0;
+  // The same where every special token that is spelt out becomes its id, as chat templates spell them: also the control
+  // tokens of SentencePiece models ("<s>"), which encode() takes for text.
+  virtual void encode_with_special(std::string_view text, std::vector<TokenId>& ids) const { encode(text, ids); }
   virtual Encoding encode(std::string_view text, const EncodeOptions& options) const = 0;
   virtual Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const = 0;
   // How many tokens the template adds to one text, or to two.
@@ -79,6 +82,9 @@ class PretrainedTokenizer : public Tokenizer {
   // tokenizer_config.json's model_max_length; 0 when it has none.
   int64_t max_length() const { return max_length_; }
   void set_max_length(int64_t length) { max_length_ = length; }
+  // How the model's folder puts a conversation into a text (see ChatTemplate); "" when it does not say.
+  const std::string& chat_template() const { return chat_template_; }
+  void set_chat_template(std::string source) { chat_template_ = std::move(source); }
 
   // tokenizer.json and tokenizer_config.json, or what else tokenizers and transformers load: text by name.
   virtual std::map<std::string, std::string> files() const = 0;
@@ -89,6 +95,7 @@ class PretrainedTokenizer : public Tokenizer {
  protected:
   TokenRoles roles_;
   int64_t max_length_ = 0;
+  std::string chat_template_;
 };
 
 // `path` is a file (tokenizer.json, a SentencePiece model, vocab.txt) or a folder that holds the first of:

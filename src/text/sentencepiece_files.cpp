@@ -21,7 +21,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     return file_exists(file) ? read_file(file) : std::string();
   };
   SentencePieceOptions options;
-  options.config_json = read_if_there(config_path);
+  options.config_json = read_tokenizer_config(folder);
   const nlohmann::json json =
       options.config_json.empty() ? nlohmann::json::object() : parse_json(options.config_json, config_path);
   const JsonObject config(json, "'" + config_path + "':");

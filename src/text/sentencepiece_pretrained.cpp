@@ -51,6 +51,12 @@ SentencePiecePretrained::SentencePiecePretrained(SentencePieceModelFile file, st
     added.push_back({.id = id, .text = texts.back(), .special = true});
   }
   added_ = AddedTokenMatcher(added, texts);
+  for (size_t id = 0; id < special_.size(); ++id) {
+    if (!special_[id] || to_model_[id] < 0) continue;
+    texts.push_back(pieces_[id]);
+    added.push_back({.id = static_cast<TokenId>(id), .text = pieces_[id], .special = true});
+  }
+  special_matcher_ = AddedTokenMatcher(added, texts);
   vocab_size_ = static_cast<int64_t>(pieces_.size());
   for (size_t id = 0; id < pieces_.size(); ++id)
     if (!pieces_[id].empty()) ids_.emplace(pieces_[id], static_cast<TokenId>(id));
@@ -159,9 +165,10 @@ void SentencePiecePretrained::add_bytes(std::string_view text, TextRange range, 
   }
 }
 
-void SentencePiecePretrained::tokenize(std::string_view text, Encoding& encoding, bool offsets) const {
+void SentencePiecePretrained::tokenize(std::string_view text, const AddedTokenMatcher& added, Encoding& encoding,
+                                       bool offsets) const {
   std::vector<TextSegment> segments;
-  added_.split(text, 0, text.size(), segments);
+  added.split(text, 0, text.size(), segments);
   for (const TextSegment& segment : segments) {
     if (segment.id == kNoToken) {
       encode_part(text.substr(segment.begin, segment.end - segment.begin), segment.begin, encoding, offsets);
@@ -174,21 +181,27 @@ void SentencePiecePretrained::tokenize(std::string_view text, Encoding& encoding
 
 void SentencePiecePretrained::encode(std::string_view text, std::vector<TokenId>& ids) const {
   Encoding encoding;
-  tokenize(text, encoding, false);
+  tokenize(text, added_, encoding, false);
+  ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
+}
+
+void SentencePiecePretrained::encode_with_special(std::string_view text, std::vector<TokenId>& ids) const {
+  Encoding encoding;
+  tokenize(text, special_matcher_, encoding, false);
   ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
 }
 
 Encoding SentencePiecePretrained::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<Encoding> parts(1);
-  tokenize(text, parts[0], options.offsets);
+  tokenize(text, added_, parts[0], options.offsets);
   return join_by_template(std::move(parts), post_, options);
 }
 
 Encoding SentencePiecePretrained::encode_pair(std::string_view first, std::string_view second,
                                               const EncodeOptions& options) const {
   std::vector<Encoding> parts(2);
-  tokenize(first, parts[0], options.offsets);
-  tokenize(second, parts[1], options.offsets);
+  tokenize(first, added_, parts[0], options.offsets);
+  tokenize(second, added_, parts[1], options.offsets);
   return join_by_template(std::move(parts), post_, options);
 }
 

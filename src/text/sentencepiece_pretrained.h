@@ -31,6 +31,7 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   int64_t vocab_size() const override { return vocab_size_; }
   using PretrainedTokenizer::decode;
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;
+  void encode_with_special(std::string_view text, std::vector<TokenId>& ids) const override;
   Encoding encode(std::string_view text, const EncodeOptions& options) const override;
   Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
   int64_t added_by_template(bool pair) const override;
@@ -41,7 +42,7 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   std::map<std::string, std::string> files() const override;
 
  private:
-  void tokenize(std::string_view text, Encoding& encoding, bool offsets) const;
+  void tokenize(std::string_view text, const AddedTokenMatcher& added, Encoding& encoding, bool offsets) const;
   void map_ids(const std::string& path);
   void find_roles();
   TokenId our_id(TokenId id, std::string_view text) const;
@@ -64,7 +65,8 @@ class SentencePiecePretrained : public PretrainedTokenizer {
   std::unordered_map<std::string, TokenId> ids_;
   std::vector<bool> special_;
   PostProcessing post_;
-  AddedTokenMatcher added_;
+  AddedTokenMatcher added_;            // the extra ids
+  AddedTokenMatcher special_matcher_;  // these and the control pieces
 };
 
 }  // namespace linnet

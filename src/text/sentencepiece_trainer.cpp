@@ -45,7 +45,7 @@ class Lines : public sentencepiece::SentenceIterator {
 };
 
 std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOptions& options, size_t lines) {
-  const SpecialTokens ids;
+  const SpecialTokens& ids = options.special;
   std::unordered_map<std::string, std::string> arguments = {
       {"model_type", options.model_type},
       {"vocab_size", std::to_string(options.vocab_size)},

@@ -44,6 +44,7 @@ struct TokenizerOptions {
   std::string model_type = "bpe";      // sentencepiece: bpe | unigram
   double character_coverage = 1.0;     // sentencepiece: the share of the characters that get a token of their own
   uint64_t seed = 0;                   // sentencepiece: which lines are looked at when there are millions
+  SpecialTokens special = {};          // of train_sentencepiece() alone: their ids, -1 for none
 };
 
 // Builds a vocabulary from the training lines. Depends on the options and lines only, never on threads or the machine.

@@ -1,3 +1,4 @@
+#include "base/files.h"
 #include "text/json_reader-inl.h"
 #include "text/pretrained_files.h"
 
@@ -32,7 +33,30 @@ std::string read_token(const JsonObject& config, const char* key) {
   return config.text(key);
 }
 
+// Several templates are a list of names and templates; the one called "default" counts, or the only one.
+std::string read_chat_template(const JsonObject& config) {
+  if (!config.has("chat_template")) return "";
+  const json& value = config.at("chat_template");
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) config.fail("'chat_template' is neither a text nor a list");
+  std::string chosen;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const JsonObject named(value[i], config.within("chat_template") + "[" + std::to_string(i) + "]");
+    if (value.size() == 1 || named.text("name") == "default") chosen = named.text("template");
+  }
+  return chosen;
+}
+
 }  // namespace
+
+std::string read_tokenizer_config(const std::string& folder) {
+  const std::string path = folder + "/tokenizer_config.json", chat = folder + "/chat_template.jinja";
+  std::string text = file_exists(path) ? read_file(path) : std::string();
+  if (!file_exists(chat)) return text;
+  json config = text.empty() ? json::object() : parse_json(text, path);
+  if (config.is_object()) config["chat_template"] = read_file(chat);
+  return json_text(config);
+}
 
 void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config_text, const std::string& config_path,
                           std::string_view map_text, const std::string& map_path) {
@@ -53,6 +77,7 @@ void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view confi
     }
   }
   tokenizer.set_roles(roles);
+  tokenizer.set_chat_template(read_chat_template(config));
   // Where a model has no limit, files have 10^30.
   if (const auto found = config_json.find("model_max_length"); found != config_json.end() && found->is_number_integer())
     if (const double length = found->get<double>(); length > 0 && length < 1e9)

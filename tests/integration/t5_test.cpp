@@ -60,6 +60,12 @@ TEST_F(T5Run, LearnsTranslatesAndGoesOnFromItsModelFolder) {
 
   ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "model"}).exit_code, 0);
   EXPECT_TRUE(exists(folder_ / "model/spiece.model"));
+  // T5Tokenizer of transformers takes <pad> = 0, </s> = 1 and <unk> = 2 for granted.
+  EXPECT_EQ(run({"tokenizer", "encode", folder_ / "model", "--tokens", "--special"}, {.input = "\u4e16\n"}).out,
+            "\u2581 <unk> </s>\n");
+  EXPECT_TRUE(
+      run({"tokenizer", "encode", folder_ / "model", "--special"}, {.input = "\u4e16\n"}).out.ends_with(" 2 1\n"));
+  EXPECT_EQ(run({"tokenizer", "decode", folder_ / "model"}, {.input = "0\n"}).out, "<pad>\n");
   const std::string input = "red house\n\nlarge stone bread\n";
   const Outcome from_run = run({"translate", folder_ / "a"}, {.input = input});
   ASSERT_EQ(from_run.exit_code, 0) << from_run.error;
