@@ -65,12 +65,6 @@ void warn_of(const std::string& what, const std::string& folder) {
 
 }  // namespace
 
-GenerationChoice choose_generation(const TextGenerationOptions& options, const OpenedLanguageModel& opened,
-                                   int64_t prompt_tokens) {
-  const GenerationConfig makers = opened.is_run ? GenerationConfig{} : read_generation_config(opened.folder);
-  return choose_generation(options, {opened.folder, makers, opened.ends(), prompt_tokens});
-}
-
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis) {
   const GenerationConfig& makers = basis.makers;
   GenerationChoice choice;
@@ -85,6 +79,7 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
     for (const int64_t end : makers.ends)
       if (std::ranges::find(choice.ends, end) == choice.ends.end()) choice.ends.push_back(static_cast<int32_t>(end));
   }
+  if (!basis.warn) return choice;
   for (const std::string& key : makers.unsupported) warn_of("\"" + key + "\"", basis.folder);
   if (!makers.forbidden.empty()) warn_of("\"bad_words_ids\"", basis.folder);
   if (!options.beams && makers.sample.value_or(false) && makers.beams.value_or(1) > 1)

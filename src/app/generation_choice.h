@@ -21,7 +21,9 @@ struct TextGenerationOptions {
   std::optional<double> repetition_penalty;  // 1
   std::optional<double> length_penalty;      // 1
   uint64_t seed = 1;
-  int64_t samples = 1;  // texts that go on from the same prompt, each by other draws
+  std::vector<std::string> stop;   // texts before which a text ends
+  bool log_probabilities = false;  // of the tokens that are written
+  int64_t samples = 1;             // texts that go on from the same prompt, each by other draws
   bool no_cache = false, ignore_end = false;
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
@@ -42,11 +44,10 @@ struct GenerationBasis {
   GenerationConfig makers;
   std::vector<int32_t> ends;
   int64_t prompt_tokens = 0;
+  bool warn = true;  // of what the model's author asks for and Linnet does not do
 };
 
 // User error for options that exclude each other. A warning for what the model's makers ask for and Linnet does not do.
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis);
-GenerationChoice choose_generation(const TextGenerationOptions& options, const OpenedLanguageModel& opened,
-                                   int64_t prompt_tokens);
 
 }  // namespace linnet

@@ -120,7 +120,12 @@ OpenedLanguageModel open_language_model(const std::string& folder) {
     fail_user("'" + folder + "' is a " + pretrained.architecture +
               ", and no decoder alone (of gpt2, llama, mistral, qwen2), which predicts the next token of a text");
   set_pretrained(opened, std::move(pretrained));
-  opened.coder = open_text_coder(folder);
+  if (has_pretrained_tokenizer(folder)) {
+    opened.coder = open_text_coder(folder);
+  } else {
+    log_info("'" + folder + "' has no tokenizer: its text is token numbers with spaces between");
+    opened.coder = make_number_coder(opened.model->vocab_size());
+  }
   check_vocabulary(opened, folder);
   opened.config.data.task = "language";
   opened.config.model.max_seq_len = opened.model->max_length();
@@ -136,6 +141,8 @@ void OpenedLanguageModel::load_weights(const ParameterLayout& layout, float* par
 }
 
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out) {
+  if (!opened.is_run && opened.coder->pretrained_files().empty())
+    fail_user("'" + opened.folder + "' holds no tokenizer of a kind that Linnet knows");
   const ParameterLayout layout(*opened.model);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   opened.load_weights(layout, parameters.data());

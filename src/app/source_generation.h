@@ -1,4 +1,4 @@
-// An encoder-decoder that answers a prompt: T5, Marian, or a run of translation, its memory planned for that prompt.
+// An encoder-decoder that answers prompts: T5, Marian, or a run of translation.
 #pragma once
 #include "app/session.h"
 #include "app/text_generation.h"
@@ -7,19 +7,30 @@ namespace linnet {
 
 class SourceGeneration : public TextWriter {
  public:
-  // Loads the model. User error for a prompt that does not fit, or options such a model has not.
-  SourceGeneration(const std::string& folder, const std::string& prompt, const TextGenerationOptions& options);
+  // Loads the model. User error, which names the request, for a prompt that does not fit, or settings that such a model
+  // does not have.
+  SourceGeneration(const std::string& folder, const std::vector<TextRequest>& requests);
 
-  std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear) override;
+  std::vector<WrittenText> write(size_t request, const TextListener& hear) override;
+  const std::vector<int32_t>& prompt(size_t request) const override { return jobs_[request].source; }
 
  private:
+  struct Job {
+    std::vector<int32_t> source;
+    GenerationChoice choice;
+    std::vector<std::string> stops;
+    bool log_probabilities = false;
+  };
+  void check_search(const TextRequest& request, const Job& job) const;
+  GenerateOptions plan_for(int64_t beams) const;
+  std::vector<WrittenText> search(const Job& job, const TextListener& hear);
+
   OpenedTranslationModel opened_;
   const TextGenerationOptions options_;
-  std::vector<int32_t> source_;
-  GenerationChoice choice_;
+  std::vector<Job> jobs_;
   ParameterLayout layout_;
   Store store_;
-  std::unique_ptr<Generator> generator_;
+  std::map<int64_t, std::unique_ptr<Generator>, std::greater<>> generators_;  // by beams
   ThreadPool pool_;
 };
 

@@ -85,6 +85,7 @@ class PretrainedCoder : public TextCoder {
     return std::make_unique<PretrainedFlow>(*tokenizer_, context);
   }
   void save(const std::string& folder) const override { tokenizer_->save(folder, kStem); }
+  const PretrainedTokenizer* pretrained() const override { return tokenizer_.get(); }
   std::map<std::string, std::string> pretrained_files() const override { return tokenizer_->files(); }
 
  private:

@@ -37,6 +37,8 @@ class TextCoder {
   // What to go on from when there is no text yet.
   virtual int32_t start() const = 0;
   // The text of tokens that follow `context`.
+  // The tokenizer of a model folder behind it; null for other kinds.
+  virtual const PretrainedTokenizer* pretrained() const { return nullptr; }
   virtual std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const = 0;
   std::unique_ptr<TextFlow> flow() const { return flow({}); }
   // How many of these tokens stand for characters the vocabulary does not have.

@@ -1,49 +1,57 @@
-// A model that writes: a language model loaded for one prompt, its memory planned for that prompt and what follows.
+// A model that writes: loaded once, its memory planned for a list of requests, which are then written one by one.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "app/generation_choice.h"
+#include "app/text_request.h"
 #include "generate/causal_generator.h"
 
 namespace linnet {
 
+// Gets the first sample of a text piece by piece, in whole characters; returns whether to go on.
+using TextListener = std::function<bool(const std::string& piece)>;
+
 class TextWriter {
  public:
   virtual ~TextWriter() = default;
-  // Writes the texts; `hear` gets the first one piece by piece, in whole characters, and returns whether to go on.
-  virtual std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear) = 0;
+  // Writes the samples of a request.
+  virtual std::vector<WrittenText> write(size_t request, const TextListener& hear) = 0;
+  // The tokens that the model gets for a request.
+  virtual const std::vector<int32_t>& prompt(size_t request) const = 0;
 };
 
 // Of a decoder that goes on from the prompt, or of an encoder-decoder that answers it (T5, Marian, runs of
-// translation).
-std::unique_ptr<TextWriter> open_text_writer(const std::string& folder, const std::string& prompt,
-                                             const TextGenerationOptions& options);
+// translation). Samples, cache, threads and device are those of the first request.
+std::unique_ptr<TextWriter> open_text_writer(const std::string& folder, const std::vector<TextRequest>& requests);
 
 class TextGeneration : public TextWriter {
  public:
-  // Loads the model. User error for a prompt that does not fit.
-  TextGeneration(const std::string& folder, const std::string& prompt, const TextGenerationOptions& options);
+  // Loads the model. User error, which names the request, for a prompt that does not fit.
+  TextGeneration(const std::string& folder, const std::vector<TextRequest>& requests);
 
-  std::vector<std::string> run(const std::function<bool(const std::string& piece)>& hear) override;
-
-  double seconds() const { return seconds_; }  // of the last run, the prompt included
-  int64_t tokens() const { return tokens_; }   // it wrote
-  int64_t prompt_tokens() const { return static_cast<int64_t>(prompt_.size()); }
+  std::vector<WrittenText> write(size_t request, const TextListener& hear) override;
+  const std::vector<int32_t>& prompt(size_t request) const override { return jobs_[request].prompt; }
 
  private:
+  struct Job {
+    std::vector<int32_t> prompt;
+    GenerationChoice choice;
+    std::vector<std::string> stops;
+    bool is_chat = false, log_probabilities = false;
+  };
+  CausalOptions plan_for(int64_t beams) const;
+
   OpenedLanguageModel opened_;
   const TextGenerationOptions options_;
-  std::vector<int32_t> prompt_;
-  const GenerationChoice choice_;
+  std::vector<Job> jobs_;
   ParameterLayout layout_;
   Store store_;
-  std::unique_ptr<CausalGenerator> generator_;
+  std::map<int64_t, std::unique_ptr<CausalGenerator>, std::greater<>> generators_;  // by beams
   ThreadPool pool_;
-  double seconds_ = 0;
-  int64_t tokens_ = 0;
 };
 
 }  // namespace linnet

@@ -1,29 +1,55 @@
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 
 #include "app/text_generation.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/signals.h"
 #include "cli/commands.h"
+#include "cli/input_lines.h"
 #include "kernels/isa.h"
 
 namespace linnet {
 namespace {
 
 struct Arguments : TextGenerationOptions {
-  std::string model, isa = "auto";
-  std::optional<std::string> prompt;  // standard input
-  bool echo = false;
+  std::string model, isa = "auto", prompts, requests, system;
+  std::optional<std::string> prompt;
+  bool echo = false, json = false, chat = false;
 };
 
-std::string read_input() {
-  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  if (std::cin.bad()) fail_system("cannot read standard input");
+std::string read_prompt() {
+  std::string text = read_standard_input("; --prompt TEXT gives a prompt");
   if (text.ends_with('\n')) text.pop_back();  // the line's end is not part of what was typed
   if (text.ends_with('\r')) text.pop_back();
   return text;
+}
+
+// "-" is standard input.
+std::string read_list(const std::string& path) {
+  return path == "-" ? read_standard_input("; give a file") : read_file(path);
+}
+
+std::vector<TextRequest> read_requests(const Arguments& arguments) {
+  const int sources = (arguments.prompt ? 1 : 0) + !arguments.prompts.empty() + !arguments.requests.empty();
+  if (sources > 1) fail_user("give one of --prompt, --prompts and --jsonl");
+  if (!arguments.system.empty() && !arguments.chat) fail_user("--system is for --chat");
+  const auto name = [](const std::string& path) { return path == "-" ? "standard input" : "'" + path + "'"; };
+  std::vector<TextRequest> requests;
+  if (!arguments.requests.empty()) {
+    if (arguments.chat) fail_user("a request of --jsonl says itself that it is a conversation, by \"messages\"");
+    requests = parse_text_requests(read_list(arguments.requests), arguments, name(arguments.requests));
+  } else if (!arguments.prompts.empty()) {
+    requests = split_prompts(read_list(arguments.prompts), arguments, name(arguments.prompts));
+  } else {
+    TextRequest request;
+    request.prompt = arguments.prompt ? *arguments.prompt : read_prompt();
+    request.options = arguments, request.where = "the prompt";
+    requests.push_back(std::move(request));
+  }
+  if (arguments.chat)
+    for (TextRequest& request : requests) request.messages = ask(request.prompt, arguments.system);
+  return requests;
 }
 
 void print(const std::string& text) {
@@ -31,23 +57,37 @@ void print(const std::string& text) {
   if (std::fflush(stdout) != 0) fail_system("cannot write the text");
 }
 
-int generate(const Arguments& arguments) {
-  force_isa(arguments.isa);
-  const std::string prompt = arguments.prompt ? *arguments.prompt : read_input();
-  catch_stop_signals();
-  const std::unique_ptr<TextWriter> generation = open_text_writer(arguments.model, prompt, arguments);
-  const bool one = arguments.samples == 1;
-  if (arguments.echo && one) print(prompt);
-  // One text is shown as it comes; several, one after another when they are done.
-  const std::vector<std::string> texts = generation->run([&](const std::string& piece) {
+// One text is shown as it comes; several samples, one after another when they are done.
+void print_texts(TextWriter& writer, size_t i, const TextRequest& request, const Arguments& arguments) {
+  const bool one = arguments.samples == 1, echo = arguments.echo && request.messages.empty() && !request.has_tokens;
+  if (i > 0) print("\n");
+  if (echo && one) print(request.prompt);
+  const std::vector<WrittenText> texts = writer.write(i, [&](const std::string& piece) {
     if (one) print(piece);
     return !stop_requested();
   });
-  for (size_t i = 0; i < texts.size() && !one; ++i) {
-    if (i > 0) print("\n");
-    print((arguments.echo ? prompt : "") + texts[i] + "\n");
-  }
+  for (size_t k = 0; k < texts.size() && !one; ++k)
+    print((k > 0 ? "\n" : "") + (echo ? request.prompt : "") + texts[k].text + "\n");
   if (one) print("\n");
+}
+
+void print_json(TextWriter& writer, size_t i, const TextRequest& request, const Arguments& arguments) {
+  const auto texts = writer.write(i, [](const std::string&) { return !stop_requested(); });
+  for (size_t k = 0; k < texts.size(); ++k)
+    print(format_written_text(texts[k], request, static_cast<int64_t>(i), static_cast<int64_t>(k), writer.prompt(i),
+                              arguments.echo) +
+          "\n");
+}
+
+int generate(Arguments arguments) {
+  force_isa(arguments.isa);
+  arguments.json = arguments.json || !arguments.requests.empty();
+  arguments.log_probabilities = arguments.json;
+  const std::vector<TextRequest> requests = read_requests(arguments);
+  catch_stop_signals();
+  const std::unique_ptr<TextWriter> writer = open_text_writer(arguments.model, requests);
+  for (size_t i = 0; i < requests.size() && !(i > 0 && stop_requested()); ++i)
+    (arguments.json ? print_json : print_texts)(*writer, i, requests[i], arguments);
   return 0;
 }
 
@@ -62,7 +102,16 @@ void add_generate_command(Command& linnet) {
       .take("model", arguments->model, "a run folder, or a model folder in the layout of Hugging Face",
             {.required = true})
       .take("--prompt", arguments->prompt, "what to go on from (default: standard input)")
+      .take("--prompts", arguments->prompts, "a prompt in each line; -: standard input", {.type = "FILE"})
+      .take("--jsonl", arguments->requests,
+            "a request in each line, as JSON: \"prompt\", \"messages\" or \"tokens\", and settings of its own; "
+            "implies --json; -: standard input",
+            {.type = "FILE"})
+      .flag("--chat", arguments->chat, "the prompt is a question, put by the folder's chat template")
+      .take("--system", arguments->system, "the system message before the question of --chat")
+      .flag("--json", arguments->json, "a line of JSON for each text, with tokens, log probabilities and why it ended")
       .take("--max-tokens", arguments->max_tokens, "tokens to write at most (default 200)", {.least = 1, .most = 1e9})
+      .take("--stop", arguments->stop, "end a text before this one; may be given several times")
       .take("--temperature", arguments->temperature,
             "above 1 bolder, below 1 more careful, 0: always the likeliest token (default 1)")
       .take("--top-k", arguments->top_k, "only among the K likeliest tokens; 0: all (default)")

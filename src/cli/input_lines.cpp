@@ -1,14 +1,28 @@
 #include "cli/input_lines.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/line_reader.h"
 #include "text/utf8.h"
 
 namespace linnet {
+
+std::string read_standard_input(const std::string& instead) {
+  if (::fcntl(STDIN_FILENO, F_GETFD) < 0) fail_user("standard input is closed" + instead);
+  if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
+  std::string text;
+  char buffer[1 << 16];
+  for (size_t size; (size = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) text.append(buffer, size);
+  if (std::ferror(stdin)) fail_system("cannot read standard input");
+  return text;
+}
 
 InputLines::~InputLines() { std::free(buffer_); }
 

@@ -34,4 +34,8 @@ class InputLines {
 void for_each_line(const std::vector<std::string>& files, bool nothing,
                    const std::function<void(const std::string& line, const std::string& path)>& visit);
 
+// All of standard input. `instead` says what the user can do otherwise; it ends the hint at a terminal and the user
+// error where standard input is closed.
+std::string read_standard_input(const std::string& instead);
+
 }  // namespace linnet

@@ -212,6 +212,13 @@ void CausalGenerator::feed(std::span<const std::vector<int32_t>> windows, const 
   decode(pool);
 }
 
+double log_probability_of(std::span<const float> logits, int32_t token) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return static_cast<double>(logits[static_cast<size_t>(token)]) - largest - std::log(sum);
+}
+
 std::vector<Continuation> CausalGenerator::sample(std::span<const std::vector<int32_t>> prompts,
                                                   const GenerateSettings& settings, ThreadPool& pool,
                                                   const Listener& listener) {
@@ -229,14 +236,17 @@ std::vector<Continuation> CausalGenerator::sample(std::span<const std::vector<in
       if (done[row]) continue;
       const int32_t token = sampler.pick(logits_.subspan(row * width, width), sequences[row],
                                          settings.first_sample + row, static_cast<uint64_t>(step));
+      if (settings.log_probabilities) results[row].add(log_probability_of(logits_.subspan(row * width, width), token));
       done[row] = results[row].ended = is_end(settings, token);
+      if (done[row]) results[row].end_token = token;
       if (done[row]) continue;
       results[row].tokens.push_back(token);
       sequences[row].push_back(token);
       windows[row].push_back(token);
+      const bool stops = settings.ends_row && settings.ends_row(static_cast<int64_t>(row), token);
       if (listener && !listener(static_cast<int64_t>(row), token)) return results;
       const bool full = windows[row].size() >= room;
-      done[row] = step + 1 == settings.max_tokens || (full && !settings.slide);
+      done[row] = stops || step + 1 == settings.max_tokens || (full && !settings.slide);
       if (!full || done[row]) continue;
       windows[row].assign(windows[row].end() - static_cast<std::ptrdiff_t>((room + 1) / 2), windows[row].end());
       refill = true;
@@ -296,7 +306,9 @@ std::vector<Continuation> CausalGenerator::search(std::span<const std::vector<in
   std::vector<Continuation> results(prompts.size());
   for (size_t i = 0; i < results.size(); ++i) {
     auto best = search.result(static_cast<int64_t>(i), 1);
-    if (!best.empty()) results[i] = {std::move(best[0].ids), best[0].finished};
+    if (best.empty()) continue;
+    results[i].tokens = std::move(best[0].ids), results[i].ended = best[0].finished;
+    results[i].log_probability = best[0].log_probability;
   }
   return results;
 }

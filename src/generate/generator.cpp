@@ -240,10 +240,14 @@ std::vector<Continuation> Generator::sample(std::span<const std::vector<int32_t>
         if (never >= 0) row_logits[static_cast<size_t>(never)] = -INFINITY;
       const int32_t token =
           sampler.pick(row_logits, written[i], settings.first_sample + i, static_cast<uint64_t>(position));
+      if (settings.log_probabilities)
+        results[i].add(log_probability_of({logits + static_cast<int64_t>(i) * vocab_, row_logits.size()}, token));
       done[i] = results[i].ended = std::ranges::find(settings.ends, token) != settings.ends.end();
+      if (done[i]) results[i].end_token = token;
       if (done[i]) continue;
       written[i].push_back(token);
       results[i].tokens.push_back(token);
+      done[i] = settings.ends_row && settings.ends_row(static_cast<int64_t>(i), token);
       if (listener && !listener(static_cast<int64_t>(i), token)) return results;
     }
   }

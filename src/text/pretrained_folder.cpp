@@ -73,4 +73,10 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
   fail_user("'" + path + "' holds no tokenizer of a kind that Linnet knows");
 }
 
+bool has_pretrained_tokenizer(const std::string& folder) {
+  return !first_of(folder, {"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model",
+                            "source.spm", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe", "vocab.txt"})
+              .empty();
+}
+
 }  // namespace linnet

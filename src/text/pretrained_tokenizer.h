@@ -103,6 +103,8 @@ class PretrainedTokenizer : public Tokenizer {
 // sentencepiece.bpe.model; vocab.txt. Roles come from tokenizer_config.json and special_tokens_map.json beside it, else
 // from the usual spellings. A missing or damaged file is a user error of one line that names it.
 std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path);
+// Whether a folder holds any such file.
+bool has_pretrained_tokenizer(const std::string& folder);
 
 // How much of the text is whole: all but a last character that further tokens may complete.
 size_t whole_size(std::string_view text);

@@ -150,6 +150,131 @@ TEST_F(Generate, DocumentsBeginWithTheTokenOfTheTemplate) {
   EXPECT_EQ(loss(folder_.write("plain.txt", "w30 w52 w6 w2"))["tokens"], 4);
 }
 
+using Json = nlohmann::json;
+
+std::vector<Json> json_lines(const std::string& text) {
+  std::vector<Json> result;
+  for (const std::string& line : lines(text)) result.push_back(Json::parse(line));
+  return result;
+}
+
+TEST_F(Generate, ManyPromptsAreWrittenAsEachByItself) {
+  for (const char* name : {"llama", "t5_gated"}) {
+    const Arguments settings{"--max-tokens", "6", "--seed", "3", "--temperature", "0.9"};
+    std::vector<std::string> prompts{"w30 w52 w6", "w7",
+                                     "w30 w30 w9 w8 w7 w6 w5 w4 w30 w52 w41 w9 w11 w12 w13 w14 w15 w16"};
+    std::string want;
+    for (const std::string& prompt : prompts) {
+      Arguments one{"--prompt", prompt};
+      one.insert(one.end(), settings.begin(), settings.end());
+      want += (want.empty() ? "" : "\n") + generate(name, one);
+    }
+    Arguments many{"--prompts", folder_.write("prompts.txt", prompts[0] + "\r\n" + prompts[1] + "\n" + prompts[2])};
+    many.insert(many.end(), settings.begin(), settings.end());
+    EXPECT_EQ(generate(name, many), want) << name;
+    many[1] = "-";
+    Arguments all{"generate", model(name)};
+    all.insert(all.end(), many.begin(), many.end());
+    EXPECT_EQ(run(all, {.input = contents(folder_ / "prompts.txt")}).out, want) << name;
+  }
+}
+
+TEST_F(Generate, RequestsHaveSettingsOfTheirOwn) {
+  const std::string requests =
+      folder_.write("requests.jsonl",
+                    "{\"prompt\": \"w30 w52 w6\", \"temperature\": 0, \"max_tokens\": 5, \"id\": {\"a\": [1]}}\r\n\n"
+                    "{\"tokens\": [30, 52, 6], \"temperature\": 0, \"max_tokens\": 9}\n"
+                    "{\"prompt\": \"w30 w52 w6\", \"beam\": 3, \"max_tokens\": 4}\n"
+                    "{\"prompt\": \"w7\", \"seed\": 5}");
+  const std::vector<Json> texts = json_lines(generate("llama", {"--jsonl", requests, "--max-tokens", "3"}));
+  ASSERT_EQ(texts.size(), 4u);
+  const auto text = [&](const Arguments& arguments) {
+    const std::string printed = generate("llama", arguments);
+    return printed.substr(0, printed.size() - 1);
+  };
+  const Arguments prompt{"--prompt", "w30 w52 w6"};
+  EXPECT_EQ(texts[0]["text"], text({"--prompt", "w30 w52 w6", "--temperature", "0", "--max-tokens", "5"}));
+  EXPECT_EQ(texts[1]["text"], text({"--prompt", "w30 w52 w6", "--temperature", "0", "--max-tokens", "9"}));
+  EXPECT_EQ(texts[2]["text"], text({"--prompt", "w30 w52 w6", "--beam", "3", "--max-tokens", "4"}));
+  EXPECT_EQ(texts[3]["text"], text({"--prompt", "w7", "--seed", "5", "--max-tokens", "3"}));
+  EXPECT_EQ(texts[0]["id"], Json::parse("{\"a\": [1]}"));
+  EXPECT_EQ(texts[1]["request"], 1);
+  EXPECT_EQ(texts[1]["prompt_tokens"], (std::vector<int>{30, 52, 6}));
+  EXPECT_EQ(" " + text_of(texts[1]["tokens"]), texts[1]["text"]);
+  EXPECT_EQ(texts[0]["end"], "length");
+  EXPECT_FALSE(texts[0].contains("end_token"));
+}
+
+// The log probabilities of what was written are those that scoring the same text gives.
+TEST_F(Generate, LogProbabilitiesAreThoseOfScoring) {
+  const Json written = Json::parse(generate("llama", {"--prompt", "w30 w52", "--max-tokens", "8", "--temperature",
+                                                      "1.3", "--ignore-end", "--json", "--seed", "2"}));
+  const auto nats = [&](const std::string& text) {
+    const Outcome outcome = run({"eval", model("llama"), "--data", folder_.write("text.txt", text), "--json"});
+    const Json json = Json::parse(outcome.out);
+    return json["loss"].get<double>() * json["tokens"].get<double>();
+  };
+  const double want = nats("w30 w52") - nats("w30 w52" + written["text"].get<std::string>());
+  EXPECT_NEAR(written["log_probability"], want, 1e-3);
+  double sum = 0;
+  for (const double one : written["log_probabilities"]) sum += one;
+  EXPECT_NEAR(sum, want, 1e-3);
+  EXPECT_EQ(written["log_probabilities"].size(), 8u);
+}
+
+TEST_F(Generate, AStopTextEndsATextBeforeIt) {
+  for (const char* name : {"llama", "t5_gated"}) {
+    const Arguments all{"--prompt", "w30 w52 w6", "--temperature", "0", "--max-tokens", "12", "--ignore-end"};
+    std::string whole = generate(name, all);
+    whole.pop_back();
+    // A text across two tokens, of which the first alone is also shown when something else follows.
+    const size_t at = whole.find(' ', whole.size() / 2), from = at + 2, size = whole.find(' ', at + 1) + 2 - from;
+    Arguments stopped = all;
+    stopped.insert(stopped.end(), {"--stop", "no such text", "--stop", whole.substr(from, size)});
+    const std::string want = whole.substr(0, whole.find(whole.substr(from, size)));
+    EXPECT_EQ(generate(name, stopped), want + "\n") << name << ": " << whole;
+    stopped.emplace_back("--json");
+    const Json json = Json::parse(generate(name, stopped));
+    EXPECT_EQ(json["end"], "stop");
+    EXPECT_EQ(json["text"], want);
+    stopped.insert(stopped.end(), {"--samples", "2"});
+    for (const Json& one : json_lines(generate(name, stopped))) EXPECT_EQ(one["text"], want);
+  }
+}
+
+TEST_F(Generate, AChatTemplatePutsTheQuestion) {
+  const Arguments settings{"--temperature", "0", "--max-tokens", "5"};
+  const auto with = [&](Arguments arguments) {
+    arguments.insert(arguments.end(), settings.begin(), settings.end());
+    return generate("llama", arguments);
+  };
+  const std::string want = with({"--prompt", "w7 w41 w9 w7 w30 w52 w9 w8"}).substr(1);  // an answer has no first space
+  model("llama");
+  const std::string source =
+      "{% for m in messages %}w7 {{ m.content }} w9 {% endfor %}\n{% if add_generation_prompt %}w8{% endif %}";
+  folder_.write("llama/tokenizer_config.json", Json{{"chat_template", source}}.dump());
+  EXPECT_EQ(with({"--prompt", "w30 w52", "--chat", "--system", "w41"}), want);
+  const std::string messages =
+      "{\"messages\": [{\"role\": \"system\", \"content\": \"w41\"}, {\"role\": \"user\", \"content\": \"w30 w52\"}]}";
+  EXPECT_EQ(Json::parse(with({"--jsonl", folder_.write("chat.jsonl", messages)}))["text"].get<std::string>() + "\n",
+            want);
+  folder_.write("llama/tokenizer_config.json", "{}");
+  folder_.write("llama/chat_template.jinja", source);
+  EXPECT_EQ(with({"--prompt", "w30 w52", "--chat", "--system", "w41"}), want);
+}
+
+TEST_F(Generate, AFolderWithoutATokenizerTakesTokenNumbers) {
+  const Arguments settings{"--temperature", "0", "--max-tokens", "4", "--json", "--prompt"};
+  const auto tokens = [&](const std::string& prompt) {
+    Arguments arguments = settings;
+    arguments.push_back(prompt);
+    return Json::parse(generate("llama", arguments))["tokens"];
+  };
+  const Json want = tokens("w30 w52");
+  std::filesystem::remove(model("llama") + "/vocab.txt");
+  EXPECT_EQ(tokens("30 52"), want);
+}
+
 TEST_F(Generate, AnInterruptEndsTheTextWithAWholeLine) {
   const std::string out = folder_ / "out";
   Program program({"generate", model("gpt2"), "--prompt", "w30 w52", "--ignore-end", "--max-tokens", "1000000000"},
@@ -180,6 +305,50 @@ TEST_F(Generate, BadInputIsOneLine) {
   refused("t5", {"--prompt", "caf\xE9"}, "not valid UTF-8");
   refused("marian", {"--prompt", "w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7 w7"}, "the model takes 20");
   refused("t5", {"--prompt", "w7", "--beam", "2", "--temperature", "1"}, "a search takes the likeliest");
+  for (const char* number : {"nan", "inf", "-inf", "1e999"})
+    refused("llama", {"--prompt", "w7", "--length-penalty", number}, "is not a finite number");
+  refused("llama", {"--prompt", "w7", "--prompts", "-"}, "give one of");
+  refused("llama", {"--prompt", "w7", "--stop", ""}, "a stop text is empty");
+  refused("llama", {"--prompt", "w7", "--stop", "w", "--beam", "2"}, "either --beam or --stop");
+  refused("llama", {"--prompt", "w7", "--chat"}, "has no chat template");
+  refused("llama", {"--prompts", "/no/such"}, "/no/such");
+  refused("llama", {"--prompts", folder_.write("empty", "")}, "holds no prompt");
+  refused("llama", {"--prompts", folder_.write("latin", "w7\ncaf\xE9\n")}, "line 2: byte 4 is not valid UTF-8");
+  refused("t5", {"--prompts", folder_.write("blank", "w7\n\nw8\n")}, "line 2 is empty");
+  const Outcome closed = run({"generate", model("llama")}, {.closed_input = true});
+  EXPECT_EQ(closed.exit_code, 2);
+  EXPECT_EQ(closed.error, "linnet: standard input is closed; --prompt TEXT gives a prompt\n");
+}
+
+TEST_F(Generate, ABrokenRequestIsNamedBeforeAnythingIsWritten) {
+  const auto refused = [&](const std::string& line, const std::string& part) {
+    const std::string path = folder_.write("broken.jsonl", "{\"prompt\": \"w7\"}\n" + line + "\n");
+    const Outcome outcome = run({"generate", model("llama"), "--jsonl", path});
+    EXPECT_EQ(outcome.exit_code, 2) << line;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_NE(outcome.error.find("broken.jsonl', line 2"), std::string::npos) << outcome.error;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  };
+  refused("{\"prompt\": \"w7\"", "not JSON");
+  refused("[1]", "not a JSON object");
+  refused(std::string(5000, '['), "nests deeper");
+  refused("{}", "needs one of");
+  refused("{\"prompt\": \"w7\", \"tokens\": [7]}", "needs one of");
+  refused("{\"prompt\": 7}", "\"prompt\" is not a text");
+  refused("{\"prompt\": \"w7\", \"temprature\": 1}", "did you mean \"temperature\"");
+  refused("{\"prompt\": \"w7\", \"temperature\": \"hot\"}", "\"temperature\" is not a number");
+  refused("{\"prompt\": \"w7\", \"temperature\": 1e999}", "not JSON");
+  refused("{\"prompt\": \"w7\", \"top_p\": 0}", "\"top_p\"");
+  refused("{\"prompt\": \"w7\", \"max_tokens\": 0}", "from 1 to 1000000000");
+  refused("{\"prompt\": \"w7\", \"max_tokens\": 18446744073709551615}", "from 1 to 1000000000");
+  refused("{\"prompt\": \"w7\", \"stop\": [\"\"]}", "empty text");
+  refused("{\"tokens\": []}", "list of token ids");
+  refused("{\"tokens\": [97]}", "there is no token 97");
+  refused("{\"tokens\": [-1]}", "list of token ids");
+  refused("{\"tokens\": [1e99]}", "list of token ids");
+  refused("{\"messages\": []}", "list of messages");
+  refused("{\"messages\": [{\"role\": 1}]}", "\"role\"");
 }
 
 }  // namespace

@@ -177,7 +177,9 @@ TEST_F(ModelFolder, BrokenFilesAreRefused) {
   fs::resize_file(model_ + "/model.safetensors", fs::file_size(model_ + "/model.safetensors") - 4);
   expect_refused("is not a valid safetensors file");
   fs::remove(model_ + "/tokenizer.json");
-  expect_refused("holds no tokenizer", {"export", "generate", "eval", "tokenizer"});
+  expect_refused("holds no tokenizer", {"export", "tokenizer"});
+  fs::remove(model_ + "/tokenizer.json");
+  expect_refused("its text is token numbers", {"generate", "eval"});
   folder_.write("model/tokenizer.json", "{");
   expect_refused("tokenizer.json", {"export", "generate", "eval", "tokenizer"});
   expect_refused("sentence embeddings are of \"bert\"", {"embed"});

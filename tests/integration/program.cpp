@@ -64,6 +64,7 @@ Program::Program(const Arguments& arguments, const Surroundings& surroundings) :
   redirect(surroundings_.input_path, O_RDONLY, STDIN_FILENO);
   redirect(surroundings_.output_path, O_WRONLY | O_CREAT, STDOUT_FILENO);
   redirect(errors, O_WRONLY | O_CREAT, STDERR_FILENO);
+  if (surroundings_.closed_input) ::close(STDIN_FILENO);
   ::setenv("LINNET_LOG", surroundings_.log.c_str(), 1);
   ::execv(LINNET_PROGRAM, argv.data());
   ::_exit(126);

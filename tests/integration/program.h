@@ -33,10 +33,11 @@ struct Outcome {
 };
 
 struct Surroundings {
-  std::string input;        // standard input
-  std::string input_path;   // or a file as standard input
-  std::string output_path;  // a file as standard output; Outcome::out is empty then
-  std::string log = "off";  // LINNET_LOG
+  std::string input;          // standard input
+  std::string input_path;     // or a file as standard input
+  bool closed_input = false;  // no standard input at all
+  std::string output_path;    // a file as standard output; Outcome::out is empty then
+  std::string log = "off";    // LINNET_LOG
 };
 
 class Program {
