@@ -19,7 +19,9 @@ std::string read_standard_input(const std::string& instead) {
   if (::isatty(STDIN_FILENO)) log_info("reading from the terminal; Ctrl-D on a line of its own ends it" + instead);
   std::string text;
   char buffer[1 << 16];
-  for (size_t size; (size = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) text.append(buffer, size);
+  // Not beyond an end that was seen once: a terminal would have to be ended twice.
+  do text.append(buffer, std::fread(buffer, 1, sizeof buffer, stdin));
+  while (!std::feof(stdin) && !std::ferror(stdin));
   if (std::ferror(stdin)) fail_system("cannot read standard input");
   return text;
 }

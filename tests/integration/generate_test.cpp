@@ -1,6 +1,9 @@
 // `linnet generate` on the tiny model folders of tests/golden: what transformers writes, streamed or not, until Ctrl-C.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -318,6 +321,20 @@ TEST_F(Generate, BadInputIsOneLine) {
   const Outcome closed = run({"generate", model("llama")}, {.closed_input = true});
   EXPECT_EQ(closed.exit_code, 2);
   EXPECT_EQ(closed.error, "linnet: standard input is closed; --prompt TEXT gives a prompt\n");
+}
+
+TEST_F(Generate, ATerminalIsToldThatItsPromptIsAwaitedAndEndsItOnce) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(::grantpt(terminal), 0);
+  ASSERT_EQ(::unlockpt(terminal), 0);
+  const std::string typed = "w30 w52\n\x04", path = ::ptsname(terminal);  // Ctrl-D
+  ASSERT_EQ(::write(terminal, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+  const Arguments settings{"generate", model("llama"), "--temperature", "0", "--max-tokens", "3"};
+  const Outcome outcome = run(settings, {.input_path = path, .log = "info"});
+  ::close(terminal);
+  EXPECT_EQ(outcome.out, generate("llama", {"--prompt", "w30 w52", "--temperature", "0", "--max-tokens", "3"}));
+  EXPECT_NE(outcome.error.find("reading from the terminal"), std::string::npos) << outcome.error;
 }
 
 TEST_F(Generate, ABrokenRequestIsNamedBeforeAnythingIsWritten) {
