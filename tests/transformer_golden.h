@@ -50,7 +50,7 @@ class TransformerGolden {
   // The flat buffer with "<prefix>.<name>" of the file in each parameter's place.
   std::vector<double> flat(const ParameterLayout& layout, const std::string& prefix) const {
     std::vector<double> values(static_cast<size_t>(layout.parameter_count()));
-    for (const ParameterPlace& place : layout.trainable()) {
+    for (const ParameterPlace& place : layout.parameters()) {
       const SafetensorsEntry& entry = file_.at(prefix + "." + place.spec.name);
       EXPECT_EQ(entry.type.shape, place.spec.shape) << place.spec.name;
       std::memcpy(values.data() + place.offset, entry.data, entry.type.bytes());

@@ -82,7 +82,7 @@ ClassificationSession::ClassificationSession(const Config& config, SequenceClass
       lengths(padded_lengths(longest(config, classifier))),
       classes(std::move(class_names)),
       model(classifier),
-      layout(model),
+      layout(model, parameter_groups(config)),
       store(open_backend(config.train.device)) {
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};

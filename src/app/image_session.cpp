@@ -76,7 +76,7 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
                            int64_t train_images)
     : batch_size(config.data.batch_size),
       model(cnn_config(config, format)),
-      layout(model),
+      layout(model, parameter_groups(config)),
       store(open_backend(config.train.device)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};

@@ -36,7 +36,7 @@ LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalMod
     : windows(window_options(config, *causal_model, options)),
       packed(options.packed),
       model(std::move(causal_model)),
-      layout(*model),
+      layout(*model, parameter_groups(config)),
       store(open_backend(config.train.device)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};

@@ -101,7 +101,7 @@ MaskingOptions masking_options(const Config& config, const BertConfig& bert, con
 
 MaskedSession::MaskedSession(const Config& config, MaskedLanguageModel& masked_model,
                              const MaskingOptions& masking_options, bool training, bool verify_plans)
-    : masking(masking_options), model(masked_model), layout(model), store(open_backend(config.train.device)) {
+    : masking(masking_options), model(masked_model), layout(model, parameter_groups(config)), store(open_backend(config.train.device)) {
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   TrainerOptions options = trainer_options(config, training);

@@ -83,7 +83,9 @@ TEST(ProgressBar, FitsEveryTerminalAndKeepsTheTimeLeftWhereItCan) {
     const std::string line = visible(drawn(columns), columns);
     EXPECT_NE(line.find("step 1234/20000"), line.npos) << line;
     EXPECT_NE(line.find("1:02:05 left"), line.npos) << line;
-    if (columns >= 80) EXPECT_NE(line.find("loss 3.1416"), line.npos) << line;
+    if (columns >= 80) {
+      EXPECT_NE(line.find("loss 3.1416"), line.npos) << line;
+    }
   }
   EXPECT_EQ(visible(drawn(20), 20), "step 1234/20000");
   EXPECT_EQ(

@@ -15,7 +15,7 @@ Session::Session(const Config& config, const TranslationModel& translation, Sess
     : config(config),
       tokenizers(translation.tokenizers),
       model(translation.model),
-      layout(*model),
+      layout(*model, parameter_groups(config)),
       store(open_backend(config.train.device)),
       shapes(std::move(options.shapes)) {
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),

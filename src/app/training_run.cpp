@@ -332,7 +332,7 @@ class TrainingRun {
 
   void save_best(const std::string& state) {
     trainer_.pull_states();
-    save_model(folder_.model_path(), trainer_.layout(), trainer_.state(state), metadata());
+    save_model(folder_.model_path(), trainer_.layout(), {trainer_.state(state), trainer_.state("parameters")}, metadata());
   }
 
   void save() {
@@ -346,8 +346,8 @@ class TrainingRun {
     const bool for_good = config_.keep_every > 0 && progress_.step % config_.keep_every == 0;
     if (config_.keep_checkpoints == 0 && !for_good) return;
     trainer_.pull_states();
-    save_model(kept_checkpoint_path(folder_.path(), progress_.step), trainer_.layout(), trainer_.state("parameters"),
-               metadata());
+    const float* weights = trainer_.state("parameters");
+    save_model(kept_checkpoint_path(folder_.path(), progress_.step), trainer_.layout(), {weights, weights}, metadata());
     remove_old_checkpoints(folder_.path(), config_);
   }
 
@@ -427,8 +427,8 @@ TrainOutcome run_training(const TrainRequest& given, const std::function<void(Tr
   task->take_memory();
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
-    load_model(folder.model_path(), trainer.layout(), trainer.state(trainer.evaluated_state()));
-    trainer.push_states();
+    load_model(folder.model_path(), trainer.layout(), trainer.state("parameters"));
+    trainer.reset_ema();
     afterwards(*task);
   }
   return outcome;

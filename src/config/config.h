@@ -6,6 +6,7 @@
 //   config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,17 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+// One [[train.groups]]: parameters that are frozen or trained otherwise than [train] says. A parameter belongs to the
+// first group that has a pattern for its name.
+struct GroupConfig {
+  std::vector<std::string> parameters;  // patterns of names; '*' stands for any characters
+  bool frozen = false;
+  double learning_rate_factor = 1;
+  std::optional<double> weight_decay = {};    // empty: as [train] says
+  std::optional<std::string> optimizer = {};  // the same
+  bool operator==(const GroupConfig&) const = default;
+};
+
 struct TrainConfig {
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
@@ -91,6 +103,8 @@ struct TrainConfig {
   std::string precision = "fp32";
   std::string attention_precision = "same";
   std::string isa = "auto";
+  std::string freeze;               // patterns of names, separated by commas: a frozen group before all others
+  std::vector<GroupConfig> groups;  // [[train.groups]]
   bool operator==(const TrainConfig&) const = default;
 };
 

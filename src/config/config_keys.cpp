@@ -246,6 +246,9 @@ const std::vector<ConfigKey>& table() {
              "attention on fp32 activations.",
              {"same", "bf16"})),
       any(TRAIN(isa), "Instruction set of the kernels; `linnet info` lists them. Another one rounds differently."),
+      any(TRAIN(freeze),
+          "Parameters that stay as they are: patterns of their names, separated by commas; '*' stands for any "
+          "characters. [[train.groups]] says more of some parameters."),
   };
   return keys;
 }

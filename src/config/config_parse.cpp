@@ -40,7 +40,13 @@ class TomlReader {
     for (const bool short_forms : {true, false}) {
       for (const auto& [key, node] : table) {
         if (const toml::table* section = node.as_table(); section && is_section(key.str())) {
-          for (const auto& [inner, value] : *section) read_key(std::string(key.str()), inner, value, short_forms);
+          for (const auto& [inner, value] : *section) {
+            if (key.str() == "train" && inner.str() == "groups") {
+              if (short_forms) read_groups(value, inner.source().begin.line);
+            } else {
+              read_key(std::string(key.str()), inner, value, short_forms);
+            }
+          }
         } else {
           read_key("", key, node, short_forms);
         }
@@ -79,6 +85,60 @@ class TomlReader {
     if (const auto* text = node.as_string()) return FieldValue(text->get());
     const char* what = node.is_array() ? "a list" : node.is_table() ? "a section" : "a date or time";
     fail(line, std::string("\"") + key.name + "\" must be a single value, not " + what);
+  }
+
+  void read_groups(const toml::node& node, toml::source_index line) {
+    const toml::array* groups = node.as_array();
+    if (!groups) fail(line, "\"groups\" must be written as [[train.groups]]");
+    for (const toml::node& group : *groups) {
+      if (!group.is_table()) fail(line, "\"groups\" must be written as [[train.groups]]");
+      read_group(*group.as_table());
+    }
+  }
+
+  void read_group(const toml::table& table) {
+    GroupConfig group;
+    for (const auto& [key, node] : table) {
+      const toml::source_index line = key.source().begin.line;
+      const auto expect = [&](bool holds, const char* what) {
+        if (!holds) fail(line, "\"" + std::string(key.str()) + "\" of a group must be " + what);
+      };
+      if (key.str() == "parameters") {
+        group.parameters = texts_of(node);
+        expect(!group.parameters.empty(), "a pattern of names, or a list of some");
+      } else if (key.str() == "frozen") {
+        expect(node.is_boolean(), "true or false");
+        group.frozen = node.as_boolean()->get();
+      } else if (key.str() == "learning_rate_factor" || key.str() == "weight_decay") {
+        const auto number = node.value<double>();
+        expect(number && *number >= 0 && *number <= 1e6, "a number from 0 to 1e6");
+        if (key.str() == "weight_decay")
+          group.weight_decay = *number;
+        else
+          group.learning_rate_factor = *number;
+      } else if (key.str() == "optimizer") {
+        const auto name = node.value<std::string>();
+        expect(name == "adam" || name == "adamw" || name == "sgd", "one of \"adam\", \"adamw\", \"sgd\"");
+        group.optimizer = name;
+      } else {
+        const std::string keys[] = {"parameters", "frozen", "learning_rate_factor", "weight_decay", "optimizer"};
+        fail(line, "unknown key \"" + std::string(key.str()) + "\" in [[train.groups]] (did you mean \"" +
+                       nearest(std::string(key.str()), keys) + "\"?)");
+      }
+    }
+    if (group.parameters.empty()) fail(table.source().begin.line, "a group of [[train.groups]] has no \"parameters\"");
+    config_.train.groups.push_back(std::move(group));
+  }
+
+  static std::vector<std::string> texts_of(const toml::node& node) {
+    if (const auto* text = node.as_string()) return {text->get()};
+    std::vector<std::string> texts;
+    if (const auto* list = node.as_array())
+      for (const toml::node& element : *list) {
+        if (!element.is_string()) return {};
+        texts.push_back(element.as_string()->get());
+      }
+    return texts;
   }
 
   [[noreturn]] void fail_section(toml::source_index line, const std::string& section) const {

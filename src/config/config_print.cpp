@@ -15,6 +15,22 @@ std::string comment(const ConfigKey& key) {
   return text + "\n";
 }
 
+// Text in quotation marks.
+std::string quoted(const std::string& text) { return value_text(FieldValue(text)); }
+
+std::string group_text(const GroupConfig& group) {
+  std::string names;
+  for (const std::string& pattern : group.parameters) names += (names.empty() ? "" : ", ") + quoted(pattern);
+  std::string text = "\n[[train.groups]]\nparameters = [" + names + "]\n";
+  const GroupConfig usual;
+  if (group.frozen) text += "frozen = true\n";
+  if (group.learning_rate_factor != usual.learning_rate_factor)
+    text += "learning_rate_factor = " + value_text(FieldValue(group.learning_rate_factor)) + "\n";
+  if (group.weight_decay) text += "weight_decay = " + value_text(FieldValue(*group.weight_decay)) + "\n";
+  if (group.optimizer) text += "optimizer = " + quoted(*group.optimizer) + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string to_toml(const Config& config, bool comments) {
@@ -29,6 +45,7 @@ std::string to_toml(const Config& config, bool comments) {
     text += key.name;
     text += " = " + value_text(field_value(key, config)) + "\n";
   }
+  for (const GroupConfig& group : config.train.groups) text += group_text(group);
   return text;
 }
 
@@ -36,6 +53,7 @@ std::vector<std::string> changed_keys(const Config& a, const Config& b) {
   std::vector<std::string> names;
   for (const ConfigKey& key : config_keys())
     if (field_value(key, a) != field_value(key, b)) names.push_back(key.name);
+  if (a.train.groups != b.train.groups) names.emplace_back("groups");
   return names;
 }
 

@@ -1,24 +1,76 @@
 #include "nn/parameter_layout.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "base/thread_pool.h"
 
 namespace linnet {
 
-ParameterLayout::ParameterLayout(const Module& model) {
+namespace {
+
+// The group of a parameter: the first that has a pattern for its name; -1 for none.
+int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
+  for (size_t i = 0; i < groups.size(); ++i)
+    for (const std::string& pattern : groups[i].patterns)
+      if (matches(name, pattern)) return static_cast<int>(i);
+  return -1;
+}
+
+void check_patterns(const std::vector<ParameterSpec>& specs, std::span<const ParameterGroup> groups) {
+  for (const ParameterGroup& group : groups)
+    for (const std::string& pattern : group.patterns) {
+      const auto matched = [&](const ParameterSpec& spec) { return spec.trainable && matches(spec.name, pattern); };
+      if (std::none_of(specs.begin(), specs.end(), matched))
+        fail_user("no parameter of the model is called \"" + pattern + "\"; one is \"" +
+                  (specs.empty() ? "" : specs.front().name) + "\"");
+    }
+}
+
+}  // namespace
+
+ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups) {
   const std::vector<ParameterSpec> specs = model.parameters();
-  for (bool decay : {true, false}) {
+  check_patterns(specs, groups);
+  std::vector<std::vector<ParameterSpec>> members(groups.size() + 1);  // those without a group first
+  for (const ParameterSpec& spec : specs)
+    if (spec.trainable) members[static_cast<size_t>(group_of(spec.name, groups) + 1)].push_back(spec);
+  add_range(members[0], {});
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (!groups[i].frozen) add_range(members[i + 1], groups[i]);
+  trained_places_ = parameters_.size();
+  trained_count_ = parameter_count_;
+  const auto place = [](std::vector<ParameterPlace>& places, int64_t& count, const ParameterSpec& spec) {
+    places.push_back({spec, count});
+    count += spec.shape.elements();
+  };
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (groups[i].frozen)
+      for (const ParameterSpec& spec : members[i + 1]) place(parameters_, parameter_count_, spec);
+  if (trained_places_ == 0 && !parameters_.empty()) fail_user("all parameters are frozen: nothing is left to train");
+  for (const ParameterSpec& spec : specs)
+    if (!spec.trainable) place(constants_, constant_count_, spec);
+}
+
+size_t ParameterLayout::places_in(const TrainedRange& range) const {
+  return static_cast<size_t>(std::count_if(parameters_.begin(), parameters_.end(), [&](const ParameterPlace& place) {
+    return place.offset >= range.offset && place.offset < range.offset + range.count;
+  }));
+}
+
+void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
+  if (specs.empty()) return;
+  TrainedRange range{parameter_count_, 0, 0, group, ranges_.empty() ? "" : "." + std::to_string(ranges_.size())};
+  for (const bool decay : {true, false}) {
     for (const ParameterSpec& spec : specs) {
-      if (!spec.trainable || spec.weight_decay != decay) continue;
-      trainable_.push_back({spec, parameter_count_});
+      if (spec.weight_decay != decay) continue;
+      parameters_.push_back({spec, parameter_count_});
       parameter_count_ += spec.shape.elements();
     }
-    if (decay) decay_count_ = parameter_count_;
+    if (decay) range.decay_count = parameter_count_ - range.offset;
   }
-  for (const ParameterSpec& spec : specs) {
-    if (spec.trainable) continue;
-    constants_.push_back({spec, constant_count_});
-    constant_count_ += spec.shape.elements();
-  }
+  range.count = parameter_count_ - range.offset;
+  ranges_.push_back(std::move(range));
 }
 
 namespace {
@@ -35,7 +87,7 @@ void initialize_all(const std::vector<ParameterPlace>& places, uint64_t seed, fl
 }  // namespace
 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
-  initialize_all(trainable_, seed, parameters, pool);
+  initialize_all(parameters_, seed, parameters, pool);
 }
 void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) const {
   initialize_all(constants_, 0, constants, pool);

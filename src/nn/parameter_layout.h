@@ -1,16 +1,21 @@
 // Where each parameter lies in the flat buffer: one fp32 array for the whole model, so that clipping, the optimizer and
-// the moving average are one pass over memory. Gradients and moments share the offsets.
+// the moving average are one pass over memory for each group. Gradients, moments and the moving average have the
+// offsets of their parameters.
 //
-// Order: parameters with weight decay, then the others; constants (positions) have a buffer of their own.
+// Order: the groups that are trained one after another, in each the parameters with weight decay before the others;
+// then all that are frozen. Constants (positions) have a buffer of their own.
 #pragma once
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "nn/module.h"
+#include "nn/parameter_groups.h"
 
 namespace linnet {
 
+class Store;
 class ThreadPool;
 
 struct ParameterPlace {
@@ -18,22 +23,50 @@ struct ParameterPlace {
   int64_t offset;  // elements, in the parameters or in the constants
 };
 
+// The parameters of one group that is trained: a range of the flat buffer, and one input of graphs.
+struct TrainedRange {
+  int64_t offset, count;  // elements
+  int64_t decay_count;    // the first so many have weight decay
+  ParameterGroup group;
+  std::string suffix;  // of the names of its inputs: "" for the first range ("parameters", "moment1"), then ".1", ...
+};
+
 class ParameterLayout {
  public:
-  explicit ParameterLayout(const Module& model);
+  // Throws Error(kUser) for a pattern that no parameter has, and when everything is frozen.
+  explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {});
 
-  const std::vector<ParameterPlace>& trainable() const { return trainable_; }
+  const std::vector<ParameterPlace>& parameters() const { return parameters_; }  // frozen ones last
+  std::span<const ParameterPlace> trained() const { return {parameters_.data(), trained_places_}; }
+  std::span<const ParameterPlace> frozen() const { return std::span(parameters_).subspan(trained_places_); }
+  const std::vector<TrainedRange>& ranges() const { return ranges_; }
+  size_t places_in(const TrainedRange& range) const;  // parameters in it
   const std::vector<ParameterPlace>& constants() const { return constants_; }
   int64_t parameter_count() const { return parameter_count_; }
-  int64_t decay_count() const { return decay_count_; }
+  int64_t trained_count() const { return trained_count_; }
   int64_t constant_count() const { return constant_count_; }
 
   void initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const;
   void initialize_constants(float* constants, ThreadPool& pool) const;
 
  private:
-  std::vector<ParameterPlace> trainable_, constants_;
-  int64_t parameter_count_ = 0, decay_count_ = 0, constant_count_ = 0;
+  void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group);
+
+  std::vector<ParameterPlace> parameters_, constants_;
+  std::vector<TrainedRange> ranges_;
+  size_t trained_places_ = 0;
+  int64_t parameter_count_ = 0, trained_count_ = 0, constant_count_ = 0;
+};
+
+// The graph input that holds the frozen parameters.
+inline constexpr const char* kFrozenInput = "parameters.frozen";
+
+// Values of all parameters where trained and frozen ones come from different buffers: those of a moving average, say.
+struct ParameterValues {
+  const float *trained, *frozen;  // each the start of a flat buffer in the order of the layout
+  const float* at(const ParameterLayout& layout, const ParameterPlace& place) const {
+    return (place.offset < layout.trained_count() ? trained : frozen) + place.offset;
+  }
 };
 
 }  // namespace linnet

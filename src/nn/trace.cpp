@@ -10,12 +10,12 @@ namespace {
 thread_local Trace* t_current = nullptr;
 
 // One split node cuts the whole flat input; the views pass makes each part a place in it.
-void cut(Graph& graph, DType dtype, const std::string& name, const std::vector<ParameterPlace>& places,
+void cut(Graph& graph, DType dtype, const std::string& name, std::span<const ParameterPlace> places,
          std::map<std::string, Tensor>& parts) {
   if (places.empty()) return;
   std::vector<int64_t> sizes;
   for (const ParameterPlace& place : places) sizes.push_back(place.spec.shape.elements());
-  const int64_t total = places.back().offset + sizes.back();
+  const int64_t total = places.back().offset + sizes.back() - places.front().offset;
   const std::vector<Tensor> flat = split(graph.input(name, {dtype, {total}}), 0, sizes);
   for (size_t i = 0; i < places.size(); ++i) parts[places[i].spec.name] = reshape(flat[i], places[i].spec.shape);
 }
@@ -25,8 +25,15 @@ void cut(Graph& graph, DType dtype, const std::string& name, const std::vector<P
 Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current) {
   t_current = this;
   if (!options.layout) return;
-  cut(graph_, options.dtype, options.flat_name, options.layout->trainable(), parts_);
-  cut(graph_, options.dtype, "constants", options.layout->constants(), parts_);
+  const ParameterLayout& layout = *options.layout;
+  std::span<const ParameterPlace> places = layout.trained();
+  for (const TrainedRange& range : layout.ranges()) {
+    const size_t count = layout.places_in(range);
+    cut(graph_, options.dtype, options.flat_name + range.suffix, places.first(count), parts_);
+    places = places.subspan(count);
+  }
+  cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
+  cut(graph_, options.dtype, "constants", layout.constants(), parts_);
 }
 Trace::~Trace() { t_current = outer_; }
 

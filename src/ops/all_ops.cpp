@@ -36,6 +36,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kMatmul, matmul_kernels()},
 
       OpEntry{&kReshape, reshape_kernels()},
+      OpEntry{&kStopGradient, reshape_kernels()},
       OpEntry{&kSplit, split_kernels()},
       OpEntry{&kConcat, concat_kernels()},
       OpEntry{&kPermute, permute_kernels()},

@@ -10,6 +10,7 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"pointwise", pointwise_cuda_kernels()},
 #endif
       BackendOp{"reshape", reshape_cuda_kernels()},
+      BackendOp{"stop_gradient", reshape_cuda_kernels()},
       BackendOp{"split", split_cuda_kernels()},
       BackendOp{"concat", concat_cuda_kernels()},
       BackendOp{"permute", permute_cuda_kernels()},

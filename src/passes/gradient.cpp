@@ -4,6 +4,7 @@
 #include "ir/op.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
+#include "passes/matcher.h"
 
 namespace linnet {
 namespace {
@@ -13,6 +14,7 @@ std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
   std::vector<bool> depends(static_cast<size_t>(graph.value_count()));
   for (const Tensor& w : wrt) depends[static_cast<size_t>(w.id)] = true;
   for (const Node& node : graph.nodes()) {
+    if (is(node, kStopGradient)) continue;
     bool any = false;
     for (ValueId in : node.in) any = any || depends[static_cast<size_t>(in)];
     for (ValueId out : node.out)

@@ -35,7 +35,7 @@ void check_cover(const NameTable& names, const ParameterLayout& layout) {
   std::map<std::string, int64_t> rows;
   for (const NameRow& row : names.rows)
     if (row.role != TensorRole::kCopy && row.role != TensorRole::kConstant) rows[row.parameter] += row.rows;
-  for (const ParameterPlace& place : layout.trainable()) {
+  for (const ParameterPlace& place : layout.parameters()) {
     const auto found = rows.find(place.spec.name);
     if (found == rows.end()) fail_internal("name table: nothing for parameter " + place.spec.name);
     if (found->second != 0 && found->second != place.spec.shape[0])
@@ -62,7 +62,7 @@ void gather(const BoundRow& bound, const float* parameters, int64_t first, int64
 std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& layout) {
   check_cover(names, layout);
   std::map<std::string, const ParameterPlace*> places;
-  for (const ParameterPlace& place : layout.trainable()) places[place.spec.name] = &place;
+  for (const ParameterPlace& place : layout.parameters()) places[place.spec.name] = &place;
   std::vector<BoundRow> bound;
   for (const NameRow& row : names.rows) {
     if (row.role == TensorRole::kConstant) {

@@ -72,7 +72,7 @@ bool has_nan(std::span<const float> values) {
 
 // Weights that are no numbers are told by name, before they are trained on or passed on.
 void check_numbers(const TensorMatch& match, const ParameterLayout& layout, const float* parameters) {
-  for (const ParameterPlace& place : layout.trainable()) {
+  for (const ParameterPlace& place : layout.parameters()) {
     if (!has_nan({parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())})) continue;
     for (const MatchedRow& matched : match.rows) {
       if (matched.bound->spec != &place.spec || !matched.weight) continue;
@@ -125,7 +125,7 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   const WeightFiles files(model.folder);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const TensorMatch match(model, rows, files, !model.fresh.empty());
-  for (const ParameterPlace& place : layout.trainable()) {
+  for (const ParameterPlace& place : layout.parameters()) {
     const bool fresh = std::ranges::any_of(match.rows, [&](const MatchedRow& matched) {
       const TensorRole role = matched.bound->row->role;
       return matched.bound->spec == &place.spec && !matched.weight &&

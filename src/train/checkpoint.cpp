@@ -9,15 +9,16 @@
 namespace linnet {
 namespace {
 
+using Places = std::span<const ParameterPlace>;
+
 // The named tensors of one flat buffer; `prefix` tells the states of a training state apart.
-void add_tensors(std::vector<SafetensorsTensor>& tensors, const ParameterLayout& layout, const std::string& prefix,
-                 const float* flat) {
-  for (const auto& [spec, offset] : layout.trainable())
+void add_tensors(std::vector<SafetensorsTensor>& tensors, Places places, const std::string& prefix, const float* flat) {
+  for (const auto& [spec, offset] : places)
     tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat + offset});
 }
 
-void copy_tensors(const SafetensorsFile& file, const ParameterLayout& layout, const std::string& prefix, float* flat) {
-  for (const auto& [spec, offset] : layout.trainable()) {
+void copy_tensors(const SafetensorsFile& file, Places places, const std::string& prefix, float* flat) {
+  for (const auto& [spec, offset] : places) {
     const SafetensorsEntry& entry = file.at(prefix + spec.name);
     const TensorType expected{DType::kF32, spec.shape};
     if (entry.type != expected)
@@ -55,29 +56,37 @@ Metadata with_progress(Metadata metadata, const Progress& p) {
   return metadata;
 }
 
+// Those of which a state holds values: moments and averages have only trained ones.
+Places places_of(const Trainer& trainer, const std::string& state) {
+  const ParameterLayout& layout = trainer.layout();
+  return state == "parameters" ? Places(layout.parameters()) : layout.trained();
+}
+
 std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : trainer.states())
-    add_tensors(tensors, trainer.layout(), state + ".", trainer.state(state));
+    add_tensors(tensors, places_of(trainer, state), state + ".", trainer.state(state));
   return tensors;
 }
 
 }  // namespace
 
-void save_model(const std::string& path, const ParameterLayout& layout, const float* flat, const Metadata& metadata) {
+void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
+                const Metadata& metadata) {
   std::vector<SafetensorsTensor> tensors;
-  add_tensors(tensors, layout, "", flat);
+  add_tensors(tensors, layout.trained(), "", values.trained);
+  add_tensors(tensors, layout.frozen(), "", values.frozen);
   save_safetensors(path, tensors, metadata);
 }
 
 Metadata load_model(const std::string& path, const ParameterLayout& layout, float* flat) {
   const SafetensorsFile file(path);
   file.check_data();
-  copy_tensors(file, layout, "", flat);
-  if (file.entries().size() != layout.trainable().size())
+  copy_tensors(file, layout.parameters(), "", flat);
+  if (file.entries().size() != layout.parameters().size())
     for (const SafetensorsEntry& entry : file.entries()) {
       bool known = false;
-      for (const ParameterPlace& place : layout.trainable()) known = known || place.spec.name == entry.name;
+      for (const ParameterPlace& place : layout.parameters()) known = known || place.spec.name == entry.name;
       if (!known) fail_user(path + ": tensor " + entry.name + " is not part of the model");
     }
   return file.metadata();
@@ -96,7 +105,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
     fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " +
               std::to_string(kStateFormatVersion));
   for (const std::string& state : trainer.states())
-    copy_tensors(file, trainer.layout(), state + ".", trainer.state(state));
+    copy_tensors(file, places_of(trainer, state), state + ".", trainer.state(state));
   trainer.push_states();
   if (metadata) *metadata = file.metadata();
   Progress p;
@@ -111,7 +120,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
 
 uint64_t checkpoint_bytes(const Trainer& trainer) {
   std::vector<SafetensorsTensor> model;
-  add_tensors(model, trainer.layout(), "", nullptr);
+  add_tensors(model, trainer.layout().parameters(), "", nullptr);
   // The new file of each kind stands beside the old one until it is renamed; the larger kind is written last.
   const uint64_t state = safetensors_size(state_tensors(trainer)) + 4096, weights = safetensors_size(model) + 4096;
   return state + weights + std::max(state, weights);

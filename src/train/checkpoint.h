@@ -26,8 +26,9 @@ struct Progress {
 
 using Metadata = std::map<std::string, std::string>;
 
-// Weights by name from a flat buffer in the order of `layout`.
-void save_model(const std::string& path, const ParameterLayout& layout, const float* flat, const Metadata& metadata);
+// Weights by name from flat buffers in the order of `layout`.
+void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
+                const Metadata& metadata);
 // Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape.
 Metadata load_model(const std::string& path, const ParameterLayout& layout, float* flat);
 

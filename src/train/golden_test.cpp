@@ -141,7 +141,7 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
       run_accumulate.run(pool);
       const double count = store.as<float>("token_count")[0];
       const std::vector<double> reference = flat("grad");
-      for (const ParameterPlace& place : layout_.trainable()) {
+      for (const ParameterPlace& place : layout_.parameters()) {
         const auto size = static_cast<size_t>(place.spec.shape.elements());
         const std::span<const double> expected(reference.data() + place.offset, size);
         std::vector<double> difference;

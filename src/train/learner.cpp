@@ -4,8 +4,9 @@
 
 namespace linnet {
 
-Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options, const ResidentOptions& resident)
-    : layout_(model), store_(*options.backend) {
+Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options, const ResidentOptions& resident,
+                 std::span<const ParameterGroup> groups)
+    : layout_(model, groups), store_(*options.backend) {
   shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);
@@ -42,7 +43,7 @@ double Learner::evaluate() {
 
 std::span<float> Learner::parameter(const std::string& name) {
   trainer_->pull_states();
-  for (const auto& [spec, offset] : layout_.trainable())
+  for (const auto& [spec, offset] : layout_.parameters())
     if (spec.name == name) return {trainer_->state("parameters") + offset, static_cast<size_t>(spec.shape.elements())};
   fail_user("the model has no parameter \"" + name + "\"");
 }

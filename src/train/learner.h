@@ -16,8 +16,9 @@ class Learner {
   // Traces the loss, plans, takes the memory and draws the initial parameters. Model and loss must outlive the learner.
   // Throws Error(kShape) naming line and module when shapes do not fit.
   // With resident data there are resident() steps beside step().
+  // `groups`: parameters that are frozen or trained otherwise than `options` say.
   Learner(const Module& model, LossFunction loss, const TrainerOptions& options = {},
-          const ResidentOptions& resident = {});
+          const ResidentOptions& resident = {}, std::span<const ParameterGroup> groups = {});
 
   // Fills an input that the loss declared. User error when there is none of that name, type and size.
   template <class T>

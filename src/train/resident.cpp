@@ -82,6 +82,7 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
   declare(graph);
   PassOptions passes = training.passes;
   passes.recompute = true;
+  passes.backend = &store.backend();
   plan_ = make_plan(optimize(std::move(graph), passes), store_, shared_,
                     {.threads = training.threads, .verify = training.verify_plans});
   const int64_t nodes = plan_.graph.node_count();

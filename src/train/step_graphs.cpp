@@ -9,57 +9,93 @@ namespace {
 
 struct Traced {
   Loss loss;
-  Tensor gradient;  // [P], of the sum of losses
+  std::vector<Tensor> gradients;  // of the sum of losses, one flat tensor for each trained range
 };
 
-// The gradient of every parameter, one after another in the order of the layout. With `start`, added to it piece by
-// piece, so that each contribution can be computed where it lies.
-Traced trace_gradient(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function, Tensor start) {
-  const Loss loss = loss_function(trace);
-  std::vector<Tensor> parameters;
+Tensor flat_state(Graph& graph, const std::string& name, const TrainedRange& range, DType dtype) {
+  return graph.input(name + range.suffix, {dtype, {range.count}});
+}
+
+// The gradients of one range's parameters, one after another in the order of the layout. With `start`, added to it
+// piece by piece, so that each contribution can be computed where it lies.
+Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
   std::vector<int64_t> sizes;
-  for (const ParameterPlace& place : layout.trainable()) {
-    parameters.push_back(trace.parameter(place.spec));
-    sizes.push_back(place.spec.shape.elements());
-  }
-  std::vector<Tensor> parts = gradients(loss.sum, parameters);
+  for (const Tensor& part : parts) sizes.push_back(part.shape().elements());
   const std::vector<Tensor> before = start.defined() ? split(start, 0, sizes) : std::vector<Tensor>{};
   for (size_t i = 0; i < parts.size(); ++i) {
     if (start.defined()) parts[i] = reshape(before[i], parts[i].shape()) + parts[i];
     parts[i] = reshape(parts[i], {sizes[i]});
   }
-  return {loss, concat(parts[0], std::span(parts).subspan(1), 0)};
+  return concat(parts[0], parts.subspan(1), 0);
 }
 
-Tensor flat_state(Graph& graph, const char* name, DType dtype, int64_t count) {
-  return graph.input(name, {dtype, {count}});
+// `starts`: what the gradient of each range is added to, or empty.
+Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
+                       std::span<const Tensor> starts) {
+  Traced traced{loss_function(trace), {}};
+  std::vector<Tensor> parameters;
+  for (const ParameterPlace& place : layout.trained()) parameters.push_back(trace.parameter(place.spec));
+  std::vector<Tensor> parts = gradients(traced.loss.sum, parameters);
+  size_t first = 0;
+  for (size_t i = 0; i < layout.ranges().size(); ++i) {
+    const size_t count = layout.places_in(layout.ranges()[i]);
+    traced.gradients.push_back(
+        flat_gradient(std::span(parts).subspan(first, count), starts.empty() ? Tensor{} : starts[i]));
+    first += count;
+  }
+  return traced;
 }
 
-void add_update(Graph& graph, const ParameterLayout& layout, const StepOptions& options, Tensor gradient,
-                Tensor count) {
-  const int64_t n = layout.parameter_count();
-  OptimizerAttrs attrs = options.optimizer;
-  attrs.decay_count = layout.decay_count();
-  OptimizerState state{flat_state(graph, "parameters", options.dtype, n),
-                       flat_state(graph, "moment1", options.dtype, n)};
-  if (attrs.kind == OptimizerAttrs::Kind::kAdam) state.moment2 = flat_state(graph, "moment2", options.dtype, n);
-  if (attrs.ema_decay > 0) state.ema = flat_state(graph, "ema", options.dtype, n);
-  const Tensor squares = sum_of_squares(gradient);
+// The trainer's optimizer with what the group says otherwise.
+OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common) {
+  OptimizerAttrs attrs = common;
+  if (range.group.optimizer) {
+    attrs = *range.group.optimizer;
+    attrs.clip_norm = common.clip_norm, attrs.ema_decay = common.ema_decay;
+  }
+  if (range.group.weight_decay) attrs.weight_decay = *range.group.weight_decay;
+  attrs.rate_factor = range.group.rate_factor;
+  attrs.decay_count = range.decay_count;
+  return attrs;
+}
+
+// One optimizer node for each range; all are clipped by the norm of all gradients.
+void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
+                 std::span<const Tensor> gradients, Tensor count) {
+  std::vector<OptimizerState> states;
+  for (const TrainedRange& range : layout.ranges()) {
+    const OptimizerAttrs attrs = optimizer_of(range, options.optimizer);
+    const auto state = [&](const char* name) { return flat_state(graph, name, range, options.dtype); };
+    OptimizerState& s = states.emplace_back(OptimizerState{state("parameters"), state("moment1"), {}, {}});
+    if (attrs.kind == OptimizerAttrs::Kind::kAdam) s.moment2 = state("moment2");
+    if (attrs.ema_decay > 0) s.ema = state("ema");
+  }
+  Tensor squares = sum_of_squares(gradients[0]);
+  for (const Tensor& gradient : gradients.subspan(1)) squares = squares + sum_of_squares(gradient);
   const Tensor control = graph.input("control", {options.dtype, {2}});
-  const OptimizerState next = optimizer_step(state, gradient, squares, count, control, attrs);
-  graph.update(state.parameters, next.parameters);
-  graph.update(state.moment1, next.moment1);
-  if (state.moment2.defined()) graph.update(state.moment2, next.moment2);
-  if (state.ema.defined()) graph.update(state.ema, next.ema);
+  for (size_t i = 0; i < states.size(); ++i) {
+    const OptimizerAttrs attrs = optimizer_of(layout.ranges()[i], options.optimizer);
+    const OptimizerState next = optimizer_step(states[i], gradients[i], squares, count, control, attrs);
+    graph.update(states[i].parameters, next.parameters);
+    graph.update(states[i].moment1, next.moment1);
+    if (next.moment2.defined()) graph.update(states[i].moment2, next.moment2);
+    if (next.ema.defined()) graph.update(states[i].ema, next.ema);
+  }
   graph.output("sum_of_squares", squares);
+}
+
+std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype) {
+  std::vector<Tensor> states;
+  for (const TrainedRange& range : layout.ranges()) states.push_back(flat_state(graph, "gradient", range, dtype));
+  return states;
 }
 
 }  // namespace
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
-  const Traced traced = trace_gradient(trace, layout, loss, {});
-  add_update(trace.graph(), layout, options, traced.gradient, traced.loss.count);
+  const Traced traced = trace_gradients(trace, layout, loss, {});
+  add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count);
   trace.graph().output("loss_sum", traced.loss.sum);
   trace.graph().output("token_count", traced.loss.count);
   return trace.finish();
@@ -68,9 +104,9 @@ Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, cons
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
   Graph& graph = trace.graph();
-  const Tensor gradient = flat_state(graph, "gradient", options.dtype, layout.parameter_count());
-  const Traced traced = trace_gradient(trace, layout, loss, gradient);
-  graph.update(gradient, traced.gradient);
+  const std::vector<Tensor> states = gradient_states(graph, layout, options.dtype);
+  const Traced traced = trace_gradients(trace, layout, loss, states);
+  for (size_t i = 0; i < states.size(); ++i) graph.update(states[i], traced.gradients[i]);
   for (const auto& [name, value] : {std::pair{"loss_sum", traced.loss.sum}, {"token_count", traced.loss.count}}) {
     const Tensor total = graph.input(name, {options.dtype, {}});
     graph.update(total, total + value);
@@ -81,14 +117,15 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   Trace trace({.dtype = options.dtype});
   Graph& graph = trace.graph();
-  const Tensor gradient = flat_state(graph, "gradient", options.dtype, layout.parameter_count());
+  std::vector<Tensor> states = gradient_states(graph, layout, options.dtype);
   const Tensor count = graph.input("token_count", {options.dtype, {}}),
                sum = graph.input("loss_sum", {options.dtype, {}});
-  add_update(graph, layout, options, gradient, count);
+  add_updates(graph, layout, options, states, count);
   // Copied out before they are cleared for the next step.
   graph.output("loss_sum", sum * 1.0);
   graph.output("token_count", count * 1.0);
-  for (const Tensor& state : {gradient, count, sum}) graph.update(state, fill(graph, state.type(), 0));
+  states.insert(states.end(), {count, sum});
+  for (const Tensor& state : states) graph.update(state, fill(graph, state.type(), 0));
   return trace.finish();
 }
 

@@ -5,9 +5,10 @@
 //   single       both in one, when a step is one micro-batch: the gradient is never added up in memory
 //   evaluate     forward only
 //
-// States: "parameters", "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [P]; "loss_sum", "token_count"
-// []. Other inputs: "control" [2] = {learning rate, step from 1}, "random" i32 [4], and what the loss declares.
-// Outputs: single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient);
+// States, of each range of trained parameters (nn/parameter_layout.h), with the range's suffix: "parameters",
+// "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [range.count]; "loss_sum", "token_count" []. Other
+// inputs: "parameters.frozen", "control" [2] = {learning rate, step from 1}, "random" i32 [4], and what the loss
+// declares. Outputs: single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient);
 // evaluate: "loss_sum", "token_count".
 #pragma once
 #include "nn/loss.h"

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "exec/interpreter.h"
 #include "kernels/gemm.h"
+#include "nn/model_store.h"
 
 namespace linnet {
 namespace {
@@ -63,19 +64,22 @@ PassOptions Trainer::passes() const {
   return passes;
 }
 
+bool Trainer::any_adam() const {
+  return std::any_of(layout_.ranges().begin(), layout_.ranges().end(), [&](const TrainedRange& range) {
+    return range.group.optimizer.value_or(options_.optimizer).kind == OptimizerAttrs::Kind::kAdam;
+  });
+}
+
 void Trainer::declare_states() {
-  const size_t flat = float_bytes(layout_.parameter_count());
-  const auto flat_state = [&](const std::string& name, MemoryKind kind) {
-    store_.bind(name, {store_.add_region(name, kind, flat), 0}, flat);
-  };
   states_ = {"parameters"};
-  flat_state("parameters", MemoryKind::kParameters);
+  declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_frozen=*/true);
   if (options_.training) {
     states_.emplace_back("moment1");
-    if (options_.optimizer.kind == OptimizerAttrs::Kind::kAdam) states_.emplace_back("moment2");
+    if (any_adam()) states_.emplace_back("moment2");
     if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
-    for (size_t i = 1; i < states_.size(); ++i) flat_state(states_[i], MemoryKind::kOptimizer);
-    if (accumulates()) flat_state("gradient", MemoryKind::kGradients);
+    for (size_t i = 1; i < states_.size(); ++i)
+      declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_frozen=*/false);
+    if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_frozen=*/false);
   }
   evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
   const size_t constants = float_bytes(layout_.constant_count());
@@ -127,13 +131,13 @@ void Trainer::initialize() {
 }
 
 void Trainer::reset_ema() {
-  if (has_average()) std::copy_n(state("parameters"), layout_.parameter_count(), state("ema"));
+  if (has_average()) std::copy_n(state("parameters"), layout_.trained_count(), state("ema"));
   push_states();
 }
 
 void Trainer::exchange_average() {
   for (const char* name : {"parameters", "ema"}) store_.pull(name);
-  std::swap_ranges(state("parameters"), state("parameters") + layout_.parameter_count(), state("ema"));
+  std::swap_ranges(state("parameters"), state("parameters") + layout_.trained_count(), state("ema"));
   for (const char* name : {"parameters", "ema"}) store_.push(name);
 }
 

@@ -98,7 +98,7 @@ class Trainer {
   // What products really multiply in: on a CPU without bf16 instructions not what the options ask for.
   Precision precision() const;
   bool accumulates() const { return options_.accumulate_steps > 1; }
-  // Flat states by name: "parameters", "moment1", "moment2", "ema"; [parameter_count] floats each.
+  // Flat states by name: "parameters" [parameter_count], "moment1", "moment2", "ema" [trained_count] floats.
   const std::vector<std::string>& states() const { return states_; }
   // With a device: the host's copy, see pull_states().
   float* state(const std::string& name) const { return store_.as<float>(name); }
@@ -109,6 +109,8 @@ class Trainer {
   const std::string& evaluated_state() const { return evaluated_; }
   void reset_ema();  // to the parameters that the host has written; pushes
   bool has_average() const { return evaluated_ != "parameters"; }
+  // What evaluation and saved models take: the average, where there is one, and frozen parameters.
+  ParameterValues evaluated_values() const { return {state(evaluated_), state("parameters")}; }
   // Exchanges the parameters and their moving average, so that evaluation sees the parameters. A second call restores
   // both; no step may run in between.
   void exchange_average();
@@ -128,6 +130,7 @@ class Trainer {
     std::unique_ptr<Executor> run_train, run_evaluate;
   };
   PassOptions passes() const;
+  bool any_adam() const;
   void declare_states();
   void set_control(double learning_rate, int64_t step);
   void set_random(int64_t step, int64_t micro);

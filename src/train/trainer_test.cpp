@@ -165,7 +165,7 @@ TEST(Trainer, AStepThatIsNotFiniteChangesNothingAndNamesItsNode) {
   Training training(small_config(), {batch.shape});
   training.load(batch);
   // The last parameter by name of the second encoder layer's first projection.
-  for (const ParameterPlace& place : training.layout.trainable())
+  for (const ParameterPlace& place : training.layout.parameters())
     if (place.spec.name == "encoder.layers.1.linear1.weight")
       training.trainer->state("parameters")[place.offset + 5] = std::numeric_limits<float>::infinity();
   const std::vector<float> before = training.parameters();

@@ -114,7 +114,9 @@ TEST(Reference, ZshAndFishAcceptTheirScripts) {
     ASSERT_EQ(outcome.exit_code, 0);
     EXPECT_NE(outcome.out.find(shell == "fish" ? "-l resume" : "--resume"), outcome.out.npos);
     const std::string script = folder.write("script." + shell, outcome.out);
-    if (has_program(shell)) EXPECT_EQ(output_of(shell + " -n " + script + " 2>&1"), "");
+    if (has_program(shell)) {
+      EXPECT_EQ(output_of(shell + " -n " + script + " 2>&1"), "");
+    }
   }
   if (!has_program("fish")) GTEST_SKIP() << "no fish here";
   const auto offered = [&](const std::string& words) {

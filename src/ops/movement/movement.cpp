@@ -128,6 +128,15 @@ const OpDef kReshape{.name = "reshape",
                      .read_attrs = read_attrs<ReshapeAttrs>,
                      .algebra = always<Algebra::kReshape>,
                      .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+// Without a gradient for its operand, the backward pass ends here.
+const OpDef kStopGradient{.name = "stop_gradient",
+                          .infer = [](const InferArgs& args) -> std::vector<TensorType> {
+                            expect_inputs(args, 1);
+                            return {args.in[0]};
+                          },
+                          .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {Tensor{}}; },
+                          .algebra = always<Algebra::kReshape>,
+                          .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
 // split and concat read and write any strides: they are what the views pass could not do away with.
 const OpDef kSplit{.name = "split",
                    .infer = infer_split,
@@ -181,6 +190,8 @@ Tensor reshape(At x, Shape shape) {
   if (x.value.shape() == shape) return x.value;
   return x.value.graph->add_one(kReshape, std::array{x.value}, ReshapeAttrs{shape}, x.where);
 }
+
+Tensor stop_gradient(At x) { return x.value.graph->add_one(kStopGradient, std::array{x.value}, {}, x.where); }
 
 std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes) {
   return x.value.graph->add(kSplit, std::array{x.value}, SplitAttrs{from_start(x, axis), std::move(sizes)}, x.where);

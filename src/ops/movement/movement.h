@@ -1,6 +1,6 @@
-// Ops that only move or rename elements: reshape, split, slice, concat, permute, broadcast, fill, cast. The views pass
-// gives their results the memory of their operands where it can; then the kernel finds both at the same place and does
-// nothing.
+// Ops that only move or rename elements: reshape, stop_gradient, split, slice, concat, permute, broadcast, fill, cast.
+// The views pass gives their results the memory of their operands where it can; then the kernel finds both at the same
+// place and does nothing.
 #pragma once
 #include <vector>
 
@@ -40,7 +40,7 @@ struct CastAttrs {
   void fields(FieldVisitor& visit) { visit("dtype", dtype); }
 };
 
-extern const OpDef kReshape, kSplit, kConcat, kPermute, kBroadcast, kFill, kCast;
+extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kCast;
 KernelList reshape_kernels();
 KernelList split_kernels();
 KernelList concat_kernels();
@@ -51,6 +51,7 @@ KernelList cast_kernels();
 
 // Axes may be negative, counted from the end.
 Tensor reshape(At x, Shape shape);  // as many elements as x
+Tensor stop_gradient(At x);         // x; nothing flows back through it
 std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes);
 std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);

@@ -9,6 +9,7 @@
 #include "op_harness.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "passes/gradient.h"
 
 namespace linnet {
 namespace {
@@ -27,6 +28,18 @@ TEST(Movement, ReshapeSplitConcatAndPermute) {
   check_op({.inputs = {{{2, 3, 4, 5}}}, .build = [](Graph&, const auto& x) {
               return std::vector{permute(x[0] * 3.0, {2, 0, 3, 1})};
             }});
+}
+
+// x * stop(x): the gradient is that of a product with a constant.
+TEST(Movement, NothingFlowsBackThroughStopGradient) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {3}});
+  graph.output("dx", gradients(sum_to(x * stop_gradient(square(x)), {}), std::array{x})[0]);
+  const HostTensor values({DType::kF32, {3}}, std::span<const float>(std::array{1.f, 2.f, 3.f}));
+  for (const NamedTensors& outputs : testing::run_everywhere(graph, {{"x", values}})) {
+    const std::vector<double> expected{1, 4, 9};
+    EXPECT_EQ(outputs.at("dx").values(), expected);
+  }
 }
 
 TEST(Movement, SliceTakesItsPart) {

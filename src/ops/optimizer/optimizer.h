@@ -20,18 +20,20 @@ struct OptimizerAttrs {
   bool decoupled = false;   // AdamW (Loshchilov & Hutter 2019): decay the weight itself, not the gradient
   int64_t decay_count = 0;  // weight decay touches the first this many elements only
   double clip_norm = 0;     // 0: no clipping
+  double rate_factor = 1;   // of the learning rate
   double ema_decay = 0;     // 0: no moving average of the weights; see average_decay()
   void fields(FieldVisitor& visit) {
     visit("kind", kind), visit("beta1", beta1), visit("beta2", beta2), visit("epsilon", epsilon);
     visit("momentum", momentum), visit("weight_decay", weight_decay), visit("decoupled", decoupled);
-    visit("decay_count", decay_count), visit("clip_norm", clip_norm), visit("ema_decay", ema_decay);
+    visit("decay_count", decay_count), visit("clip_norm", clip_norm), visit("rate_factor", rate_factor);
+    visit("ema_decay", ema_decay);
   }
 };
 
 std::span<const char* const> enum_names(OptimizerAttrs::Kind);
 
-// The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant decay of
-// 0.999 would still hold 67% of the initial weights after 400 steps; this one averages about the last ninth of the
+// The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant decay
+// of 0.999 would still hold 67% of the initial weights after 400 steps; this one averages about the last ninth of the
 // steps until ema_decay is reached.
 inline double average_decay(double ema_decay, int64_t step) {
   return std::min(ema_decay, (1 + static_cast<double>(step)) / (10 + static_cast<double>(step)));

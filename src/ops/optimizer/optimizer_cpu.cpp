@@ -14,7 +14,7 @@ struct Operands {
   explicit Operands(const KernelArgs& args) : attrs(args.node.attrs.as<OptimizerAttrs>()), states(args.out.size()) {
     for_float(args.in[0].type.dtype, [&]<class T>() {
       const double squares = args.in[states + 1].as<T>()[0], count = args.in[states + 2].as<T>()[0];
-      learning_rate = args.in[states + 3].as<T>()[0];
+      learning_rate = attrs.rate_factor * args.in[states + 3].as<T>()[0];
       step = static_cast<int64_t>(args.in[states + 3].as<T>()[1]);
       const double norm = std::sqrt(squares) / count;
       finite = std::isfinite(norm);

@@ -22,7 +22,7 @@ struct OptimizerCall {
   bool in_place = true;                // every output is its input
   float log_beta1 = 0, log_beta2 = 0;  // of the decimal numbers, not of what fp32 makes of them
   float beta1 = 0, rest1 = 0, beta2 = 0, rest2 = 0, epsilon = 0, momentum = 0, weight_decay = 0, clip_norm = 0,
-        ema_rest = 0;
+        rate_factor = 1, ema_rest = 0;
 };
 
 // What is the same for every element of a step.
@@ -32,7 +32,7 @@ struct StepFactors {
 };
 
 LINNET_DEVICE StepFactors step_factors(const OptimizerCall& call) {
-  const float count = *call.count, learning_rate = call.control[0], step = call.control[1];
+  const float count = *call.count, learning_rate = call.rate_factor * call.control[0], step = call.control[1];
   const float norm = sqrtf(*call.squares) / count;
   StepFactors factors;
   factors.finite = norm < INFINITY;  // false of NaN
@@ -165,7 +165,7 @@ OptimizerCall call_of(const KernelArgs& args) {
   call.beta1 = f(attrs.beta1), call.rest1 = f(1 - attrs.beta1);
   call.beta2 = f(attrs.beta2), call.rest2 = f(1 - attrs.beta2);
   call.epsilon = f(attrs.epsilon), call.momentum = f(attrs.momentum), call.weight_decay = f(attrs.weight_decay);
-  call.clip_norm = f(attrs.clip_norm), call.ema_rest = f(1 - attrs.ema_decay);
+  call.clip_norm = f(attrs.clip_norm), call.rate_factor = f(attrs.rate_factor), call.ema_rest = f(1 - attrs.ema_decay);
   return call;
 }
 
