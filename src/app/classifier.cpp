@@ -6,6 +6,7 @@
 #include "app/classification_task.h"
 #include "app/image_task.h"
 #include "app/run_folder.h"
+#include "app/task_table.h"
 #include "app/trained_session.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -91,15 +92,22 @@ std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classe
   return probabilities;
 }
 
+std::unique_ptr<Classifier> classify_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  return std::make_unique<TextClassifier>(folder, options, rows);
+}
+
+std::unique_ptr<Classifier> classify_images(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  return std::make_unique<ImageClassifier>(folder, RunFolder(folder).load_config(), options, rows);
+}
+
 std::unique_ptr<Classifier> open_classifier(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  if (is_text_classifier_folder(folder)) return std::make_unique<TextClassifier>(folder, options, rows);
+  if (is_text_classifier_folder(folder)) return classify_texts(folder, options, rows);
   const RunFolder run(folder);
   if (!run.has_config() && is_pretrained_folder(folder))
     fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +
               " model without a classifier; `linnet score` gives probabilities of texts");
   const Config config = run.load_config();
-  if (config.data.task == "images") return std::make_unique<ImageClassifier>(folder, config, options, rows);
-  if (config.data.task == "classification") return std::make_unique<TextClassifier>(folder, options, rows);
+  if (const auto classify = task_actions(config).classify) return classify(folder, options, rows);
   fail_user("run '" + folder + "' is no classifier: its task is \"" + config.data.task +
             "\"; `linnet score` gives probabilities of texts");
 }

@@ -21,6 +21,8 @@ class Classifier {
 // `folder`: a run of classification or images, or a model folder of BertForSequenceClassification. `rows`: inputs
 // computed at once. User error that names the folder when it holds anything else.
 std::unique_ptr<Classifier> open_classifier(const std::string& folder, const InferenceOptions& options, int64_t rows);
+std::unique_ptr<Classifier> classify_texts(const std::string& folder, const InferenceOptions& options, int64_t rows);
+std::unique_ptr<Classifier> classify_images(const std::string& folder, const InferenceOptions& options, int64_t rows);
 
 // The logits [rows, classes] as probabilities.
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);

@@ -6,6 +6,7 @@
 #include "app/memory_report.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "config/task_rows.h"
 #include "data/dates.h"
 #include "text/tokenizer.h"
 
@@ -112,18 +113,22 @@ void hold_out(Corpus& corpus, const DataConfig& data) {
 Corpus load_training_corpus(const Config& config) {
   const DataConfig& data = config.data;
   Corpus corpus;
-  if (data.task == "dates") {
-    corpus.train = generate_dates(config, DateSplit::kTrain, "train_samples", data.train_samples);
-    corpus.valid = generate_dates(config, DateSplit::kValid, "valid_samples", data.valid_samples);
-  } else if (data.task == "random") {
-    corpus.train = generate_random(config, 0, "train_samples", data.train_samples);
-    corpus.valid = generate_random(config, 1, "valid_samples", data.valid_samples);
-  } else {
-    corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
-    if (has_valid_files(data))
-      corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
-    else
-      hold_out(corpus, data);
+  switch (task_row(config).origin) {
+    case ExampleOrigin::kDates:
+      corpus.train = generate_dates(config, DateSplit::kTrain, "train_samples", data.train_samples);
+      corpus.valid = generate_dates(config, DateSplit::kValid, "valid_samples", data.valid_samples);
+      break;
+    case ExampleOrigin::kRandom:
+      corpus.train = generate_random(config, 0, "train_samples", data.train_samples);
+      corpus.valid = generate_random(config, 1, "valid_samples", data.valid_samples);
+      break;
+    case ExampleOrigin::kFiles:
+      corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
+      if (has_valid_files(data))
+        corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+      else
+        hold_out(corpus, data);
+      break;
   }
   return corpus;
 }
@@ -131,18 +136,23 @@ Corpus load_training_corpus(const Config& config) {
 Corpus load_test_corpus(const Config& config) {
   const DataConfig& data = config.data;
   Corpus corpus;
-  if (data.task == "dates")
-    corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
-  else if (data.task == "random")
-    corpus.test = generate_random(config, 2, "test_samples", data.test_samples);
-  else
-    corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
+  switch (task_row(config).origin) {
+    case ExampleOrigin::kDates:
+      corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
+      break;
+    case ExampleOrigin::kRandom:
+      corpus.test = generate_random(config, 2, "test_samples", data.test_samples);
+      break;
+    case ExampleOrigin::kFiles:
+      corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
+      break;
+  }
   return corpus;
 }
 
 ParallelText load_valid_split(const Config& config) {
   const DataConfig& data = config.data;
-  if (data.task == "text" && has_valid_files(data))
+  if (task_row(config).origin == ExampleOrigin::kFiles && has_valid_files(data))
     return read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
   return load_training_corpus(config).valid;
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "config/task_rows.h"
 
 namespace linnet {
 namespace {
@@ -64,7 +65,7 @@ DataFingerprint DataFingerprint::of(const Config& config) {
     const uint64_t bytes = fs::file_size(path, ignored);
     fingerprint.entries.push_back({data_file_keys()[i], bytes, sampled_checksum(path, bytes)});
   }
-  if (config.data.task == "images" && fs::is_directory(config.data.data_dir, ignored))
+  if (task_kind(config) == TaskKind::kImages && fs::is_directory(config.data.data_dir, ignored))
     fingerprint.entries.push_back(of_folder(config.data.data_dir));
   return fingerprint;
 }

@@ -6,20 +6,13 @@
 
 #include "app/image_session.h"
 #include "app/run_folder.h"
+#include "config/task_rows.h"
 #include "io/safetensors.h"
 
 namespace linnet {
 namespace {
 
 std::string line(const char* name, const std::string& value) { return fmt::format("{:<16}  {}\n", name, value); }
-
-std::string task_text(const std::string& task) {
-  if (task == "text" || task == "dates" || task == "random") return "translation";
-  if (task == "language") return "language model";
-  if (task == "masked_language") return "masked language model";
-  if (task == "classification") return "classification of texts";
-  return "classification of images";
-}
 
 std::string model_text(const Config& config, const std::string& folder) {
   const ModelConfig& m = config.model;
@@ -38,10 +31,11 @@ std::string model_text(const Config& config, const std::string& folder) {
                      m.d_model, m.num_heads, m.d_ff);
 }
 
-std::string data_text(const DataConfig& data) {
+std::string data_text(const Config& config) {
+  const DataConfig& data = config.data;
   for (const std::string& path : {data.train_tsv, data.train_source, data.text})
     if (!path.empty()) return data_path(data, path);
-  return data.task == "images" ? data.data_dir : "made by the program";
+  return task_row(config).origin == ExampleOrigin::kFiles ? data.data_dir : "made by the program";
 }
 
 std::string parameters_text(const SafetensorsFile& weights) {
@@ -71,9 +65,9 @@ std::string describe_run(const std::string& folder) {
   const RunFolder run(folder);
   const Config config = run.load_config();
   std::string text = line("run", folder);
-  text += line("task", task_text(config.data.task));
+  text += line("task", task_row(config).description);
   text += line("model", model_text(config, folder));
-  text += line("data", data_text(config.data));
+  text += line("data", data_text(config));
   if (file_exists(run.model_path())) text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
   if (run.has_state())
     text += training_text(SafetensorsFile(run.state_path()), config.train);

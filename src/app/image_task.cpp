@@ -29,7 +29,7 @@ ImageSplits load_splits(const Config& config) {
 
 }  // namespace
 
-ImageTask::ImageTask(const Config& config) {
+ImageTask::ImageTask(const Config& config, const std::string&) {
   {
     ImageSplits splits = load_splits(config);
     train_ = std::move(splits.train), valid_ = std::move(splits.validation);

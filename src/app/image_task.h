@@ -9,7 +9,7 @@ namespace linnet {
 
 class ImageTask : public TrainingTask {
  public:
-  explicit ImageTask(const Config& config);
+  explicit ImageTask(const Config& config, const std::string& from = "");  // `from` is not used: all assets are data
 
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }

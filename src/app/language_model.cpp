@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "config/task_rows.h"
 #include "models/gpt.h"
 #include "models/llama.h"
 #include "pretrained/gpt2.h"
@@ -110,7 +111,7 @@ OpenedLanguageModel open_language_model(const std::string& folder) {
   opened.is_run = RunFolder(folder).has_config() || !is_pretrained_folder(folder);
   if (opened.is_run) {
     opened.config = RunFolder(folder).load_config();
-    if (opened.config.data.task != "language")
+    if (task_kind(opened.config) != TaskKind::kLanguage)
       fail_user("run '" + folder + "' is no language model: its task is \"" + opened.config.data.task + "\"");
     static_cast<LanguageModel&>(opened) = make_language_model(opened.config, load_text_coder(folder), folder);
     return opened;

@@ -6,9 +6,11 @@
 #include "app/image_task.h"
 #include "app/language_task.h"
 #include "app/plan_parts.h"
+#include "app/task_table.h"
 #include "app/translation_task.h"
 #include "base/files.h"
 #include "base/process_memory.h"
+#include "config/task_rows.h"
 
 namespace linnet {
 namespace {
@@ -23,7 +25,7 @@ struct Basis {
 
 bool text_is_there(const Config& config) {
   const DataConfig& data = config.data;
-  if (data.task != "text") return true;
+  if (task_row(config).origin != ExampleOrigin::kFiles) return true;
   if (!data.train_tsv.empty()) return file_exists(data_path(data, data.train_tsv));
   return !data.train_source.empty() && file_exists(data_path(data, data.train_source));
 }
@@ -68,6 +70,8 @@ Planned plan_once(const Config& config, const Basis& basis) {
 
 // Far more tokens than any training text: every pair is in one batch.
 constexpr int64_t kMost = int64_t{1} << 40;
+
+}  // namespace
 
 PlanAnswer plan_translation(const Config& config, uint64_t memory) {
   const Basis basis = measure(config);
@@ -150,13 +154,6 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
   return answer;
 }
 
-}  // namespace
-
-PlanAnswer plan_memory(const Config& config, uint64_t memory) {
-  if (config.data.task == "classification") return plan_classification(config, memory);
-  if (config.data.task == "masked_language") return plan_masked(config, memory);
-  if (config.data.task == "language") return plan_language(config, memory);
-  return config.data.task == "images" ? plan_images(config, memory) : plan_translation(config, memory);
-}
+PlanAnswer plan_memory(const Config& config, uint64_t memory) { return task_actions(config).plan(config, memory); }
 
 }  // namespace linnet

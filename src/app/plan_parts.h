@@ -27,6 +27,9 @@ void answer_rows(PlanAnswer& answer, const Session& session, int64_t most, uint6
   answer.all_fit = answer.largest_batch >= most;
 }
 
+PlanAnswer plan_translation(const Config& config, uint64_t memory);
+PlanAnswer plan_images(const Config& config, uint64_t memory);
+PlanAnswer plan_language(const Config& config, uint64_t memory);
 PlanAnswer plan_masked(const Config& config, uint64_t memory);
 PlanAnswer plan_classification(const Config& config, uint64_t memory);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/process_memory.h"
+#include "config/task_rows.h"
 
 namespace linnet {
 namespace {
@@ -39,9 +40,7 @@ double metric_of(const TrainConfig& config, const Evaluation& result) {
 
 RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
     : config_(config.train),
-      items_(config.data.task == "images"           ? "images"
-             : config.data.task == "classification" ? "texts"
-                                                    : "tokens"),
+      items_(task_row(config).items),
       log_(metrics_path, resumed.step, resumed.evaluated),
       memory_mb_(resident_mb()) {}
 

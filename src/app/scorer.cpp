@@ -4,6 +4,7 @@
 
 #include "app/language_model.h"
 #include "app/run_folder.h"
+#include "app/task_table.h"
 #include "app/trained_session.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
@@ -140,17 +141,21 @@ class TranslationScorer : public Scorer {
 
 }  // namespace
 
-std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options) {
-  if (is_translation_folder(folder)) return std::make_unique<TranslationScorer>(folder, options);
-  const RunFolder run(folder);
-  if (!run.has_config() && is_pretrained_folder(folder)) return std::make_unique<LanguageScorer>(folder, options);
-  const std::string task = run.load_config().data.task;
-  if (task == "language") return std::make_unique<LanguageScorer>(folder, options);
-  if (task == "images" || task == "classification")
-    fail_user("run '" + folder + "' is a classifier; `linnet predict` gives the probabilities of its classes");
-  if (task == "masked_language")
-    fail_user("run '" + folder + "' learned to find masked tokens, which gives a text no probability");
+std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options) {
+  return std::make_unique<LanguageScorer>(folder, options);
+}
+
+std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const InferenceOptions& options) {
   return std::make_unique<TranslationScorer>(folder, options);
+}
+
+std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options) {
+  if (is_translation_folder(folder)) return open_translation_scorer(folder, options);
+  const RunFolder run(folder);
+  if (!run.has_config() && is_pretrained_folder(folder)) return open_language_scorer(folder, options);
+  const TaskActions& task = task_actions(run.load_config());
+  if (!task.score) fail_user("run '" + folder + "' " + task.no_score);
+  return task.score(folder, options);
 }
 
 }  // namespace linnet

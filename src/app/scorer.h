@@ -30,5 +30,7 @@ class Scorer {
 
 // `folder`: a run or a model folder. User error that names it when it holds no such model.
 std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options);
+std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options);
+std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const InferenceOptions& options);
 
 }  // namespace linnet

@@ -6,6 +6,7 @@
 #include "app/run_folder.h"
 #include "app/written_row.h"
 #include "base/error.h"
+#include "config/task_rows.h"
 #include "exec/backend.h"
 #include "nn/model_store.h"
 #include "text/pretrained_tokenizer.h"
@@ -192,8 +193,7 @@ std::vector<WrittenText> SourceGeneration::write(size_t request, const TextListe
 
 std::unique_ptr<TextWriter> open_text_writer(const std::string& folder, const std::vector<TextRequest>& requests) {
   const RunFolder run(folder);
-  const std::string task = run.has_config() ? run.load_config().data.task : "";
-  if (is_translation_folder(folder) || task == "text" || task == "dates" || task == "random")
+  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
     return std::make_unique<SourceGeneration>(folder, requests);
   return std::make_unique<TextGeneration>(folder, requests);
 }

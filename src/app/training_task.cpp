@@ -1,11 +1,7 @@
 #include "app/training_task.h"
 
-#include "app/classification_task.h"
-#include "app/image_task.h"
-#include "app/language_task.h"
-#include "app/masked_task.h"
 #include "app/run_folder.h"
-#include "app/translation_task.h"
+#include "app/task_table.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "pretrained/pretrained.h"
@@ -38,11 +34,7 @@ void check_model_folder(const std::string& folder) {
 
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
   if (from.empty() && !config.model.from.empty()) check_model_folder(config.model.from);
-  if (config.data.task == "images") return std::make_unique<ImageTask>(config);
-  if (config.data.task == "classification") return std::make_unique<ClassificationTask>(config, from);
-  if (config.data.task == "language") return std::make_unique<LanguageTask>(config, from);
-  if (config.data.task == "masked_language") return std::make_unique<MaskedTask>(config, from);
-  return std::make_unique<TranslationTask>(config, from);
+  return task_actions(config).train(config, from);
 }
 
 }  // namespace linnet

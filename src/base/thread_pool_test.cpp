@@ -29,8 +29,8 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
 TEST(ThreadPool, AnErrorInATaskReappearsAndThePoolLives) {
   ThreadPool pool(3);
   EXPECT_THROW(pool.run(100,
-                        [](int64_t task, int) {
-                          if (task == 40) fail_user("task 40");
+                        [](int64_t index, int) {
+                          if (index == 40) fail_user("task 40");
                         }),
                Error);
   std::atomic<int> count{0};

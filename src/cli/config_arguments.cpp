@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "config/config_keys.h"
+#include "config/task_rows.h"
 #include "kernels/isa.h"
 #include "pretrained/pretrained.h"
 
@@ -28,7 +29,8 @@ std::vector<std::string> key_starts() {
 namespace {
 
 // --data: the one file or folder that a task reads. Another one's validation and test examples would not fit it.
-void set_data(DataConfig& data, const std::string& path) {
+void set_data(Config& config, const std::string& path) {
+  DataConfig& data = config.data;
   const DataConfig none;
   for (std::string DataConfig::*file :
        {&DataConfig::data_dir, &DataConfig::train_source, &DataConfig::train_target, &DataConfig::train_tsv,
@@ -36,13 +38,9 @@ void set_data(DataConfig& data, const std::string& path) {
         &DataConfig::test_target, &DataConfig::test_tsv, &DataConfig::text, &DataConfig::valid_text,
         &DataConfig::test_text})
     data.*file = none.*file;
-  if (data.task == "images")
-    data.data_dir = path;
-  else if (data.task == "language" || data.task == "masked_language")
-    data.text = path;
-  else
-    data.train_tsv = path;
-  if (data.task == "dates" || data.task == "random") data.task = "text";
+  const TaskRow& task = task_row(config);
+  data.*task.data = path;
+  data.task = task.data_task;
 }
 
 }  // namespace
@@ -86,9 +84,9 @@ Config ConfigArguments::load(bool resume) const {
   Config loaded = load_config(config_path(config));
   if (source.empty() != target.empty()) fail_user("--source and --target go together");
   if (!source.empty() && !data.empty()) fail_user("give either --data or --source and --target");
-  if (!data.empty()) set_data(loaded.data, data);
+  if (!data.empty()) set_data(loaded, data);
   if (!source.empty()) {
-    set_data(loaded.data, "");
+    set_data(loaded, "");
     loaded.data.task = "text";
     loaded.data.train_source = source;
     loaded.data.train_target = target;

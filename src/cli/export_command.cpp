@@ -2,9 +2,8 @@
 #include <memory>
 
 #include "app/language_model.h"
-#include "app/pretrained_run.h"
 #include "app/run_folder.h"
-#include "app/translation_model.h"
+#include "app/task_table.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
@@ -14,10 +13,9 @@
 namespace linnet {
 namespace {
 
-// Of a run, or of a decoder's model folder.
+// Of a decoder's model folder.
 OpenedLanguageModel open_decoder(const std::string& folder) {
-  if (!RunFolder(folder).has_config() && is_pretrained_folder(folder) &&
-      !dynamic_cast<CausalModel*>(open_pretrained(folder).module.get()))
+  if (is_pretrained_folder(folder) && !dynamic_cast<CausalModel*>(open_pretrained(folder).module.get()))
     fail_user("'" + folder + "' is a model folder, not a run: `linnet convert` writes it in another form");
   return open_language_model(folder);
 }
@@ -41,11 +39,8 @@ void check_out(const Arguments& arguments) {
 int export_run(const Arguments& arguments) {
   check_out(arguments);
   const RunFolder run(arguments.run);
-  const std::string task = run.has_config() ? run.load_config().data.task : "";
-  if (task == "classification" || task == "masked_language")
-    export_pretrained_run(arguments.run, arguments.out);
-  else if (task == "text" || task == "dates" || task == "random")
-    export_translation_run(arguments.run, arguments.out);
+  if (run.has_config())
+    task_actions(run.load_config()).export_model(arguments.run, arguments.out);
   else
     export_language_model(open_decoder(arguments.run), arguments.out);
   return 0;

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/inference.h"
+#include "app/task_table.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
@@ -33,14 +33,7 @@ void print(const std::vector<std::vector<Translation>>& translations, int64_t fi
 
 int translate_input(const Arguments& arguments) {
   const Config config = inference_config(arguments.folder, arguments);
-  if (config.data.task == "images")
-    fail_user("run '" + arguments.folder + "' learned to tell images apart, not translation");
-  if (config.data.task == "classification")
-    fail_user("run '" + arguments.folder + "' learned to tell texts apart, not translation");
-  if (config.data.task == "language")
-    fail_user("run '" + arguments.folder + "' learned to write text, not translation; `linnet generate` lets it");
-  if (config.data.task == "masked_language")
-    fail_user("run '" + arguments.folder + "' learned to find masked tokens, not translation");
+  if (const char* why = task_actions(config).no_translation) fail_user("run '" + arguments.folder + "' " + why);
   if (arguments.n_best > config.train.beam)
     fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " +
               std::to_string(config.train.beam));

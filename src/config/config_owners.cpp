@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "config/config_keys.h"
+#include "config/task_rows.h"
 
 namespace linnet {
 namespace {
@@ -36,7 +37,7 @@ bool asks_for_nothing(const ConfigKey& key, const Config& config) {
   const std::string_view name = key.name;
   if (name == "batch_tokens" && config.data.batch_tokens == 0) return true;
   if (name == "num_encoder_layers" || name == "num_decoder_layers")
-    if (config.data.task != "images") return true;
+    if (task_kind(config) != TaskKind::kImages) return true;
   return field_value(key, config) == field_value(key, Config{});
 }
 

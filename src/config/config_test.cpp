@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <random>
@@ -10,6 +11,7 @@
 #include "base/files.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
+#include "config/task_rows.h"
 
 namespace linnet {
 namespace {
@@ -263,6 +265,19 @@ TEST(Hints, CountEditsAndSwaps) {
   EXPECT_EQ(edit_distance("abc", "abc"), 0);
   EXPECT_EQ(edit_distance("d_modle", "d_model"), 1);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+}
+
+// A task that the table of keys offers and the table of tasks lacks would end a program with an internal error.
+TEST(Config, EveryTaskThatCanBeChosenHasARow) {
+  const auto key = std::ranges::find(config_keys(), std::string_view("task"), &ConfigKey::name);
+  ASSERT_NE(key, config_keys().end());
+  EXPECT_EQ(key->choices.size(), task_rows().size());
+  for (const std::string& task : key->choices) {
+    Config config;
+    config.data.task = task;
+    EXPECT_EQ(task_row(config).name, task);
+    EXPECT_FALSE(task_row(config).architectures.empty());
+  }
 }
 
 }  // namespace

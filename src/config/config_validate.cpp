@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "config/config_keys.h"
+#include "config/task_rows.h"
 #include "text/utf8.h"
 
 namespace linnet {
@@ -87,7 +88,7 @@ void check_files(const char* split, const std::string& source, const std::string
 
 void check_data(const Config& config) {
   const DataConfig& data = config.data;
-  if (data.task == "text") {
+  if (task_row(config).origin == ExampleOrigin::kFiles) {
     check_files("train", data.train_source, data.train_target, data.train_tsv);
     check_files("valid", data.valid_source, data.valid_target, data.valid_tsv);
     check_files("test", data.test_source, data.test_target, data.test_tsv);
@@ -101,52 +102,18 @@ void check_data(const Config& config) {
               named("max_seq_len", config.model.max_seq_len));
 }
 
-struct TaskRule {
-  std::string_view task, architecture;
-  std::string_view metric;  // beside "loss", which every task has
-};
-// The first of a task is what a message suggests.
-constexpr TaskRule kTaskRules[] = {{"images", "cnn", "accuracy"},
-                                   {"language", "gpt", "loss"},
-                                   {"language", "llama", "loss"},
-                                   {"classification", "bert", "accuracy"},
-                                   {"classification", "bert", "f1"},
-                                   {"masked_language", "bert", "masked_accuracy"},
-                                   {"text", "transformer", "bleu"},
-                                   {"text", "transformer", "chrf"},
-                                   {"text", "transformer", "exact_match"},
-                                   {"dates", "transformer", "bleu"},
-                                   {"dates", "transformer", "chrf"},
-                                   {"dates", "transformer", "exact_match"},
-                                   {"random", "transformer", "bleu"},
-                                   {"random", "transformer", "chrf"},
-                                   {"random", "transformer", "exact_match"},
-                                   {"text", "t5", "bleu"},
-                                   {"text", "t5", "chrf"},
-                                   {"text", "t5", "exact_match"},
-                                   {"dates", "t5", "bleu"},
-                                   {"dates", "t5", "chrf"},
-                                   {"dates", "t5", "exact_match"},
-                                   {"random", "t5", "bleu"},
-                                   {"random", "t5", "chrf"},
-                                   {"text", "marian", "bleu"},
-                                   {"text", "marian", "chrf"},
-                                   {"text", "marian", "exact_match"},
-                                   {"dates", "marian", "bleu"},
-                                   {"dates", "marian", "chrf"},
-                                   {"dates", "marian", "exact_match"},
-                                   {"random", "marian", "bleu"},
-                                   {"random", "marian", "chrf"}};
-
 // What does not belong to the task would be ignored, and is more likely a mistake.
 void check_task(const Config& config) {
-  const std::string &task = config.data.task, &architecture = config.model.architecture, &metric = config.train.metric;
-  const auto any = [&](const auto& rule) { return std::ranges::any_of(kTaskRules, rule); };
-  if (!any([&](const TaskRule& rule) { return rule.task == task && rule.architecture == architecture; }))
-    fail_user("config: architecture = \"" + architecture + "\" does not go with task = \"" + task + "\"; \"" +
-              std::string(std::ranges::find(kTaskRules, task, &TaskRule::task)->architecture) + "\" does");
-  require(metric == "loss" || any([&](const TaskRule& rule) { return rule.task == task && rule.metric == metric; }),
-          "task = \"" + task + "\" has no metric \"" + metric + "\"");
+  const TaskRow& task = task_row(config);
+  const std::string &architecture = config.model.architecture, &metric = config.train.metric;
+  const auto has = [](std::span<const std::string_view> names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  if (!has(task.architectures, architecture))
+    fail_user("config: architecture = \"" + architecture + "\" does not go with task = \"" + config.data.task +
+              "\"; \"" + std::string(task.architectures.front()) + "\" does");
+  require(metric == "loss" || has(task.metrics, metric),
+          "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
 }
 
 void check_language(const Config& config) {
@@ -193,13 +160,19 @@ void validate(const Config& config) {
   check_task(config);
   check_training(config.train);
   check_device(config.train);
-  if (config.data.task == "images") return check_images(config.data);
-  if (config.data.task == "classification") return check_classification(config);
-  if (config.data.task == "language" || config.data.task == "masked_language") {
-    check_language(config);
-  } else {
-    check_model(config);
-    check_data(config);
+  switch (task_kind(config)) {
+    case TaskKind::kImages:
+      return check_images(config.data);
+    case TaskKind::kClassification:
+      return check_classification(config);
+    case TaskKind::kLanguage:
+    case TaskKind::kMaskedLanguage:
+      check_language(config);
+      break;
+    case TaskKind::kTranslation:
+      check_model(config);
+      check_data(config);
+      break;
   }
   check_size("the parameters", parameter_count(config));
   check_size("a batch", batch_elements(config));

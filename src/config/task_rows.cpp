@@ -1,0 +1,58 @@
+#include "config/task_rows.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+using Names = std::string_view;
+constexpr std::array kPairModels{Names("transformer"), Names("t5"), Names("marian")};
+constexpr std::array kPairMetrics{Names("bleu"), Names("chrf"), Names("exact_match")};
+constexpr std::array kDecoders{Names("gpt"), Names("llama")};
+constexpr std::array kEncoders{Names("bert")};
+constexpr std::array kImageModels{Names("cnn")};
+constexpr std::array kMaskedMetrics{Names("masked_accuracy")};
+constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1")};
+constexpr std::array kImageClassMetrics{Names("accuracy")};
+
+constexpr TaskRow pairs(std::string_view name, ExampleOrigin origin) {
+  return {name,        TaskKind::kTranslation, origin,   &DataConfig::train_tsv,
+          "text",      "translation",          "tokens", kPairModels,
+          kPairMetrics};
+}
+
+constexpr std::array kRows{
+    pairs("text", ExampleOrigin::kFiles),
+    pairs("dates", ExampleOrigin::kDates),
+    pairs("random", ExampleOrigin::kRandom),
+    TaskRow{"language",
+            TaskKind::kLanguage,
+            ExampleOrigin::kFiles,
+            &DataConfig::text,
+            "language",
+            "language model",
+            "tokens",
+            kDecoders,
+            {}},
+    TaskRow{"masked_language", TaskKind::kMaskedLanguage, ExampleOrigin::kFiles, &DataConfig::text, "masked_language",
+            "masked language model", "tokens", kEncoders, kMaskedMetrics},
+    TaskRow{"classification", TaskKind::kClassification, ExampleOrigin::kFiles, &DataConfig::train_tsv,
+            "classification", "classification of texts", "texts", kEncoders, kTextClassMetrics},
+    TaskRow{"images", TaskKind::kImages, ExampleOrigin::kFiles, &DataConfig::data_dir, "images",
+            "classification of images", "images", kImageModels, kImageClassMetrics},
+};
+
+}  // namespace
+
+std::span<const TaskRow> task_rows() { return kRows; }
+
+const TaskRow& task_row(const Config& config) {
+  const auto found = std::ranges::find(kRows, config.data.task, &TaskRow::name);
+  if (found == kRows.end()) fail_internal("no task is called \"" + config.data.task + "\"");
+  return *found;
+}
+
+}  // namespace linnet
