@@ -120,6 +120,9 @@ struct OpDef {
   // with_precision returns the attributes of a node that computes its products in another precision.
   ProductKind product = ProductKind::kNone;
   Attrs (*with_precision)(const Attrs&, Precision) = nullptr;
+  // Returns the attributes of a node that gives each row of its result the same bits whatever the number of rows is.
+  // nullptr: every kernel of the op does so anyway, or the op mixes rows.
+  Attrs (*with_independent_rows)(const Attrs&) = nullptr;
   // Running it again costs less than keeping its first result in memory for the backward pass (passes/recompute.cpp).
   bool cheap = false;
   // On a GPU one of NVIDIA's libraries computes it, for some types at least. The emulation of a GPU (tests) lets the

@@ -2,8 +2,8 @@
 // fp32; products may be computed in bf16.
 //
 // The value of an element of C depends on the shape of the product and on the instruction set, never on the number of
-// threads: every element is summed over k in order, in blocks whose length the shape decides. NaN and infinity in A or
-// B reach C as arithmetic says.
+// threads: every element is summed over k in order, in blocks whose length the shape decides. With `independent_rows`
+// it does not depend on the number of rows either. NaN and infinity in A or B reach C as arithmetic says.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +48,10 @@ struct GemmArgs {
   // kBf16 allows operands to be rounded to bf16 (see round_to_bf16) while they are packed; sums stay fp32. Products
   // with few rows or columns, and processors without gemm_has_bf16(), compute in fp32.
   Precision precision = Precision::kF32;
+  // Computes any number of rows as a product of few rows is computed. A row then has the same bits whatever the other
+  // rows are and however many there are, which products with many rows pay for in speed. Nothing changes for
+  // trans_a.
+  bool independent_rows = false;
 };
 
 // Does the current instruction set (kernels/isa.h) multiply in bf16?

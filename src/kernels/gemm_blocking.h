@@ -14,7 +14,7 @@ constexpr int64_t kMaxPanel = 32;          // the widest panel of B of any instr
 constexpr int64_t kPieceRows = 84;         // rows of A that a thread packs at a time: 300 KB of L2
 constexpr int64_t kBlockFloats = 3 << 20;  // packed block of the operand that the threads share: 12 MB of L3
 constexpr int64_t kColumnsMaxRows = 1024;  // see Order
-constexpr int64_t kFewRows = 8;            // few rows of C: B is read in place
+constexpr int64_t kFewRows = 8;            // at most so many rows of C: B is read in place
 constexpr int64_t kFewColumns = 16;        // few columns: A is read in place
 constexpr int64_t kFewFloats = 1 << 18;    // of the small operand, which is transposed into scratch if need be
 
@@ -65,7 +65,10 @@ enum class Method {
   kShared,       // the threads share a packed block
 };
 
-constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b) {
+// `independent_rows`: see GemmArgs.
+constexpr Method method(int64_t batch, int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b,
+                        bool independent_rows = false) {
+  if (independent_rows && !trans_a) return Method::kFewRows;
   if (m <= kFewRows && (!trans_a || m * k <= kFewFloats)) return Method::kFewRows;
   if (n <= kFewColumns && k >= 64 && !trans_a && (trans_b || n * k <= kFewFloats)) return Method::kFewColumns;
   if (batch > 1 && n * k <= (1 << 16) && m <= (int64_t{1} << 24) / (n * k)) return Method::kOneTaskEach;

@@ -307,7 +307,7 @@ bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool) {
   const int64_t k = ceil_div(g.k, P::kPair);
   const Order o = order(g.m, g.n);
   const int64_t shared = shared_floats(o, g.m, g.n, k), piece = piece_floats(o, g.m, k);
-  switch (method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b)) {
+  switch (method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows)) {
     case Method::kOneTaskEach:
       pool.run(g.batch, [&](int64_t i, int worker) {
         float* scratch = workspace + worker * (shared + piece);

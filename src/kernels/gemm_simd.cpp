@@ -71,7 +71,7 @@ void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& po
 
 void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
   if (tile::packed_product<tile::F32Pack>(g, workspace, pool)) return;
-  few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b), workspace, pool);
+  few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows), workspace, pool);
 }
 
 // k = 0: an empty sum.

@@ -253,6 +253,43 @@ TEST_P(GemmIn, TheNumberOfThreadsChangesNoBit) {
   }
 }
 
+// Each row is computed apart from the others: in a product of m rows it has the bits that it has by itself, which are
+// those of a product with few rows.
+TEST_P(GemmIn, IndependentRowsHaveTheSameBitsForAnyNumberOfRows) {
+  constexpr int64_t kMostRows = 33;
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{75, 70}, {9, 200}, {300, 1601}})
+      for (const bool trans_b : {false, true}) {
+        Case all{.m = kMostRows, .n = n, .k = k, .trans_b = trans_b, .bias = true};
+        all.precision = GetParam(), all.residual = n == 75;
+        all.activation = n == 300 ? GemmActivation::kGelu : GemmActivation::kNone;
+        all.fill(12);
+        std::vector<std::vector<float>> alone;
+        for (int64_t row = 0; row < kMostRows; ++row) {
+          Case one = all;
+          one.m = one.args.m = 1;
+          one.args.a = all.a.data() + row * all.args.lda, one.args.b = all.b.data();
+          one.args.bias = all.bias_values.data();
+          if (all.residual) one.args.residual = all.residual_values.data() + row * all.args.ldc;
+          alone.push_back(one.run(1));
+        }
+        for (const int64_t m : {1, 3, 8, 9, 16, 33}) {
+          Case some = all;
+          some.m = some.args.m = m;
+          some.args.a = all.a.data(), some.args.b = all.b.data(), some.args.bias = all.bias_values.data();
+          if (all.residual) some.args.residual = all.residual_values.data();
+          some.args.independent_rows = true;
+          const auto out = some.run(2);
+          for (int64_t row = 0; row < m; ++row)
+            ASSERT_EQ(0, std::memcmp(out.data() + row * all.args.ldc, alone[static_cast<size_t>(row)].data(),
+                                     static_cast<size_t>(n) * sizeof(float)))
+                << isa << " row " << row << " of " << some.text();
+        }
+      }
+  }
+}
+
 TEST(Gemm, EmptySumsAndEmptyMatrices) {
   Case test{.m = 3, .n = 4, .k = 0, .bias = true, .relu = true};
   test.fill(1);

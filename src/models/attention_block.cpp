@@ -69,13 +69,12 @@ Tensor SelfAttention::operator()(Tensor x, const Sight& sight) {
   return out_proj(attention(qkv[0], qkv[1], qkv[2], options));
 }
 
-Tensor SelfAttention::prefill(Tensor x, const CacheShape& cache) {
+Tensor SelfAttention::prefill(Tensor x, const CacheSlots& cache) {
   ModuleScope scope(*this);
   const int64_t kv_width = 2 * config.key_width();
   const std::vector<Tensor> q_kv = split(project(x, {}), -1, {config.query_width(), kv_width});
-  const Tensor state =
-      x.graph->input("cache." + path(), {x.type().dtype, {x.dim(0) * cache.beams, cache.max_length, kv_width}});
-  x.graph->update(state, cache_fill(state, q_kv[1], cache.beams));
+  const Tensor state = x.graph->input("cache." + path(), {x.type().dtype, {cache.slots, cache.max_length, kv_width}});
+  x.graph->update(state, cache_fill(state, q_kv[1], cache.rows));
   const std::vector<Tensor> kv = split_evenly(q_kv[1], -1, 2);
   AttentionOptions options = options_for(config, *this);
   options.causal = true;

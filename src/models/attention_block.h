@@ -41,9 +41,10 @@ struct Sight {
   Tensor distance_bias = {};  // [heads, 2 T - 1], of scores
 };
 
-// The key and value cache of generation: rows = sentences * beams, each of max_length entries.
-struct CacheShape {
-  int64_t max_length, beams = 1;
+// Where a prefill leaves keys and values: the cache of generation has `slots` rows of max_length entries.
+struct CacheSlots {
+  int64_t slots, max_length;
+  Tensor rows;  // i32 [B]: the slot of each row of the batch
 };
 
 // One beam-search or greedy step: where the keys and values of earlier positions are.
@@ -60,9 +61,9 @@ struct SelfAttention : Module {
 
   // x [B, T, D] -> [B, T, D]
   Tensor operator()(Tensor x, const Sight& sight);
-  // The same under a causal mask; leaves keys and values of row b in row b * beams of the state "cache.<path>"
-  // [B * beams, max_length, 2 * key_width].
-  Tensor prefill(Tensor x, const CacheShape& cache);
+  // The same under a causal mask; leaves keys and values of row b in row cache.rows[b] of the state "cache.<path>"
+  // [slots, max_length, 2 * key_width].
+  Tensor prefill(Tensor x, const CacheSlots& cache);
   // x [R, 1, D] -> [R, 1, D]; appends its key and value to that state. distance_bias: [heads, max_length].
   Tensor step(Tensor x, const DecodeStep& step, Tensor distance_bias = {});
 

@@ -79,7 +79,7 @@ Tensor EncoderLayer::operator()(Tensor x, const Sight& sight) {
   return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
 }
 
-Tensor EncoderLayer::prefill(Tensor x, const CacheShape& cache) {
+Tensor EncoderLayer::prefill(Tensor x, const CacheSlots& cache) {
   ModuleScope scope(*this);
   x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.prefill(y, cache); });
   return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });

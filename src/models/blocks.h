@@ -54,7 +54,7 @@ struct EncoderLayer : Module {
   EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
   Tensor operator()(Tensor x, const Sight& sight);  // [B, T, D]
   // A decoder's layer in generation (models/causal_model.h).
-  Tensor prefill(Tensor x, const CacheShape& cache);
+  Tensor prefill(Tensor x, const CacheSlots& cache);
   Tensor step(Tensor x, const DecodeStep& step);
 
   bool norm_first;

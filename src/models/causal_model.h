@@ -25,8 +25,8 @@ struct CausalModel : Module {
   virtual Tensor head_weight() = 0;
 
   // Generation. prefill: tokens i32 [B, T], each row from position 0 -> [B, T, D]; leaves the keys and values of row b
-  // in the cache's row b * cache.beams. What follows a row's prompt is padding: decoding overwrites it.
-  virtual Tensor prefill(Tensor tokens, const CacheShape& cache) = 0;
+  // in slot cache.rows[b]. What follows a row's prompt is padding: decoding overwrites it.
+  virtual Tensor prefill(Tensor tokens, const CacheSlots& cache) = 0;
   // step: tokens i32 [R], each at its own step.position -> [R, D].
   virtual Tensor step(Tensor tokens, const DecodeStep& step) = 0;
 

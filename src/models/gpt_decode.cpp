@@ -5,7 +5,7 @@
 
 namespace linnet {
 
-Tensor Gpt::prefill(Tensor ids, const CacheShape& cache) {
+Tensor Gpt::prefill(Tensor ids, const CacheSlots& cache) {
   Tensor x = embed(ids);
   for (size_t i = 0; i < layers.size(); ++i) x = layers[i].prefill(x, cache);
   return norm(x);

@@ -52,7 +52,7 @@ Tensor Llama::hidden(const TokenRows& rows) {
   return norm(x);
 }
 
-Tensor Llama::prefill(Tensor ids, const CacheShape& cache) {
+Tensor Llama::prefill(Tensor ids, const CacheSlots& cache) {
   check_length(ids.dim(1), config);
   Tensor x = tokens(ids);
   for (size_t i = 0; i < layers.size(); ++i) x = layers[i].prefill(x, cache);

@@ -30,7 +30,7 @@ struct Llama : CausalModel {
   int64_t window() const override { return config.window; }
   Tensor hidden(const TokenRows& rows) override;
   Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
-  Tensor prefill(Tensor tokens, const CacheShape& cache) override;
+  Tensor prefill(Tensor tokens, const CacheSlots& cache) override;
   Tensor step(Tensor tokens, const DecodeStep& step) override;
 
   const LlamaConfig config;

@@ -29,6 +29,7 @@ constexpr std::array kPasses{
          [](const PassOptions& o) {
            return o.precision != Precision::kF32 || o.attention_precision.value_or(o.precision) != Precision::kF32;
          }},
+    Pass{"independent_rows", plain<independent_rows>, [](const PassOptions& o) { return o.independent_rows; }},
     Pass{"fuse_loss", plain<fuse_loss>},
     Pass{"recompute", plain<recompute>, [](const PassOptions& o) { return o.recompute; }},
     Pass{"fuse_residual_norm", plain<fuse_residual_norm>},

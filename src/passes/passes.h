@@ -15,6 +15,8 @@ namespace linnet {
 Graph decompose(const Graph& graph);
 // Every product computes in this precision (kernels/precision.h), those of attention in the other.
 Graph lower_precision(const Graph& graph, Precision precision, Precision attention);
+// A row of a product has the same bits whatever the number of rows is: decoding graphs, whose rows are requests.
+Graph independent_rows(const Graph& graph);
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
 // A linear cross-entropy and its gradient become one node that computes the logits once.
@@ -51,6 +53,7 @@ struct PassOptions {
   std::optional<Precision> attention_precision = {};  // of attention's products, where it is another
   std::optional<DType> storage_type = {};             // of activations; see cast_to_storage_type()
   bool recompute = false;                             // for graphs with a backward pass: see recompute()
+  bool independent_rows = false;                      // see independent_rows()
   const Backend* backend = &cpu_backend();            // whose kernels the plan will use
   bool verify = true;
 };

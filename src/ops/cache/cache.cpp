@@ -25,13 +25,13 @@ std::vector<TensorType> infer_write(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_fill(const InferArgs& args) {
-  expect_inputs(args, 2);
-  const TensorType &cache = args.in[0], &rows = args.in[1];
-  const int64_t group = args.attrs.as<CacheGroupAttrs>().group;
+  expect_inputs(args, 3);
+  const TensorType &cache = args.in[0], &rows = args.in[1], &slots = args.in[2];
   expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype &&
-             cache.shape[0] == rows.shape[0] * group && rows.shape[1] <= cache.shape[1] &&
-             cache.shape[2] == rows.shape[2],
-         "got cache " + cache.text() + " and rows " + rows.text() + " in groups of " + std::to_string(group));
+             rows.shape[0] <= cache.shape[0] && rows.shape[1] <= cache.shape[1] && cache.shape[2] == rows.shape[2],
+         "got cache " + cache.text() + " and rows " + rows.text());
+  expect(slots == TensorType{DType::kI32, {rows.shape[0]}},
+         "got slots " + slots.text() + ", expected i32[" + std::to_string(rows.shape[0]) + "]");
   return {cache};
 }
 
@@ -68,12 +68,14 @@ void run_fill(const KernelArgs& args) {
   copy_cache(args);
   const Shape &cache = args.out[0].shape(), &rows = args.in[1].shape();
   const auto& strides = args.in[1].strides;
-  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
+  const int32_t* slots = args.in[2].as<int32_t>();
+  for (int64_t b = 0; b < rows[0]; ++b)
+    if (slots[b] < 0 || slots[b] >= cache[0]) fail_internal("a slot beyond the cache");
   for_float(args.out[0].type.dtype, [&]<class T>() {
     args.pool.run(rows[0], [&](int64_t b, int) {
       for (int64_t t = 0; t < rows[1]; ++t)
         std::copy_n(args.in[1].as<T>() + b * strides[0] + t * strides[1], rows[2],
-                    args.out[0].as<T>() + (b * group * cache[1] + t) * rows[2]);
+                    args.out[0].as<T>() + (slots[b] * cache[1] + t) * rows[2]);
     });
   });
 }
@@ -129,11 +131,8 @@ constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, 
 
 const OpDef kCacheWrite{
     .name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
-const OpDef kCacheFill{.name = "cache_fill",
-                       .infer = infer_fill,
-                       .read_attrs = read_attrs<CacheGroupAttrs>,
-                       .may_overwrite = first_operand,
-                       .strided_inputs = 0b010};
+const OpDef kCacheFill{
+    .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder",
                           .infer = infer_reorder,
                           .read_attrs = read_attrs<CacheGroupAttrs>,
@@ -147,8 +146,8 @@ Tensor cache_write(At cache, Tensor rows, Tensor position) {
   return cache.value.graph->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
 }
 
-Tensor cache_fill(At cache, Tensor rows, int64_t group) {
-  return cache.value.graph->add_one(kCacheFill, std::array{cache.value, rows}, CacheGroupAttrs{group}, cache.where);
+Tensor cache_fill(At cache, Tensor rows, Tensor slots) {
+  return cache.value.graph->add_one(kCacheFill, std::array{cache.value, rows, slots}, {}, cache.where);
 }
 
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {

@@ -5,7 +5,7 @@
 
 namespace linnet {
 
-// Of cache_fill and cache_reorder.
+// Of cache_reorder.
 struct CacheGroupAttrs {
   int64_t group = 1;
   void fields(FieldVisitor& visit) { visit("group", group); }
@@ -20,8 +20,9 @@ KernelList cache_reorder_kernels();
 // `rows` may be strided.
 Tensor cache_write(At cache, Tensor rows, Tensor position);
 
-// Row b of `rows` [B, t, D], t <= T, becomes the first t entries of row b * group of the cache. `rows` may be strided.
-Tensor cache_fill(At cache, Tensor rows, int64_t group = 1);
+// Row b of `rows` [B, t, D], t <= T, becomes the first t entries of row slots[b] (i32 [B], all different) of the cache.
+// `rows` may be strided.
+Tensor cache_fill(At cache, Tensor rows, Tensor slots);
 
 // Row r takes the first `position` entries (i32 [1] or [R], of which the largest counts) of row parents[r] (i32 [R]):
 // beams that go on from another beam. Parents stay within groups of `group` rows.

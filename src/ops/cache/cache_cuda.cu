@@ -34,6 +34,21 @@ __global__ void __launch_bounds__(kThreads)
     cache[(row * length + position) * width + column] = from[row * from_stride + column];
 }
 
+// rows [count, entries, width] with strides between rows and entries; a slot beyond the cache is not written.
+template <class Word>
+__global__ void __launch_bounds__(kThreads)
+    fill_kernel(int64_t count, int64_t entries, int64_t width, const Word* __restrict__ from, int64_t row_stride,
+                int64_t entry_stride, const int32_t* __restrict__ slots, int64_t cache_rows, int64_t length,
+                Word* __restrict__ cache) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count * entries * width) return;
+  const auto [entry, column] = divided(i, width);
+  const auto [row, t] = divided(entry, entries);
+  const int64_t slot = slots[row];
+  if (slot >= 0 && slot < cache_rows)
+    cache[(slot * length + t) * width + column] = from[row * row_stride + t * entry_stride + column];
+}
+
 // cache [rows, length, width]; a thread for one element of a whole group, so that rows may be taken in place.
 template <class Word>
 __global__ void __launch_bounds__(kThreads)
@@ -87,10 +102,16 @@ void run_write(const KernelArgs& args) {
 void run_fill(const KernelArgs& args) {
   copy_cache(args);
   const TensorView &rows = args.in[1], &cache = args.out[0];
-  const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group, length = cache.shape()[1],
-                width = cache.shape()[2];
-  copy_strided(args.device, rows.shape(), element_size(cache), rows.data, rows.strides, cache.data,
-               {group * length * width, width, 1});
+  const Shape &from = rows.shape(), &shape = cache.shape();
+  const int64_t row_bytes = rows.strides[0] * element_size(rows), entry_bytes = rows.strides[1] * element_size(rows);
+  const auto places = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
+                      static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
+  for_words(cache, shape[2], places, [&]<class Word>(int64_t width) {
+    const auto word = static_cast<int64_t>(sizeof(Word));
+    launch(args.device, fill_kernel<Word>, blocks_for(from[0] * from[1] * width, kThreads), kThreads, 0, from[0],
+           from[1], width, rows.as<const Word>(), row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(),
+           shape[0], shape[1], cache.as<Word>());
+  });
 }
 
 bool supports_reorder(const KernelQuery& query) { return query.node.attrs.as<CacheGroupAttrs>().group <= kMaxGroup; }

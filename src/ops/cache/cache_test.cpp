@@ -79,16 +79,30 @@ TEST(Cache, StatesAreUpdatedInPlace) {
   }
 }
 
-TEST(Cache, ASourceFillsTheFirstRowOfEachGroup) {
+TEST(Cache, SequencesFillTheirSlotsAndNoOthers) {
+  constexpr int64_t kSlots = 6, kEntries = 3, kWide = 5;
   Graph graph;
-  graph.output("y", cache_fill(graph.input("cache", {DType::kF32, {6, 4, 5}}),
-                               graph.input("rows", {DType::kF32, {2, 3, 5}}), 3));
+  const Tensor fused = graph.input("fused", {DType::kF32, {2, kEntries, 2 * kWide}}) * 1.0;
+  graph.output("y", cache_fill(graph.input("cache", {DType::kF32, {kSlots, kLength + 1, kWide}}),
+                               split_evenly(fused, -1, 2)[1], graph.input("slots", {DType::kI32, {2}})));
   NamedTensors in;
-  in["cache"] = HostTensor({DType::kF32, {6, 4, 5}});
-  in["rows"] = HostTensor({DType::kF32, {2, 3, 5}});
-  for (float& v : in["rows"].as<float>()) v = 1;
-  for (const NamedTensors& outputs : testing::run_everywhere(graph, in))
-    for (int64_t i = 0; i < 6 * 4 * 5; ++i) EXPECT_EQ(outputs.at("y")[i], i / 20 % 3 == 0 && i / 5 % 4 < 3);
+  in["cache"] = HostTensor({DType::kF32, {kSlots, kLength + 1, kWide}});
+  in["fused"] = HostTensor({DType::kF32, {2, kEntries, 2 * kWide}});
+  for (float& v : in["fused"].as<float>()) v = static_cast<float>(1 + (&v - in["fused"].as<float>().data()));
+  const auto run = [&](std::array<int32_t, 2> slots) {
+    in["slots"] = HostTensor({DType::kI32, {2}}, std::span<const int32_t>(slots));
+    return testing::run_everywhere(graph, in);
+  };
+  for (const NamedTensors& outputs : run({4, 1}))
+    for (int64_t slot = 0; slot < kSlots; ++slot)
+      for (int64_t t = 0; t <= kLength; ++t)
+        for (int64_t d = 0; d < kWide; ++d) {
+          const int64_t row = slot == 4 ? 0 : slot == 1 ? 1 : -1;
+          const int64_t want = row < 0 || t >= kEntries ? 0 : 1 + (row * kEntries + t) * 2 * kWide + kWide + d;
+          EXPECT_EQ(outputs.at("y")[(slot * (kLength + 1) + t) * kWide + d], static_cast<double>(want));
+        }
+  in["slots"] = HostTensor({DType::kI32, {2}}, std::span<const int32_t>(std::array{0, 6}));
+  EXPECT_THROW(interpret(graph, in), Error);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ TEST(DenseHeadOp, TakesOnlyProductsItHasCodeFor) {
   EXPECT_FALSE(takes({128, 10}, {10, 32}, {}));
   EXPECT_FALSE(takes({4, 128, 80}, {4, 10, 80}, {.trans_b = true}));
   EXPECT_FALSE(takes({128, 3136}, {10, 3136}, {.trans_b = true, .precision = Precision::kBf16}));
+  EXPECT_FALSE(takes({128, 3136}, {10, 3136}, {.trans_b = true, .independent_rows = true}));
 }
 
 }  // namespace

@@ -67,6 +67,12 @@ Attrs with_accumulator(const Attrs& old) {
   return attrs;
 }
 
+Attrs with_independent_rows(const Attrs& old) {
+  MatmulAttrs attrs = old.as<MatmulAttrs>();
+  attrs.independent_rows = true;
+  return attrs;
+}
+
 // Bias and sums stay fp32; where a second result or aux is involved, all of them have one type.
 StorageRule storage(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
@@ -109,6 +115,7 @@ const OpDef kMatmul{.name = "matmul",
                     .storage = storage,
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<MatmulAttrs>,
+                    .with_independent_rows = with_independent_rows,
                     .by_gpu_library = true,
                     .label = label,
                     .flops = flops};

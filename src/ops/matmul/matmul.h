@@ -24,6 +24,8 @@ struct MatmulAttrs {
   bool accumulate = false;
   // Set by the lower_precision pass. In float64 (the reference) it means nothing.
   Precision precision = Precision::kF32;
+  // Set by the independent_rows pass; see GemmArgs. The kernels of GPUs do not know it.
+  bool independent_rows = false;
   bool has_aux() const { return derivative != GemmActivation::kNone; }
   // Nothing follows x: it can be added to.
   bool is_sum() const { return activation == GemmActivation::kNone && !has_aux(); }
@@ -31,6 +33,7 @@ struct MatmulAttrs {
     visit("trans_a", trans_a), visit("trans_b", trans_b), visit("bias", bias), visit("activation", activation);
     visit("pre_activation", pre_activation), visit("derivative", derivative);
     visit("derivative_scale", derivative_scale), visit("accumulate", accumulate), visit("precision", precision);
+    visit("independent_rows", independent_rows);
   }
 };
 

@@ -91,7 +91,7 @@ void run(const KernelArgs& args) {
   gemm_args.c = args.out[0].as<float>(), gemm_args.ldc = n, gemm_args.c_batch = m * n;
   gemm_args.trans_a = attrs.trans_a, gemm_args.trans_b = attrs.trans_b;
   gemm_args.bias = attrs.bias ? args.in[2].as<float>() : nullptr;
-  gemm_args.precision = attrs.precision;
+  gemm_args.precision = attrs.precision, gemm_args.independent_rows = attrs.independent_rows;
   gemm_args.activation = attrs.activation, gemm_args.derivative = attrs.derivative;
   gemm_args.derivative_scale = attrs.derivative_scale;
   if (attrs.pre_activation) gemm_args.pre_activation = args.out[1].as<float>();
