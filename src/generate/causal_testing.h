@@ -1,4 +1,4 @@
-// For tests of CausalGenerator.
+// For tests of generation with decoder-only models.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,21 +9,39 @@
 
 namespace linnet {
 
-// A model with random weights and everything it takes to generate; and, apart from all of that, the model's plain
-// forward pass in float64.
-struct CausalFixture {
-  CausalFixture(CausalOptions options, std::unique_ptr<CausalModel> of) : model(std::move(of)), layout(*model) {
+// A model with random weights and the memory that it takes to generate.
+struct ModelFixture {
+  explicit ModelFixture(std::unique_ptr<CausalModel> of) : model(std::move(of)), layout(*model) {
     const auto bytes = static_cast<size_t>(layout.parameter_count()) * 4;
     store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
     shared = {store.add_region("arena", MemoryKind::kActivations, 0),
               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  }
+  CausalOptions with_threads(CausalOptions options) const {
     options.threads = 2;
-    generator = std::make_unique<CausalGenerator>(*model, layout, store, shared, options);
+    return options;
+  }
+  // After all plans have been made.
+  void finish() {
     store.allocate();
-    generator->bind();
     float* parameters = store.as<float>("parameters");
     layout.initialize_parameters(1, parameters, pool);
     for (int64_t i = 0; i < layout.parameter_count(); ++i) parameters[i] *= 3;  // less even probabilities
+  }
+
+  std::unique_ptr<CausalModel> model;
+  ParameterLayout layout;
+  Store store;
+  SharedRegions shared{};
+  ThreadPool pool{2};
+};
+
+// With a generator; and, apart from it, the model's plain forward pass in float64.
+struct CausalFixture : ModelFixture {
+  CausalFixture(const CausalOptions& options, std::unique_ptr<CausalModel> of) : ModelFixture(std::move(of)) {
+    generator = std::make_unique<CausalGenerator>(*model, layout, store, shared, with_threads(options));
+    finish();
+    generator->bind();
   }
 
   // Logits [T, V] behind each of `ids`, without cache, padding or batch.
@@ -44,12 +62,7 @@ struct CausalFixture {
     return generator->generate(prompts, settings, pool, listener);
   }
 
-  std::unique_ptr<CausalModel> model;
-  ParameterLayout layout;
-  Store store;
-  SharedRegions shared{};
   std::unique_ptr<CausalGenerator> generator;
-  ThreadPool pool{2};
 };
 
 }  // namespace linnet

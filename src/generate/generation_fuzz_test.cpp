@@ -90,9 +90,8 @@ struct Heard {
 
 Heard listen(CausalFixture& fixture, const std::vector<Ids>& prompts, const GenerateSettings& settings) {
   Heard heard;
-  const auto vocab = static_cast<size_t>(fixture.model->vocab_size());
-  fixture.generate(prompts, settings, [&](int64_t row, int32_t token) {
-    const auto logits = fixture.generator->last_logits().subspan(static_cast<size_t>(row) * vocab, vocab);
+  fixture.generate(prompts, settings, [&](int64_t, int32_t token) {
+    const auto logits = fixture.generator->last_logits();
     heard.logits.emplace_back(logits.begin(), logits.end());
     heard.tokens.push_back(token);
     return true;

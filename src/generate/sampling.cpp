@@ -99,4 +99,11 @@ void Sampler::keep_nucleus() {
   for (size_t i = 0; i < count_; ++i) candidates_[i].probability /= reached;
 }
 
+double log_probability_of(std::span<const float> logits, int32_t token) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return static_cast<double>(logits[static_cast<size_t>(token)]) - largest - std::log(sum);
+}
+
 }  // namespace linnet

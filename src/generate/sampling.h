@@ -45,4 +45,7 @@ class Sampler {
   size_t count_ = 0;
 };
 
+// Of one token, given the logits of all.
+double log_probability_of(std::span<const float> logits, int32_t token);
+
 }  // namespace linnet
