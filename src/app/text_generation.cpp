@@ -1,9 +1,9 @@
 #include "app/text_generation.h"
 
 #include <algorithm>
+#include <set>
 
 #include "app/memory_report.h"
-#include "app/written_row.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "exec/backend.h"
@@ -14,9 +14,18 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kPromptStep = 16, kUncachedStep = 64;  // what padded lengths are multiples of
+constexpr int64_t kSlots = 8;  // texts that are written at once, where there are more requests than samples
+constexpr int64_t kUncachedStep = 64;
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// The length that a prompt is padded to: at most an eighth more, so that a list of prompts needs few plans. It depends
+// on this prompt alone, as the bits of its logits depend on it.
+int64_t padded_length(int64_t tokens, int64_t most) {
+  int64_t step = 16;
+  while (tokens > 16 * step) step *= 2;
+  return std::min(most, round_up(tokens, step));
+}
 
 // The folder's chat template, read when the first request needs it.
 class ChatPrompts {
@@ -91,78 +100,100 @@ TextGeneration::TextGeneration(const std::string& folder, const std::vector<Text
   if (default_temperature)
     log_info("sampling at temperature 1, as nothing says otherwise; --temperature 0 takes the likeliest token");
   const SharedRegions shared = declare_model(store_, layout_);
-  // Generators of one store share the first one's memory, so the largest comes first.
-  for (const Job& job : jobs_) generators_[job.choice.beams] = nullptr;
-  for (auto& [beams, generator] : generators_)
-    generator = std::make_unique<CausalGenerator>(*opened_.model, layout_, store_, shared, plan_for(beams));
+  engine_.emplace(*opened_.model, layout_, store_, shared, plan());
   check_fits(store_, "; fewer samples, beams or tokens need less");
   store_.allocate();
-  for (auto& [beams, generator] : generators_) generator->bind();
+  engine_->bind();
   layout_.initialize_constants(store_.as<float>("constants"), pool_);
   opened_.load_weights(layout_, store_.as<float>("parameters"));
   store_.push("constants");
   store_.push("parameters");
 }
 
-// Room for the longest of all requests, whatever their beams: what one of them gives does not depend on the others.
-CausalOptions TextGeneration::plan_for(int64_t beams) const {
-  CausalOptions plan{.rows = options_.samples, .beams = beams, .cache = !options_.no_cache, .threads = pool_.size()};
-  const int64_t most = opened_.model->max_length(), step = options_.no_cache ? kUncachedStep : kPromptStep;
-  int64_t shortest = most, longest = 0;
-  bool slides = false;
+// Room for the longest of all requests.
+CausalOptions TextGeneration::plan() const {
+  CausalOptions plan{.cache = !options_.no_cache, .threads = pool_.size()};
+  const int64_t most = opened_.model->max_length();
+  std::set<int64_t> lengths;
   for (const Job& job : jobs_) {
-    const auto prompt = static_cast<int64_t>(job.prompt.size());
-    shortest = std::min(shortest, prompt), longest = std::max(longest, prompt);
-    plan.max_length = std::max(plan.max_length, std::min(most, prompt + job.choice.max_tokens));
-    slides = slides || prompt + job.choice.max_tokens > most;
+    const auto prompt = static_cast<int64_t>(job.prompt.size()), padded = padded_length(prompt, most);
+    const int64_t whole = prompt + job.choice.max_tokens;
+    lengths.insert(padded);
+    if (whole > most) lengths.insert(padded_length((most + 1) / 2, most));  // it goes on from its last half
+    plan.max_length = std::max({plan.max_length, padded, std::min(most, whole)});
+    plan.beams = std::max(plan.beams, job.choice.beams);
   }
-  if (slides) longest = std::max(longest, plan.max_length / 2 + 1);
-  if (options_.no_cache) {
-    for (int64_t length = round_up(shortest, step);
-         plan.prompt_lengths.empty() || plan.prompt_lengths.back() < plan.max_length; length += step)
-      plan.prompt_lengths.push_back(std::min(length, plan.max_length));
-    return plan;
+  if (options_.no_cache)
+    for (int64_t length = *lengths.begin(); length < plan.max_length; length += kUncachedStep)
+      lengths.insert(std::min(length + kUncachedStep, plan.max_length));
+  plan.prompt_lengths.assign(lengths.begin(), lengths.end());
+  const int64_t texts = static_cast<int64_t>(jobs_.size()) * options_.samples;
+  const int64_t slots = std::max(options_.samples * plan.beams, std::min(texts, kSlots));
+  plan.rows = (slots + plan.beams - 1) / plan.beams;
+  return plan;
+}
+
+// Gives all samples of a job to the engine.
+void TextGeneration::begin(Job& job) {
+  // An answer is a text of its own; what goes on from a prompt is read with it.
+  const std::span<const int32_t> context = job.is_chat ? std::span<const int32_t>() : std::span(job.prompt);
+  job.texts.reserve(static_cast<size_t>(options_.samples));  // listeners keep pointers
+  for (int64_t i = 0; i < options_.samples; ++i) {
+    Text& text = job.texts.emplace_back(Text{.row = {opened_.coder->flow(context), job.stops}});
+    GenerateSettings settings{.max_tokens = job.choice.max_tokens,
+                              .sampling = job.choice.sampling,
+                              .length_penalty = job.choice.length_penalty,
+                              .early_stopping = job.choice.early_stopping,
+                              .ends = job.choice.ends,
+                              .slide = job.choice.beams == 1,
+                              .first_sample = static_cast<uint64_t>(i)};
+    settings.log_probabilities = job.log_probabilities;
+    const auto listener = [&text](const GeneratedToken& heard) {
+      if (heard.token >= 0) text.unheard += text.row.push(heard.token);
+      return !text.row.stopped();
+    };
+    writing_[engine_->submit({job.prompt, std::move(settings), job.choice.beams, listener})] = &text;
   }
-  // One length serves one prompt; of several, the shorter ones should not be computed as the longest.
-  for (int64_t length = round_up(jobs_.size() == 1 ? longest : shortest, step);; length *= 2) {
-    plan.prompt_lengths.push_back(std::min(std::min(length, round_up(longest, step)), plan.max_length));
-    if (plan.prompt_lengths.back() >= longest) return plan;
+}
+
+// Keeps the engine's slots busy with the requests that come next.
+void TextGeneration::begin_ahead() {
+  for (; ahead_ < jobs_.size() && static_cast<int64_t>(writing_.size()) < engine_->options().slots(); ++ahead_)
+    if (jobs_[ahead_].texts.empty()) begin(jobs_[ahead_]);
+}
+
+void TextGeneration::collect() {
+  for (FinishedRequest& finished : engine_->take_finished()) {
+    Text& text = *writing_.extract(finished.id).mapped();
+    text.finished = std::move(finished), text.done = true;
   }
 }
 
 std::vector<WrittenText> TextGeneration::write(size_t request, const TextListener& hear) {
-  const Job& job = jobs_[request];
-  // An answer is a text of its own; what goes on from a prompt is read with it.
-  const std::span<const int32_t> context = job.is_chat ? std::span<const int32_t>() : std::span(job.prompt);
-  std::vector<WrittenRow> rows;
-  for (int64_t i = 0; i < options_.samples; ++i) rows.emplace_back(opened_.coder->flow(context), job.stops);
-  bool go_on = true;
-  GenerateSettings settings{.max_tokens = job.choice.max_tokens,
-                            .sampling = job.choice.sampling,
-                            .length_penalty = job.choice.length_penalty,
-                            .early_stopping = job.choice.early_stopping,
-                            .ends = job.choice.ends,
-                            .slide = job.choice.beams == 1};
-  settings.log_probabilities = job.log_probabilities;
-  settings.ends_row = [&](int64_t row, int32_t token) {
-    const std::string piece = rows[static_cast<size_t>(row)].push(token);
-    if (row == 0) go_on = hear(piece) && go_on;
-    return rows[static_cast<size_t>(row)].stopped();
-  };
-  const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(options_.samples), job.prompt);
-  const auto results = generators_.at(job.choice.beams)->generate(prompts, settings, pool_, [&](int64_t row, int32_t) {
-    if (row != 0) go_on = hear("") && go_on;
-    return go_on;
-  });
-  std::vector<WrittenText> texts;
-  for (size_t i = 0; i < results.size(); ++i) {
-    const Continuation& result = results[i];
-    if (job.choice.beams > 1)  // a search knows its text only at the end
-      for (const int32_t token : result.tokens)
-        if (const std::string piece = rows[i].push(token); i == 0) hear(piece);
-    if (const std::string rest = rows[i].finish(); i == 0 && !rest.empty()) hear(rest);
-    texts.push_back(written_text(result, rows[i], go_on));
+  Job& job = jobs_[request];
+  if (job.texts.empty()) begin(job);
+  ahead_ = std::max(ahead_, request + 1);
+  bool go_on = hear(std::exchange(job.texts[0].unheard, {}));
+  while (go_on && !std::ranges::all_of(job.texts, &Text::done)) {
+    begin_ahead();
+    engine_->step(pool_);
+    collect();
+    go_on = hear(std::exchange(job.texts[0].unheard, {}));
   }
+  if (!go_on)
+    for (const auto& [id, text] : writing_)
+      if (text >= &job.texts.front() && text <= &job.texts.back()) engine_->cancel(id);
+  collect();
+  std::vector<WrittenText> texts;
+  for (Text& text : job.texts) {
+    const bool first = &text == &job.texts[0];
+    if (job.choice.beams > 1)  // a search knows its text only at the end
+      for (const int32_t token : text.finished.result.tokens)
+        if (const std::string piece = text.row.push(token); first) hear(piece);
+    if (const std::string rest = text.row.finish(); first && !rest.empty()) hear(rest);
+    texts.push_back(written_text(text.finished.result, text.row, text.finished.reason != EndReason::kCancelled));
+  }
+  job.texts.clear();
   return texts;
 }
 

@@ -1,14 +1,16 @@
-// A model that writes: loaded once, its memory planned for a list of requests, which are then written one by one.
+// A model that writes: loaded once, its memory planned for a list of requests.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/generation_choice.h"
 #include "app/text_request.h"
-#include "generate/causal_generator.h"
+#include "app/written_row.h"
+#include "generate/engine.h"
 
 namespace linnet {
 
@@ -28,6 +30,8 @@ class TextWriter {
 // translation). Samples, cache, threads and device are those of the first request.
 std::unique_ptr<TextWriter> open_text_writer(const std::string& folder, const std::vector<TextRequest>& requests);
 
+// Writes several requests at once, those that follow beside the one that is asked for. A request gives the same text
+// whatever else is written.
 class TextGeneration : public TextWriter {
  public:
   // Loads the model. User error, which names the request, for a prompt that does not fit.
@@ -37,20 +41,32 @@ class TextGeneration : public TextWriter {
   const std::vector<int32_t>& prompt(size_t request) const override { return jobs_[request].prompt; }
 
  private:
+  struct Text {  // a sample of a request
+    WrittenRow row;
+    std::string unheard = {};  // certain, and not yet given to a listener
+    FinishedRequest finished = {};
+    bool done = false;
+  };
   struct Job {
     std::vector<int32_t> prompt;
     GenerationChoice choice;
     std::vector<std::string> stops;
     bool is_chat = false, log_probabilities = false;
+    std::vector<Text> texts = {};  // while the engine has it
   };
-  CausalOptions plan_for(int64_t beams) const;
+  CausalOptions plan() const;
+  void begin(Job& job);
+  void begin_ahead();
+  void collect();
 
   OpenedLanguageModel opened_;
   const TextGenerationOptions options_;
   std::vector<Job> jobs_;
   ParameterLayout layout_;
   Store store_;
-  std::map<int64_t, std::unique_ptr<CausalGenerator>, std::greater<>> generators_;  // by beams
+  std::optional<Engine> engine_;
+  std::map<RequestId, Text*> writing_;  // what the engine has
+  size_t ahead_ = 0;                    // the next job to begin before it is asked for
   ThreadPool pool_;
 };
 

@@ -208,6 +208,29 @@ TEST_F(Generate, RequestsHaveSettingsOfTheirOwn) {
   EXPECT_FALSE(texts[0].contains("end_token"));
 }
 
+// The requests of a list are written at once, and each gets the bits that it gets alone: log probabilities, too.
+TEST_F(Generate, RequestsOfAListGiveWhatTheyGiveAlone) {
+  const std::string folder = model("llama");
+  std::vector<std::string> requests;
+  for (int i = 0; i < 12; ++i) {
+    std::vector<int> tokens;
+    for (int t = 0; t <= 5 * i % 23; ++t) tokens.push_back((7 * t + i) % 50 + 4);
+    Json request{{"tokens", tokens}, {"max_tokens", 1 + 3 * i % 8}, {"seed", i}, {"id", i}};
+    if (i % 4 == 1) request["beam"] = 3;
+    if (i % 4 == 2) request["temperature"] = 0;
+    requests.push_back(request.dump() + "\n");
+  }
+  std::string all;
+  for (const std::string& request : requests) all += request;
+  const std::vector<Json> together = json_lines(run({"generate", folder, "--jsonl", "-"}, {.input = all}).out);
+  ASSERT_EQ(together.size(), requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    Json alone = json_lines(run({"generate", folder, "--jsonl", "-"}, {.input = requests[i]}).out).at(0);
+    alone["request"] = i;
+    EXPECT_EQ(together[i], alone);
+  }
+}
+
 // The log probabilities of what was written are those that scoring the same text gives.
 TEST_F(Generate, LogProbabilitiesAreThoseOfScoring) {
   const Json written = Json::parse(generate("llama", {"--prompt", "w30 w52", "--max-tokens", "8", "--temperature",
