@@ -19,9 +19,28 @@ void write_row(std::span<const TokenId> ids, int32_t* row, int64_t length) {
   std::fill(std::copy(ids.begin(), ids.end(), row), row + length, SpecialTokens{}.pad);
 }
 
+constexpr size_t kArrays = 5;
+
 }  // namespace
 
-BatchBuffer::BatchBuffer(const Buckets& buckets) : storage_(bytes(buckets) / sizeof(int32_t)) {}
+std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes) {
+  int64_t rows = 0, source = 0, target = 0;
+  for (const BatchShape& shape : shapes) {
+    rows = std::max(rows, shape.batch);
+    source = std::max(source, shape.batch * shape.source_length);
+    target = std::max(target, shape.batch * shape.target_length);
+  }
+  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(int32_t); };
+  return {{"source", bytes(source)},
+          {"source_lengths", bytes(rows)},
+          {"target_in", bytes(target)},
+          {"target_out", bytes(target)},
+          {"target_lengths", bytes(rows)}};
+}
+
+BatchBuffer::BatchBuffer(const Buckets& buckets) : storage_(bytes(buckets) / sizeof(int32_t)) {
+  batch_.arrays.reserve(kArrays);
+}
 
 size_t BatchBuffer::bytes(const Buckets& buckets) {
   size_t most = 0;
@@ -65,16 +84,23 @@ void BatchBuffer::fill(const PairDataset& dataset, const Buckets& buckets, int b
   const auto view = [](const int32_t* begin, int64_t size) {
     return std::span<const int32_t>(begin, static_cast<size_t>(size));
   };
-  batch_ = {.bucket = bucket,
-            .shape = shape,
-            .source = view(source, shape.batch * shape.source_length),
-            .source_lengths = view(source_lengths, shape.batch),
-            .target_in = view(target_in, shape.batch * shape.target_length),
-            .target_out = view(target_out, shape.batch * shape.target_length),
-            .target_lengths = view(target_lengths, shape.batch),
-            .pairs = view(rows, shape.batch),
-            .source_tokens = source_tokens,
-            .target_tokens = target_tokens};
+  batch_.shape_index = bucket;
+  batch_.shape = shape;
+  batch_.source = view(source, shape.batch * shape.source_length);
+  batch_.source_lengths = view(source_lengths, shape.batch);
+  batch_.target_in = view(target_in, shape.batch * shape.target_length);
+  batch_.target_out = view(target_out, shape.batch * shape.target_length);
+  batch_.target_lengths = view(target_lengths, shape.batch);
+  batch_.pairs = view(rows, shape.batch);
+  batch_.source_tokens = source_tokens;
+  batch_.target_tokens = target_tokens;
+  batch_.arrays.clear();
+  for (const auto& [name, ids] : {std::pair{"source", batch_.source},
+                                  {"source_lengths", batch_.source_lengths},
+                                  {"target_in", batch_.target_in},
+                                  {"target_out", batch_.target_out},
+                                  {"target_lengths", batch_.target_lengths}})
+    batch_.arrays.push_back({name, std::as_bytes(ids)});
 }
 
 }  // namespace linnet

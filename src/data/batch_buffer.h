@@ -10,6 +10,9 @@
 
 namespace linnet {
 
+// The arrays of a batch of pairs, as large as any of these shapes.
+std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes);
+
 class BatchBuffer {
  public:
   explicit BatchBuffer(const Buckets& buckets);  // fits any of them
@@ -17,13 +20,13 @@ class BatchBuffer {
   // Fills batch() except for epoch, index and last_of_epoch. Never allocates. A pair longer than the bucket is an
   // internal error.
   void fill(const PairDataset& dataset, const Buckets& buckets, int bucket, std::span<const int32_t> pairs);
-  Batch& batch() { return batch_; }
-  const Batch& batch() const { return batch_; }
+  PairBatch& batch() { return batch_; }
+  const PairBatch& batch() const { return batch_; }
   static size_t bytes(const Buckets& buckets);  // of one buffer
 
  private:
   std::vector<int32_t> storage_;
-  Batch batch_;
+  PairBatch batch_;
 };
 
 }  // namespace linnet

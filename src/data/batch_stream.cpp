@@ -16,10 +16,6 @@ namespace linnet {
 // The worker alone touches `order` and the buffers that are not handed out; everything under "shared" is guarded by the
 // mutex. Batches are numbered from the last seek on; batch n lies in buffer n modulo the number of buffers.
 struct BatchStream::State {
-  struct Place {
-    int64_t epoch = 0, index = 0;
-  };
-
   State(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth)
       : dataset(dataset), buckets(buckets), seed(seed), order(dataset, buckets) {
     if (prefetch_depth < 1) fail_internal("batch stream: prefetch_depth must be at least 1");
@@ -36,9 +32,9 @@ struct BatchStream::State {
   }
 
   void run();
-  void fill(BatchBuffer& buffer, Place place);
-  void seek(Place target);
-  const Batch& next();
+  void fill(BatchBuffer& buffer, BatchCursor& cursor);
+  void move(const BatchCursor& target);
+  const PairBatch& next();
   int64_t in_use() const { return filled - taken + (taken > 0 ? 1 : 0); }  // the batch taken last is still held
 
   const PairDataset& dataset;
@@ -46,12 +42,13 @@ struct BatchStream::State {
   const uint64_t seed;
   BatchOrder order;
   int64_t ordered_epoch = -1;
+  BatchCursor share;  // of the caller: the share, and where it was last moved to
   std::vector<BatchBuffer> buffers;
 
   // Shared.
   std::mutex mutex;
   std::condition_variable work_to_do, batch_ready;
-  Place place;         // of the batch to fill next
+  BatchCursor cursor;  // of the batch to fill next
   uint64_t seeks = 0;  // tells the worker that what it was filling is no longer wanted
   int64_t filled = 0, taken = 0;
   std::exception_ptr failure;  // of the batch to fill next
@@ -67,7 +64,7 @@ void BatchStream::State::run() {
     work_to_do.wait(lock, [&] { return stopping || (!failure && in_use() < capacity); });
     if (stopping) return;
     const uint64_t wanted = seeks;
-    const Place here = place;
+    BatchCursor here = cursor;
     BatchBuffer& buffer = buffers[filled % capacity];
     std::exception_ptr caught;
     lock.unlock();
@@ -82,32 +79,28 @@ void BatchStream::State::run() {
       failure = caught;
     } else {
       ++filled;
-      place = buffer.batch().last_of_epoch ? Place{here.epoch + 1, 0} : Place{here.epoch, here.index + 1};
+      cursor = here;
     }
     batch_ready.notify_one();
   }
 }
 
-void BatchStream::State::fill(BatchBuffer& buffer, Place here) {
-  if (here.epoch < 0 || here.index < 0 || here.index >= order.batch_count())
-    fail_user("batch " + std::to_string(here.index) + " of epoch " + std::to_string(here.epoch) +
-              " does not exist: an epoch has " + std::to_string(order.batch_count()) +
-              " batches; were the training data or the batch options changed?");
-  if (ordered_epoch != here.epoch) {
-    order.shuffle(seed, here.epoch);
-    ordered_epoch = here.epoch;
+// Moves the cursor on.
+void BatchStream::State::fill(BatchBuffer& buffer, BatchCursor& here) {
+  here.check(order.batch_count());
+  const auto taken = here.take([this](int64_t) { return order.batch_count(); });
+  if (ordered_epoch != taken.epoch) {
+    order.shuffle(seed, taken.epoch);
+    ordered_epoch = taken.epoch;
   }
-  buffer.fill(dataset, buckets, order.bucket(here.index), order.pairs(here.index));
-  Batch& batch = buffer.batch();
-  batch.epoch = here.epoch;
-  batch.index = here.index;
-  batch.last_of_epoch = here.index + 1 == order.batch_count();
+  static_cast<BatchPosition&>(buffer.batch()) = taken.position;
+  buffer.fill(dataset, buckets, order.bucket(taken.index), order.pairs(taken.index));
 }
 
-void BatchStream::State::seek(Place target) {
+void BatchStream::State::move(const BatchCursor& target) {
   {
     const std::lock_guard lock(mutex);
-    place = target;
+    cursor = target;
     ++seeks;
     filled = taken = 0;
     failure = nullptr;
@@ -115,11 +108,11 @@ void BatchStream::State::seek(Place target) {
   work_to_do.notify_one();
 }
 
-const Batch& BatchStream::State::next() {
+const PairBatch& BatchStream::State::next() {
   std::unique_lock lock(mutex);
   batch_ready.wait(lock, [&] { return filled > taken || failure; });
   if (filled == taken) std::rethrow_exception(failure);
-  const Batch& batch = buffers[taken % static_cast<int64_t>(buffers.size())].batch();
+  const PairBatch& batch = buffers[taken % static_cast<int64_t>(buffers.size())].batch();
   ++taken;
   lock.unlock();
   work_to_do.notify_one();
@@ -130,8 +123,16 @@ BatchStream::BatchStream(const PairDataset& dataset, const Buckets& buckets, uin
     : state_(std::make_unique<State>(dataset, buckets, seed, prefetch_depth)) {}
 BatchStream::~BatchStream() = default;
 
-void BatchStream::seek(int64_t epoch, int64_t index) { state_->seek({epoch, index}); }
-const Batch& BatchStream::next() { return state_->next(); }
+void BatchStream::seek(int64_t epoch, int64_t index) {
+  state_->share.set(epoch, index);
+  state_->move(state_->share);
+}
+void BatchStream::take_share(BatchShare share) {
+  state_->share.take_share(share);
+  state_->move(state_->share);
+}
+int64_t BatchStream::shape_count() const { return state_->buckets.size(); }
+const PairBatch& BatchStream::next() { return state_->next(); }
 int64_t BatchStream::batches_per_epoch() const { return state_->order.batch_count(); }
 
 size_t BatchStream::buffer_bytes() const {

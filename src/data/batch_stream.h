@@ -7,28 +7,28 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/batch.h"
+#include "data/batch_source.h"
 #include "data/buckets.h"
 #include "data/pair_dataset.h"
 
 namespace linnet {
 
-class BatchStream {
+class BatchStream : public BatchSource {
  public:
   // The dataset must outlive the stream. prefetch_depth >= 1 batches are kept ready besides the one in use.
   // Starts at epoch 0, batch 0. A pair that no bucket fits is an internal error.
   BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth = 2);
-  ~BatchStream();
+  ~BatchStream() override;
   BatchStream(const BatchStream&) = delete;
   BatchStream& operator=(const BatchStream&) = delete;
 
-  // next() will return this batch. An index that the epoch does not have is a user error of that next(), because it
-  // comes from a checkpoint made with other data.
-  void seek(int64_t epoch, int64_t index);
-  // Waits for the worker. The batch is valid until the following next() or seek(). An exception in the worker reappears
-  // here, at its place in the sequence and until seek() is called.
-  const Batch& next();
-  int64_t batches_per_epoch() const;  // the same in every epoch
+  void seek(int64_t epoch, int64_t index) override;
+  void take_share(BatchShare share) override;
+  // Waits for the worker. An exception in the worker reappears here, at its place in the sequence and until seek() is
+  // called.
+  const PairBatch& next() override;
+  int64_t shape_count() const override;
+  int64_t batches_per_epoch() const override;  // the same in every epoch
 
   size_t buffer_bytes() const;  // of the ring; fixed and touched from the constructor on
   static size_t buffer_bytes(const Buckets& buckets, int prefetch_depth);  // the same, predicted

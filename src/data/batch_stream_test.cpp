@@ -63,7 +63,7 @@ class BatchStreamTest : public ::testing::Test {
     std::vector<int32_t> source, source_lengths, target_in, target_out, target_lengths, pairs;
     bool operator==(const Copy&) const = default;
   };
-  static Copy copy(const Batch& batch) {
+  static Copy copy(const PairBatch& batch) {
     const auto list = [](std::span<const int32_t> ids) { return std::vector<int32_t>(ids.begin(), ids.end()); };
     return {batch.epoch,
             batch.index,
@@ -92,7 +92,7 @@ class BatchStreamTest : public ::testing::Test {
     ASSERT_EQ(order.size(), static_cast<size_t>(kPairs));
     for (int i = 0; i < kPairs; ++i) EXPECT_EQ(order[i], i);
   }
-  void expect_rows_of_dataset(const Batch& batch) const;
+  void expect_rows_of_dataset(const PairBatch& batch) const;
 
   const std::unique_ptr<Tokenizer> tokenizer_ = words();
   const PairDataset data_{text(), *tokenizer_, *tokenizer_, {.max_seq_len = 32}};
@@ -101,8 +101,8 @@ class BatchStreamTest : public ::testing::Test {
 };
 
 // Row by row: the ids of its pair, then padding; rows without a pair are empty.
-void BatchStreamTest::expect_rows_of_dataset(const Batch& batch) const {
-  ASSERT_EQ(batch.shape, buckets_.shapes()[batch.bucket]);
+void BatchStreamTest::expect_rows_of_dataset(const PairBatch& batch) const {
+  ASSERT_EQ(batch.shape, buckets_.shapes()[batch.shape_index]);
   const auto expect_row = [](std::span<const int32_t> ids, int64_t row, int64_t length, std::span<const TokenId> pair) {
     ASSERT_LE(pair.size(), static_cast<size_t>(length));
     for (int64_t i = 0; i < length; ++i)
@@ -132,7 +132,7 @@ TEST_F(BatchStreamTest, EveryEpochHasEveryPairOnce) {
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::vector<Copy> batches;
     for (int64_t index = 0; index < count; ++index) {
-      const Batch& batch = stream.next();
+      const PairBatch& batch = stream.next();
       expect_rows_of_dataset(batch);
       EXPECT_EQ(batch.epoch, epoch);
       EXPECT_EQ(batch.index, index);
@@ -178,7 +178,7 @@ TEST_F(BatchStreamTest, SeekContinuesAsTheUninterruptedStream) {
 TEST_F(BatchStreamTest, ABatchStaysAsItIsUntilTheNext) {
   BatchStream stream(data_, buckets_, 4, 1);
   for (int64_t i = 0; i < 3 * stream.batches_per_epoch(); ++i) {
-    const Batch& batch = stream.next();
+    const PairBatch& batch = stream.next();
     const Copy before = copy(batch);
     for (int spin = 0; spin < 100; ++spin) std::this_thread::yield();  // time for the worker to overwrite it
     ASSERT_EQ(copy(batch), before);
@@ -234,14 +234,14 @@ TEST_F(BatchStreamTest, EvaluationHasEveryPairOnceInOrderWithinItsBucket) {
   std::vector<int32_t> order;
   int bucket = 0;
   for (int64_t i = 0; i < batches.size(); ++i) {
-    const Batch& batch = batches.at(i);
+    const PairBatch& batch = batches.at(i);
     expect_rows_of_dataset(batch);
-    EXPECT_GE(batch.bucket, bucket);
+    EXPECT_GE(batch.shape_index, bucket);
     EXPECT_EQ(batch.last_of_epoch, i + 1 == batches.size());
-    if (batch.bucket == bucket && i > 0) {
+    if (batch.shape_index == bucket && i > 0) {
       EXPECT_GT(batch.pairs[0], order.back());
     }
-    bucket = batch.bucket;
+    bucket = batch.shape_index;
     for (int32_t pair : batch.pairs)
       if (pair >= 0) order.push_back(pair);
   }

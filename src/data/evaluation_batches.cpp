@@ -9,7 +9,7 @@ namespace linnet {
 EvaluationBatches::EvaluationBatches(const PairDataset& dataset, const Buckets& buckets)
     : dataset_(dataset), buckets_(buckets), order_(dataset, buckets), buffer_(buckets) {}
 
-const Batch& EvaluationBatches::at(int64_t index) {
+const PairBatch& EvaluationBatches::at(int64_t index) {
   if (index < 0 || index >= size()) fail_internal("evaluation batch " + std::to_string(index) + " does not exist");
   buffer_.fill(dataset_, buckets_, order_.bucket(index), order_.pairs(index));
   buffer_.batch().index = index;

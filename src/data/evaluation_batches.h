@@ -13,8 +13,8 @@ class EvaluationBatches {
   // The dataset must outlive this. A pair that no bucket fits is an internal error.
   EvaluationBatches(const PairDataset& dataset, const Buckets& buckets);
   int64_t size() const { return order_.batch_count(); }
-  // Fills the one buffer; valid until the following at(). Batch::pairs tells which pairs the rows are.
-  const Batch& at(int64_t index);
+  // Fills the one buffer; valid until the following at(). PairBatch::pairs tells which pairs the rows are.
+  const PairBatch& at(int64_t index);
   size_t bytes() const { return BatchBuffer::bytes(buckets_) + order_.bytes(); }
 
  private:

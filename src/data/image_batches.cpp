@@ -23,8 +23,16 @@ uint64_t below(uint64_t bound, uint64_t& state) {
 
 }  // namespace
 
+std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes) {
+  const auto count = static_cast<size_t>(rows);
+  return {{"images", count * static_cast<size_t>(image_bytes)}, {"labels", count * sizeof(int32_t)}};
+}
+
 ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed)
-    : dataset_(dataset), batch_size_(batch_size), seed_(seed) {
+    : dataset_(dataset),
+      batch_size_(batch_size),
+      seed_(seed),
+      owned_(image_inputs(std::max<int64_t>(batch_size, 0), dataset.image_bytes())) {
   if (dataset.count == 0) fail_user("there are no images to train on");
   if (batch_size < 1) fail_user("a batch of " + std::to_string(batch_size) + " images");
   if (dataset.count > std::numeric_limits<int32_t>::max())
@@ -34,47 +42,38 @@ ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint
 
 int64_t ImageBatches::batches_per_epoch() const { return evaluation_batches(dataset_, batch_size_); }
 
-void ImageBatches::seek(int64_t epoch, int64_t index) {
-  if (epoch < 0 || index < 0 || index >= batches_per_epoch())
-    fail_user("batch " + std::to_string(index) + " of epoch " + std::to_string(epoch) +
-              " does not exist: an epoch has " + std::to_string(batches_per_epoch()) +
-              " batches; were the training data or the batch options changed?");
-  epoch_ = epoch;
-  index_ = index;
-}
-
 // Fisher-Yates from the sorted order, with our own generator: std::shuffle differs between libraries.
-void ImageBatches::shuffle() {
+void ImageBatches::shuffle(int64_t epoch) {
   std::iota(order_.begin(), order_.end(), 0);
-  uint64_t state = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch_));
+  uint64_t state = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
   for (size_t left = order_.size(); left > 1; --left) std::swap(order_[left - 1], order_[below(left, state)]);
-  ordered_epoch_ = epoch_;
+  ordered_epoch_ = epoch;
 }
 
-std::span<const int32_t> ImageBatches::coming() {
-  if (ordered_epoch_ != epoch_) shuffle();
-  const int64_t first = index_ * batch_size_, rows = std::min(batch_size_, dataset_.count - first);
+std::span<const int32_t> ImageBatches::take(BatchPosition& position) {
+  const auto taken = cursor_.take([this](int64_t) { return batches_per_epoch(); });
+  if (ordered_epoch_ != taken.epoch) shuffle(taken.epoch);
+  position = taken.position;
+  const int64_t first = taken.index * batch_size_, rows = std::min(batch_size_, dataset_.count - first);
   return std::span<const int32_t>(order_).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
 }
 
-ImageBatch ImageBatches::advance(int64_t rows) {
-  const ImageBatch batch{epoch_, index_, rows, index_ + 1 == batches_per_epoch()};
-  epoch_ += batch.last_of_epoch;
-  index_ = batch.last_of_epoch ? 0 : index_ + 1;
-  return batch;
+const Batch& ImageBatches::next() {
+  const auto indices = take(owned_.batch);
+  gather_images(dataset_, indices, batch_size_, owned_.data<uint8_t>(0), owned_.data(1));
+  return owned_.batch;
 }
 
-ImageBatch ImageBatches::next(uint8_t* images, int32_t* labels) {
-  const auto indices = coming();
-  gather_images(dataset_, indices, batch_size_, images, labels);
-  return advance(static_cast<int64_t>(indices.size()));
-}
-
-ImageBatch ImageBatches::next_rows(std::span<int32_t> rows) {
-  const auto indices = coming();
+BatchPosition ImageBatches::next_rows(std::span<int32_t> rows) {
+  BatchPosition position;
+  const auto indices = take(position);
   std::ranges::copy(indices, rows.begin());
   std::ranges::fill(rows.subspan(indices.size()), -1);
-  return advance(static_cast<int64_t>(indices.size()));
+  return position;
+}
+
+std::vector<BatchArray> ImageBatches::device_data() const {
+  return {{"images", std::as_bytes(std::span(dataset_.pixels))}, {"labels", std::as_bytes(std::span(dataset_.labels))}};
 }
 
 int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size) {

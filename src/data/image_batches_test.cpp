@@ -22,16 +22,15 @@ ImageDataset numbered(int64_t count) {
 }
 
 struct Filled {
-  ImageBatch batch;
+  BatchPosition batch;
   std::vector<uint8_t> images;
   std::vector<int32_t> labels;
 };
 Filled take(ImageBatches& batches) {
-  Filled filled{{},
-                std::vector<uint8_t>(static_cast<size_t>(2 * batches.batch_size()), 99),
-                std::vector<int32_t>(static_cast<size_t>(batches.batch_size()), 99)};
-  filled.batch = batches.next(filled.images.data(), filled.labels.data());
-  return filled;
+  const Batch& batch = batches.next();
+  const auto* pixels = reinterpret_cast<const uint8_t*>(batch.arrays[0].bytes.data());
+  const auto labels = batch.ids("labels");
+  return {batch, {pixels, pixels + batch.arrays[0].bytes.size()}, {labels.begin(), labels.end()}};
 }
 
 TEST(ImageBatches, AnEpochHasEveryImageOnceAndPadsTheLastBatch) {
@@ -46,9 +45,8 @@ TEST(ImageBatches, AnEpochHasEveryImageOnceAndPadsTheLastBatch) {
       EXPECT_EQ(filled.batch.epoch, epoch);
       EXPECT_EQ(filled.batch.index, index);
       EXPECT_EQ(filled.batch.last_of_epoch, index == 2);
-      EXPECT_EQ(filled.batch.rows, index == 2 ? 7 : 8);
       for (size_t row = 0; row < 8; ++row) {
-        if (static_cast<int64_t>(row) >= filled.batch.rows) {
+        if (row >= (index == 2 ? 7u : 8u)) {
           EXPECT_EQ(filled.labels[row], -1);
           EXPECT_EQ(filled.images[2 * row], 0);
           continue;

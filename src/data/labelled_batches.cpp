@@ -55,9 +55,19 @@ std::vector<std::string> label_names(const std::vector<std::string>& labels) {
   return counted ? numbers : std::vector<std::string>(names.begin(), names.end());
 }
 
+std::vector<BatchInput> labelled_inputs(int64_t rows, int64_t longest) {
+  const size_t bytes = static_cast<size_t>(rows) * sizeof(int32_t);
+  return {{"tokens", bytes * static_cast<size_t>(longest)}, {"lengths", bytes}, {"labels", bytes}};
+}
+
 LabelledBatches::LabelledBatches(const LabelledSequences& data, int64_t rows, std::vector<int64_t> lengths,
                                  uint64_t seed)
-    : data_(data), rows_(rows), lengths_(std::move(lengths)), seed_(seed), sorted_(data.tokens.size()) {
+    : data_(data),
+      rows_(rows),
+      lengths_(std::move(lengths)),
+      seed_(seed),
+      sorted_(data.tokens.size()),
+      owned_(labelled_inputs(rows, lengths_.back())) {
   if (data.size() == 0) fail_user("there are no examples");
   std::iota(sorted_.begin(), sorted_.end(), int64_t{0});
   std::stable_sort(sorted_.begin(), sorted_.end(), [&](int64_t a, int64_t b) {
@@ -65,17 +75,9 @@ LabelledBatches::LabelledBatches(const LabelledSequences& data, int64_t rows, st
   });
 }
 
-void LabelledBatches::seek(int64_t epoch, int64_t index) {
-  if (epoch < 0 || index < 0 || index >= batches_per_epoch())
-    fail_user("batch " + std::to_string(index) + " of epoch " + std::to_string(epoch) +
-              " does not exist: an epoch has " + std::to_string(batches_per_epoch()) +
-              " batches; were the training data or the batch options changed?");
-  epoch_ = epoch, index_ = index;
-}
-
 // Shuffled, sorted by length within pools of batches, and the batches shuffled again.
-void LabelledBatches::shuffle() {
-  const uint64_t key = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch_));
+void LabelledBatches::shuffle(int64_t epoch) {
+  const uint64_t key = mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
   const ShuffledIndex sequences(data_.size(), key), batches(batches_per_epoch(), mix64(key + 1));
   order_.resize(static_cast<size_t>(data_.size()));
   for (int64_t i = 0; i < data_.size(); ++i) order_[static_cast<size_t>(i)] = sequences(i);
@@ -86,41 +88,43 @@ void LabelledBatches::shuffle() {
                      });
   starts_.resize(static_cast<size_t>(batches_per_epoch()));
   for (int64_t i = 0; i < batches_per_epoch(); ++i) starts_[static_cast<size_t>(i)] = batches(i) * rows_;
-  ordered_epoch_ = epoch_;
+  ordered_epoch_ = epoch;
 }
 
-int LabelledBatches::fill(const int64_t* order, int64_t count, const LabelledBatch& batch) const {
+void LabelledBatches::fill(const int64_t* order, int64_t count) {
   size_t longest = 0;
   for (int64_t i = 0; i < count; ++i) longest = std::max(longest, data_.tokens[static_cast<size_t>(order[i])].size());
   const auto found = std::lower_bound(lengths_.begin(), lengths_.end(), static_cast<int64_t>(longest));
   if (found == lengths_.end()) fail_internal("a sequence is longer than any batch");
   const int64_t length = *found;
-  std::fill_n(batch.tokens, rows_ * length, 0);
+  int32_t *tokens = owned_.data(0), *lengths = owned_.data(1), *labels = owned_.data(2);
+  std::fill_n(tokens, rows_ * length, 0);
   for (int64_t row = 0; row < rows_; ++row) {
-    batch.lengths[row] = 1, batch.labels[row] = -1;
+    lengths[row] = 1, labels[row] = -1;
     if (row >= count) continue;
     const auto i = static_cast<size_t>(order[row]);
-    std::copy(data_.tokens[i].begin(), data_.tokens[i].end(), batch.tokens + row * length);
-    batch.lengths[row] = static_cast<int32_t>(data_.tokens[i].size());
-    batch.labels[row] = data_.labels[i];
+    std::copy(data_.tokens[i].begin(), data_.tokens[i].end(), tokens + row * length);
+    lengths[row] = static_cast<int32_t>(data_.tokens[i].size());
+    labels[row] = data_.labels[i];
   }
-  return static_cast<int>(found - lengths_.begin());
+  owned_.resize(0, static_cast<size_t>(rows_ * length) * sizeof(int32_t));
+  owned_.batch.shape_index = static_cast<int>(found - lengths_.begin());
 }
 
-LabelledBatches::Place LabelledBatches::next(const LabelledBatch& batch) {
-  if (ordered_epoch_ != epoch_) shuffle();
-  const int64_t start = starts_[static_cast<size_t>(index_)];
-  const int shape = fill(order_.data() + start, std::min(rows_, data_.size() - start), batch);
-  const Place place{epoch_, index_, shape, index_ + 1 == batches_per_epoch()};
-  epoch_ += place.last_of_epoch;
-  index_ = place.last_of_epoch ? 0 : index_ + 1;
-  return place;
+const Batch& LabelledBatches::next() {
+  const auto taken = cursor_.take([this](int64_t) { return batches_per_epoch(); });
+  if (ordered_epoch_ != taken.epoch) shuffle(taken.epoch);
+  const int64_t start = starts_[static_cast<size_t>(taken.index)];
+  static_cast<BatchPosition&>(owned_.batch) = taken.position;
+  fill(order_.data() + start, std::min(rows_, data_.size() - start));
+  return owned_.batch;
 }
 
-int LabelledBatches::fill_sorted(int64_t index, const LabelledBatch& batch, std::vector<int64_t>& order) const {
+const Batch& LabelledBatches::sorted_batch(int64_t index, std::vector<int64_t>& order) {
   const int64_t start = index * rows_, count = std::min(rows_, data_.size() - start);
   order.assign(sorted_.begin() + start, sorted_.begin() + start + count);
-  return fill(order.data(), count, batch);
+  fill(order.data(), count);
+  return owned_.batch;
 }
 
 }  // namespace linnet

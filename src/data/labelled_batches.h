@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "data/batch_source.h"
+
 namespace linnet {
 
 struct LabelledSequences {
@@ -25,31 +27,27 @@ LabelledText split_off(LabelledText& text, double share, uint64_t seed);
 // Whole numbers 0..n-1 stand for themselves; other labels are numbered in the order of their bytes.
 std::vector<std::string> label_names(const std::vector<std::string>& labels);
 
-// Where a batch goes: tokens [rows, length], lengths and labels [rows]. Rows past the last have label -1.
-struct LabelledBatch {
-  int32_t *tokens, *lengths, *labels;
-};
+// The arrays of a batch: tokens [rows, length], lengths and labels [rows]. Rows past the last have label -1.
+std::vector<BatchInput> labelled_inputs(int64_t rows, int64_t longest);
 
-class LabelledBatches {
+class LabelledBatches : public BatchSource {
  public:
   // `lengths`: the padded lengths there are, ascending; sequences must fit the last. Data must outlive this.
   LabelledBatches(const LabelledSequences& data, int64_t rows, std::vector<int64_t> lengths, uint64_t seed);
 
-  struct Place {
-    int64_t epoch, index;
-    int shape;  // index into `lengths`
-    bool last_of_epoch;
-  };
-  Place next(const LabelledBatch& batch);
-  void seek(int64_t epoch, int64_t index);
-  int64_t batches_per_epoch() const { return (data_.size() + rows_ - 1) / rows_; }
+  // Shapes are indices into `lengths`.
+  const Batch& next() override;
+  void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_per_epoch()); }
+  void take_share(BatchShare share) override { cursor_.take_share(share); }
+  int64_t shape_count() const override { return static_cast<int64_t>(lengths_.size()); }
+  int64_t batches_per_epoch() const override { return (data_.size() + rows_ - 1) / rows_; }
 
-  // For evaluation: every sequence once, shortest first. Returns the shape; `order` are the sequences of the rows.
-  int fill_sorted(int64_t index, const LabelledBatch& batch, std::vector<int64_t>& order) const;
+  // For evaluation: every sequence once, shortest first; `order` are the sequences of the rows. Valid as of next().
+  const Batch& sorted_batch(int64_t index, std::vector<int64_t>& order);
 
  private:
-  void shuffle();
-  int fill(const int64_t* order, int64_t count, const LabelledBatch& batch) const;
+  void shuffle(int64_t epoch);
+  void fill(const int64_t* order, int64_t count);
 
   const LabelledSequences& data_;
   const int64_t rows_;
@@ -57,7 +55,9 @@ class LabelledBatches {
   const uint64_t seed_;
   std::vector<int64_t> sorted_, order_;  // order_: of ordered_epoch_, rows_ a batch
   std::vector<int64_t> starts_;          // of the batches in order_
-  int64_t ordered_epoch_ = -1, epoch_ = 0, index_ = 0;
+  int64_t ordered_epoch_ = -1;
+  BatchCursor cursor_;
+  OwnedBatch owned_;
 };
 
 }  // namespace linnet

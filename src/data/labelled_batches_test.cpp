@@ -20,7 +20,17 @@ LabelledSequences sequences(int32_t count) {
 
 struct Rows {
   std::vector<int32_t> tokens = std::vector<int32_t>(4 * 20), lengths = std::vector<int32_t>(4), labels = lengths;
-  LabelledBatch batch() { return {tokens.data(), lengths.data(), labels.data()}; }
+  // Copies what a source made.
+  const Batch& take(const Batch& batch) {
+    const auto copy = [&](const char* name, std::vector<int32_t>& to) {
+      const auto ids = batch.ids(name);
+      to.assign(ids.begin(), ids.end());
+    };
+    copy("tokens", tokens);
+    copy("lengths", lengths);
+    copy("labels", labels);
+    return batch;
+  }
 };
 
 const std::vector<int64_t> kLengths{8, 20};
@@ -33,9 +43,9 @@ TEST(LabelledBatches, AnEpochHoldsEveryExampleOnceInAnotherOrder) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::vector<int32_t> seen;
     for (int64_t i = 0; i < 13; ++i) {
-      const auto place = batches.next(rows.batch());
+      const Batch& place = rows.take(batches.next());
       EXPECT_EQ(place.last_of_epoch, i == 12);
-      const int64_t length = kLengths[static_cast<size_t>(place.shape)];
+      const int64_t length = kLengths[static_cast<size_t>(place.shape_index)];
       for (int64_t row = 0; row < 4; ++row) {
         if (rows.labels[static_cast<size_t>(row)] < 0) continue;
         const int32_t id = rows.tokens[static_cast<size_t>(row * length)];
@@ -55,10 +65,10 @@ TEST(LabelledBatches, GoOnFromAnyBatch) {
   const LabelledSequences data = sequences(50);
   LabelledBatches straight(data, 4, kLengths, 1), resumed(data, 4, kLengths, 1);
   Rows a, b;
-  for (int i = 0; i < 20; ++i) straight.next(a.batch());
-  const auto place = straight.next(a.batch());
+  for (int i = 0; i < 20; ++i) a.take(straight.next());
+  const Batch& place = a.take(straight.next());
   resumed.seek(place.epoch, place.index);
-  EXPECT_EQ(resumed.next(b.batch()).shape, place.shape);
+  EXPECT_EQ(b.take(resumed.next()).shape_index, place.shape_index);
   EXPECT_EQ(a.labels, b.labels);
   EXPECT_EQ(a.lengths, b.lengths);
   EXPECT_THROW(resumed.seek(0, 13), Error);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kShare = 0.15, kMasked = 0.8, kReplaced = 0.9;  // kReplaced: those that become another token included
 constexpr int64_t kPool = 32;                                    // batches among which rows are sorted by length
+constexpr int64_t kDropEvery = 256;                              // batches between which pages of a mapped file stay
 constexpr int64_t kScoring = -2;
 constexpr uint64_t kOffsets = 0x6d61736b6f666673u, kOrders = 0x6d61736b6f726472u, kMasks = 0x6d61736b6d61736bu;
 
@@ -32,13 +33,23 @@ int64_t masked_places(const MaskingOptions& options, int64_t length) {
   return places_of(length - template_size(options));
 }
 
+std::vector<BatchInput> masked_inputs(const MaskingOptions& options) {
+  const int64_t longest = options.lengths.back(), slots = options.rows * masked_places(options, longest);
+  const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(int32_t); };
+  return {{"tokens", bytes(options.rows * longest)},
+          {"lengths", bytes(options.rows)},
+          {"positions", bytes(slots)},
+          {"targets", bytes(slots)}};
+}
+
 MaskedWindows::MaskedWindows(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options,
                              uint64_t seed)
     : stream_(stream),
       documents_(std::move(documents)),
       options_(std::move(options)),
       seed_(seed),
-      content_(options_.lengths.back() - template_size(options_)) {
+      content_(options_.lengths.back() - template_size(options_)),
+      owned_(masked_inputs(options_)) {
   if (options_.lengths.front() <= template_size(options_))
     fail_user("rows of " + std::to_string(options_.lengths.front()) + " tokens have no room for text");
   const auto holds_text = [](const TokenSpan& document) { return document.count > 0; };
@@ -60,10 +71,10 @@ int64_t MaskedWindows::batches() const {
 }
 
 // Shuffled, sorted by length within pools of batches, and the batches shuffled again.
-void MaskedWindows::prepare_epoch() {
-  if (prepared_ == epoch_) return;
-  cut(static_cast<int64_t>(stream_key(seed_, kOffsets, epoch_) % static_cast<uint64_t>(content_)));
-  const uint64_t key = stream_key(seed_, kOrders, epoch_);
+int64_t MaskedWindows::prepare_epoch(int64_t epoch) {
+  if (prepared_ == epoch) return batches();
+  cut(static_cast<int64_t>(stream_key(seed_, kOffsets, epoch) % static_cast<uint64_t>(content_)));
+  const uint64_t key = stream_key(seed_, kOrders, epoch);
   const auto count = static_cast<int64_t>(pieces_.size());
   const ShuffledIndex order(count, key), batch_order(batches(), mix64(key + 1));
   std::vector<TokenSpan> shuffled(pieces_.size());
@@ -75,25 +86,20 @@ void MaskedWindows::prepare_epoch() {
                                pieces_.begin() + std::min(count, begin + kPool * options_.rows), {}, &TokenSpan::count);
   starts_.resize(static_cast<size_t>(batches()));
   for (int64_t i = 0; i < batches(); ++i) starts_[static_cast<size_t>(i)] = batch_order(i) * options_.rows;
-  prepared_ = epoch_;
+  prepared_ = epoch;
+  return batches();
 }
 
 void MaskedWindows::seek(int64_t epoch, int64_t index) {
-  if (epoch >= 0) epoch_ = epoch, prepare_epoch();
-  if (epoch < 0 || index < 0 || index >= batches())
-    fail_user("batch " + std::to_string(index) + " of epoch " + std::to_string(epoch) +
-              " does not exist: an epoch has " + std::to_string(batches()) +
-              " batches; were the training data or the batch options changed?");
-  index_ = index;
+  cursor_.seek(epoch, index, epoch >= 0 ? prepare_epoch(epoch) : 0);
 }
 
-MaskedWindows::Place MaskedWindows::next(const MaskedBatch& batch) {
-  prepare_epoch();
-  const int shape = fill(starts_[static_cast<size_t>(index_)], stream_key(seed_, kMasks, epoch_), batch);
-  const Place place{epoch_, index_, shape, index_ + 1 == batches()};
-  epoch_ += place.last_of_epoch;
-  index_ = place.last_of_epoch ? 0 : index_ + 1;
-  return place;
+const Batch& MaskedWindows::next() {
+  if (++made_ % kDropEvery == 0) stream_.drop_pages();
+  const auto taken = cursor_.take([this](int64_t epoch) { return prepare_epoch(epoch); });
+  static_cast<BatchPosition&>(owned_.batch) = taken.position;
+  fill(starts_[static_cast<size_t>(taken.index)], stream_key(seed_, kMasks, taken.epoch));
+  return owned_.batch;
 }
 
 int64_t MaskedWindows::scoring_batches() {
@@ -105,21 +111,26 @@ int64_t MaskedWindows::scoring_batches() {
   return batches();
 }
 
-int MaskedWindows::fill_scoring_batch(int64_t index, const MaskedBatch& batch) {
+const Batch& MaskedWindows::scoring_batch(int64_t index) {
   if (index < 0 || index >= scoring_batches()) fail_internal("there is no such batch to score");
-  return fill(index * options_.rows, stream_key(0, kMasks, kScoring), batch);
+  fill(index * options_.rows, stream_key(0, kMasks, kScoring));
+  return owned_.batch;
 }
 
-int MaskedWindows::fill(int64_t first, uint64_t key, const MaskedBatch& batch) {
+void MaskedWindows::fill(int64_t first, uint64_t key) {
   const int64_t count = std::min(options_.rows, static_cast<int64_t>(pieces_.size()) - first);
   int64_t longest = 0;
   for (int64_t i = 0; i < count; ++i) longest = std::max(longest, pieces_[static_cast<size_t>(first + i)].count);
   const auto found = std::ranges::lower_bound(options_.lengths, longest + template_size(options_));
   const int64_t length = *found;
-  std::fill_n(batch.tokens, options_.rows * length, 0);
+  std::fill_n(owned_.data(0), options_.rows * length, 0);
   for (int64_t row = 0; row < options_.rows; ++row)
-    fill_row(row < count ? pieces_[static_cast<size_t>(first + row)] : TokenSpan{0, 0}, row, length, key, batch);
-  return static_cast<int>(found - options_.lengths.begin());
+    fill_row(row < count ? pieces_[static_cast<size_t>(first + row)] : TokenSpan{0, 0}, row, length, key);
+  const size_t slots = static_cast<size_t>(options_.rows * masked_places(options_, length)) * sizeof(int32_t);
+  owned_.resize(0, static_cast<size_t>(options_.rows * length) * sizeof(int32_t));
+  owned_.resize(2, slots);
+  owned_.resize(3, slots);
+  owned_.batch.shape_index = static_cast<int>(found - options_.lengths.begin());
 }
 
 bool MaskedWindows::can_be_masked(int32_t token) const {
@@ -127,20 +138,20 @@ bool MaskedWindows::can_be_masked(int32_t token) const {
          std::ranges::find(options_.special, token) == options_.special.end();
 }
 
-void MaskedWindows::fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key,
-                             const MaskedBatch& batch) {
+void MaskedWindows::fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key) {
   const int64_t room = masked_places(options_, length);
-  int32_t *tokens = batch.tokens + row * length, *positions = batch.positions + row * room,
-          *targets = batch.targets + row * room;
+  int32_t *tokens = owned_.data(0) + row * length, *positions = owned_.data(2) + row * room,
+          *targets = owned_.data(3) + row * room;
+  int32_t& row_length = owned_.data(1)[row];
   std::fill_n(positions, room, static_cast<int32_t>(row * length));
   std::fill_n(targets, room, -1);
-  batch.lengths[row] = 1;  // a row that is not used: attention needs something to see
+  row_length = 1;  // a row that is not used: attention needs something to see
   if (piece.count == 0) return;
   const int64_t begin = options_.begin >= 0;
   if (options_.begin >= 0) tokens[0] = options_.begin;
   stream_.read(piece.first, piece.count, tokens + begin);
   if (options_.end >= 0) tokens[begin + piece.count] = options_.end;
-  batch.lengths[row] = static_cast<int32_t>(piece.count + template_size(options_));
+  row_length = static_cast<int32_t>(piece.count + template_size(options_));
 
   draws_.clear();
   for (int64_t i = 0; i < piece.count; ++i)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/batch_source.h"
 #include "data/token_stream.h"
 
 namespace linnet {
@@ -29,36 +30,31 @@ struct MaskingOptions {
 // Places of a row of this padded length that can be masked: 15% of what is not template.
 int64_t masked_places(const MaskingOptions& options, int64_t length);
 
-// Where a batch goes: tokens [rows, length], lengths [rows]; positions and targets [rows * masked_places]: a place in
-// the flattened batch, and what stood there. Places that are not used have target -1.
-struct MaskedBatch {
-  int32_t *tokens, *lengths, *positions, *targets;
-};
+// The arrays of a batch: tokens [rows, length], lengths [rows]; positions and targets [rows * masked_places]: a slot of
+// the flattened batch, and what stood there. Slots that are not used have target -1.
+std::vector<BatchInput> masked_inputs(const MaskingOptions& options);
 
-class MaskedWindows {
+class MaskedWindows : public BatchSource {
  public:
   // The stream must outlive this. User error when there is no document with a token.
   MaskedWindows(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed);
 
-  struct Place {
-    int64_t epoch, index;
-    int shape;  // index into options.lengths
-    bool last_of_epoch;
-  };
-  Place next(const MaskedBatch& batch);
-  void seek(int64_t epoch, int64_t index);
+  // Shapes are indices into options.lengths.
+  const Batch& next() override;
+  void seek(int64_t epoch, int64_t index) override;
+  void take_share(BatchShare share) override { cursor_.take_share(share); }
+  int64_t shape_count() const override { return static_cast<int64_t>(options_.lengths.size()); }
 
-  // For evaluation: every token in one row, the shortest rows first; the masks are always the same. fill returns the
-  // shape.
+  // For evaluation: every token in one row, the shortest rows first; the masks are always the same. Valid as of next().
   int64_t scoring_batches();
-  int fill_scoring_batch(int64_t index, const MaskedBatch& batch);
+  const Batch& scoring_batch(int64_t index);
 
  private:
   void cut(int64_t offset);
-  void prepare_epoch();
+  int64_t prepare_epoch(int64_t epoch);  // how many batches it has
   int64_t batches() const;
-  int fill(int64_t first, uint64_t key, const MaskedBatch& batch);
-  void fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key, const MaskedBatch& batch);
+  void fill(int64_t first, uint64_t key);
+  void fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key);
   bool can_be_masked(int32_t token) const;
 
   const TokenStream& stream_;
@@ -69,7 +65,9 @@ class MaskedWindows {
   std::vector<TokenSpan> pieces_;  // rows of the epoch in order, or of the scoring
   std::vector<int64_t> starts_;    // the first row of each batch
   int64_t prepared_ = -1;          // the epoch that pieces_ is of; -2: of the scoring
-  int64_t epoch_ = 0, index_ = 0;
+  BatchCursor cursor_;
+  OwnedBatch owned_;
+  int64_t made_ = 0;                                 // batches
   std::vector<std::pair<uint64_t, int64_t>> draws_;  // of one row
 };
 

@@ -18,7 +18,18 @@ struct Buffers {
         lengths(static_cast<size_t>(options.rows)),
         positions(static_cast<size_t>(options.rows * masked_places(options, options.lengths.back()))),
         targets(positions.size()) {}
-  MaskedBatch batch() { return {tokens.data(), lengths.data(), positions.data(), targets.data()}; }
+  // Copies what a source made.
+  const Batch& take(const Batch& batch) {
+    const auto copy = [&](const char* name, std::vector<int32_t>& to) {
+      const auto ids = batch.ids(name);
+      to.assign(ids.begin(), ids.end());
+    };
+    copy("tokens", tokens);
+    copy("lengths", lengths);
+    copy("positions", positions);
+    copy("targets", targets);
+    return batch;
+  }
   bool operator==(const Buffers&) const = default;
   std::vector<int32_t> tokens, lengths, positions, targets;
 };
@@ -49,10 +60,11 @@ TEST(MaskedWindows, EveryTokenIsInOneRowAndTheTargetsAreWhatStoodThere) {
     std::map<int32_t, int> seen, expected;
     for (int32_t token : text) ++expected[token];
     for (bool last = false; !last;) {
-      const auto place = windows.next(buffers.batch());
+      const Batch& place = buffers.take(windows.next());
       EXPECT_EQ(place.epoch, epoch);
       last = place.last_of_epoch;
-      const int64_t length = masking.lengths[static_cast<size_t>(place.shape)], room = masked_places(masking, length);
+      const int64_t length = masking.lengths[static_cast<size_t>(place.shape_index)],
+                    room = masked_places(masking, length);
       std::vector<int32_t> restored = buffers.tokens;
       for (int64_t i = 0; i < masking.rows * room; ++i) {
         const auto at = static_cast<size_t>(buffers.positions[static_cast<size_t>(i)]);
@@ -82,7 +94,7 @@ TEST(MaskedWindows, FifteenPercentOfWhichEightyTenTen) {
   Buffers buffers(masking);
   int64_t chosen = 0, masked = 0, kept = 0;
   for (bool last = false; !last;) {
-    last = windows.next(buffers.batch()).last_of_epoch;
+    last = buffers.take(windows.next()).last_of_epoch;
     for (size_t i = 0; i < buffers.targets.size(); ++i) {
       if (buffers.targets[i] < 0) continue;
       const int32_t now = buffers.tokens[static_cast<size_t>(buffers.positions[i])];
@@ -103,16 +115,16 @@ TEST(MaskedWindows, SeekingGivesWhatGoingThereGives) {
   Buffers buffers(masking), sought(masking), other(masking);
   bool differs = false;
   for (int i = 0; i < 40; ++i) {
-    const auto place = straight.next(buffers.batch());
+    const Batch& place = buffers.take(straight.next());
     MaskedWindows fresh(stream, documents, masking, 3);
     fresh.seek(place.epoch, place.index);
-    const auto again = fresh.next(sought.batch());
-    EXPECT_EQ(again.shape, place.shape);
-    const auto used = static_cast<size_t>(masking.rows * masking.lengths[static_cast<size_t>(place.shape)]);
+    const Batch& again = sought.take(fresh.next());
+    EXPECT_EQ(again.shape_index, place.shape_index);
+    const auto used = static_cast<size_t>(masking.rows * masking.lengths[static_cast<size_t>(place.shape_index)]);
     EXPECT_TRUE(std::equal(sought.tokens.begin(), sought.tokens.begin() + static_cast<std::ptrdiff_t>(used),
                            buffers.tokens.begin()));
     EXPECT_EQ(sought.lengths, buffers.lengths);
-    other_seed.next(other.batch());
+    other.take(other_seed.next());
     differs = differs || other.tokens != buffers.tokens;
   }
   EXPECT_TRUE(differs);
@@ -126,8 +138,8 @@ TEST(MaskedWindows, ScoringIsTheSameEveryTime) {
   Buffers a(masking), b(masking);
   ASSERT_EQ(windows.scoring_batches(), 14);
   for (int64_t i = 0; i < windows.scoring_batches(); ++i) {
-    windows.fill_scoring_batch(i, a.batch());
-    another.fill_scoring_batch(i, b.batch());
+    a.take(windows.scoring_batch(i));
+    b.take(another.scoring_batch(i));
     EXPECT_EQ(a, b);
   }
 }

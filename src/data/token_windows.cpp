@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint64_t kOffsets = 0x6f66667365747300u, kOrders = 0x6f72646572730000u;  // two streams of one seed
 
+constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
+
 uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
   return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
 }
@@ -58,8 +60,21 @@ int64_t ShuffledIndex::operator()(int64_t i) const {
   return static_cast<int64_t>(value);
 }
 
-TrainingWindows::TrainingWindows(const TokenStream& stream, const WindowOptions& options, uint64_t seed)
-    : stream_(stream), options_(options), seed_(seed) {
+std::vector<BatchInput> token_inputs(const WindowOptions& options, bool packed) {
+  const size_t bytes = static_cast<size_t>(options.rows * options.length) * sizeof(int32_t);
+  std::vector<BatchInput> inputs{{"tokens", bytes}, {"targets", bytes}};
+  if (packed) inputs.insert(inputs.end(), {{"positions", bytes}, {"starts", bytes}});
+  return inputs;
+}
+
+TokenBatch TokenBuffer::arrays() {
+  TokenBatch arrays{owned_.data(0), owned_.data(1)};
+  if (packed_) arrays.positions = owned_.data(2), arrays.starts = owned_.data(3);
+  return arrays;
+}
+
+TrainingWindows::TrainingWindows(const TokenStream& stream, const WindowOptions& options, uint64_t seed, bool packed)
+    : stream_(stream), options_(options), seed_(seed), buffer_(options, packed) {
   const int64_t usable = stream.size() - 1;  // inputs that have a target
   if (usable < options.length)
     fail_user("the training text has " + std::to_string(stream.size()) + " tokens, and one window takes " +
@@ -69,28 +84,21 @@ TrainingWindows::TrainingWindows(const TokenStream& stream, const WindowOptions&
   batches_ = std::max<int64_t>(1, windows_ / options.rows);  // a rest of rows waits for the next epoch's cut
 }
 
-void TrainingWindows::seek(int64_t epoch, int64_t index) {
-  if (epoch < 0 || index < 0 || index >= batches_)
-    fail_user("batch " + std::to_string(index) + " of epoch " + std::to_string(epoch) +
-              " does not exist: an epoch has " + std::to_string(batches_) +
-              " batches; were the training data or the batch options changed?");
-  epoch_ = epoch, index_ = index;
-}
-
-TrainingWindows::Place TrainingWindows::next(const TokenBatch& batch) {
-  const auto offset = static_cast<int64_t>(epoch_key(seed_, kOffsets, epoch_) % static_cast<uint64_t>(max_offset_ + 1));
-  const ShuffledIndex order(windows_, epoch_key(seed_, kOrders, epoch_));
+const Batch& TrainingWindows::next() {
+  if (++made_ % kDropEvery == 0) stream_.drop_pages();
+  const auto taken = cursor_.take([this](int64_t) { return batches_; });
+  const auto offset =
+      static_cast<int64_t>(epoch_key(seed_, kOffsets, taken.epoch) % static_cast<uint64_t>(max_offset_ + 1));
+  const ShuffledIndex order(windows_, epoch_key(seed_, kOrders, taken.epoch));
   for (int64_t row = 0; row < options_.rows; ++row) {
-    const int64_t window = index_ * options_.rows + row;
+    const int64_t window = taken.index * options_.rows + row;
     if (window < windows_)
-      fill_row(stream_, options_, row, offset + order(window) * options_.length, options_.length, batch);
+      fill_row(stream_, options_, row, offset + order(window) * options_.length, options_.length, buffer_.arrays());
     else
-      fill_row(stream_, options_, row, 0, 0, batch);
+      fill_row(stream_, options_, row, 0, 0, buffer_.arrays());
   }
-  const Place place{epoch_, index_, index_ + 1 == batches_};
-  epoch_ += place.last_of_epoch;
-  index_ = place.last_of_epoch ? 0 : index_ + 1;
-  return place;
+  static_cast<BatchPosition&>(buffer_.batch()) = taken.position;
+  return buffer_.batch();
 }
 
 int64_t scoring_batches(const TokenStream& stream, const WindowOptions& options) {

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 
+#include "data/batch_source.h"
 #include "data/token_stream.h"
 
 namespace linnet {
@@ -38,25 +39,39 @@ class ShuffledIndex {
   int half_bits_ = 1;
 };
 
-class TrainingWindows {
+// The arrays of a batch: tokens and targets [rows, length], and of packed documents positions and starts.
+std::vector<BatchInput> token_inputs(const WindowOptions& options, bool packed);
+
+// A batch of windows with memory of its own.
+class TokenBuffer {
+ public:
+  TokenBuffer(const WindowOptions& options, bool packed) : owned_(token_inputs(options, packed)), packed_(packed) {}
+  TokenBatch arrays();
+  Batch& batch() { return owned_.batch; }
+
+ private:
+  OwnedBatch owned_;
+  bool packed_;
+};
+
+class TrainingWindows : public BatchSource {
  public:
   // User error when the stream has no length + 1 tokens.
-  TrainingWindows(const TokenStream& stream, const WindowOptions& options, uint64_t seed);
+  TrainingWindows(const TokenStream& stream, const WindowOptions& options, uint64_t seed, bool packed = false);
 
-  struct Place {
-    int64_t epoch, index;
-    bool last_of_epoch;
-  };
-  Place next(const TokenBatch& batch);
-  void seek(int64_t epoch, int64_t index);
-  int64_t batches_per_epoch() const { return batches_; }
+  const Batch& next() override;
+  void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_); }
+  void take_share(BatchShare share) override { cursor_.take_share(share); }
+  int64_t batches_per_epoch() const override { return batches_; }
 
  private:
   const TokenStream& stream_;
   const WindowOptions options_;
   const uint64_t seed_;
   int64_t max_offset_, windows_, batches_;
-  int64_t epoch_ = 0, index_ = 0;
+  BatchCursor cursor_;
+  TokenBuffer buffer_;
+  int64_t made_ = 0;  // batches
 };
 
 // Windows that hold targets [1, stream.size()) once each.

@@ -25,6 +25,16 @@ struct Rows {
         targets(tokens.size()),
         positions(tokens.size()),
         starts(tokens.size()) {}
+  // Copies what a source made.
+  const Batch& take(const Batch& batch) {
+    const auto copy = [&](const char* name, std::vector<int32_t>& to) {
+      const auto ids = batch.ids(name);
+      to.assign(ids.begin(), ids.end());
+    };
+    copy("tokens", tokens);
+    copy("targets", targets);
+    return batch;
+  }
   TokenBatch batch() { return {tokens.data(), targets.data()}; }
   TokenBatch packed() { return {tokens.data(), targets.data(), positions.data(), starts.data()}; }
   std::vector<int32_t> tokens, targets, positions, starts;
@@ -74,7 +84,7 @@ TEST(TrainingWindows, CoverAnEpochOnceAndAreCutElsewhereInTheNext) {
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int32_t> firsts;
     for (int64_t i = 0; i < 24; ++i) {
-      const auto place = windows.next(rows.batch());
+      const Batch& place = rows.take(windows.next());
       EXPECT_EQ(place.epoch, epoch);
       EXPECT_EQ(place.index, i);
       EXPECT_EQ(place.last_of_epoch, i == 23);
@@ -93,10 +103,10 @@ TEST(TrainingWindows, GoOnFromAnyBatch) {
   const WindowOptions options{.rows = 3, .length = 7};
   TrainingWindows straight(stream, options, 9), resumed(stream, options, 9);
   Rows a(options), b(options);
-  for (int i = 0; i < 20; ++i) straight.next(a.batch());
-  const auto place = straight.next(a.batch());
+  for (int i = 0; i < 20; ++i) a.take(straight.next());
+  const Batch& place = a.take(straight.next());
   resumed.seek(place.epoch, place.index);
-  resumed.next(b.batch());
+  b.take(resumed.next());
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_NE(user_error([&] { resumed.seek(0, 1000); }).find("does not exist"), std::string::npos);
 }
@@ -106,7 +116,7 @@ TEST(TrainingWindows, AShortTextFillsTheRowsThereAre) {
   const WindowOptions options{.rows = 3, .length = 10};
   TrainingWindows windows(stream, options, 1);
   Rows rows(options);
-  EXPECT_TRUE(windows.next(rows.batch()).last_of_epoch);
+  EXPECT_TRUE(rows.take(windows.next()).last_of_epoch);
   EXPECT_EQ(rows.targets[9], 10);
   for (size_t at = 10; at < 30; ++at) EXPECT_EQ(rows.targets[at], -1);
   const TokenStream shorter(counting(10), 11);
