@@ -6,7 +6,6 @@
 
 #include "app/pretrained_run.h"
 #include "app/run_folder.h"
-#include "app/trained_session.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -14,6 +13,7 @@
 #include "exec/backend.h"
 #include "metrics/f1.h"
 #include "pretrained/bert.h"
+#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
@@ -78,47 +78,25 @@ void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
 
 ClassificationSession::ClassificationSession(const Config& config, SequenceClassifier& classifier,
                                              std::vector<std::string> class_names, bool training, bool verify_plans)
-    : rows(config.data.batch_size),
+    : Session(config, classifier, training, verify_plans),
+      rows(config.data.batch_size),
       lengths(padded_lengths(longest(config, classifier))),
       classes(std::move(class_names)),
-      model(classifier),
-      layout(model, parameter_groups(config)),
-      store(open_backend(config.train.device)) {
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  TrainerOptions options = trainer_options(config, training);
-  options.verify_plans = verify_plans;
-  trainer = std::make_unique<Trainer>(layout, store, shared, options);
-  for (const auto& [name, count] : {std::pair{"tokens", rows * lengths.back()}, {"lengths", rows}, {"labels", rows}}) {
-    const size_t bytes = static_cast<size_t>(count) * sizeof(int32_t);
-    store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
-  }
-  for (const int64_t length : lengths) {
-    const LossFunction loss = [this, length](Trace& trace) { return classification_loss(model, trace, rows, length); };
-    if (training)
-      trainer->add_shape(loss);
-    else
-      trainer->add_evaluation_shape(loss);
-  }
-}
-
-void ClassificationSession::allocate() {
-  store.allocate();
-  trainer->bind();
-}
-
-LabelledBatch ClassificationSession::batch() const {
-  return {store.as<int32_t>("tokens"), store.as<int32_t>("lengths"), store.as<int32_t>("labels")};
+      model(classifier) {
+  std::vector<LossFunction> losses;
+  for (const int64_t length : lengths)
+    losses.push_back([this, length](Trace& trace) { return classification_loss(model, trace, rows, length); });
+  plan(labelled_inputs(rows, lengths.back()), losses);
 }
 
 std::vector<float> ClassificationSession::logits(const LabelledSequences& data) {
-  const LabelledBatches batches(data, rows, lengths, 0);
+  LabelledBatches batches(data, rows, lengths, 0);
   std::vector<float> all(data.tokens.size() * classes.size());
   std::vector<int64_t> order;
   for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
-    const int shape = batches.fill_sorted(index, batch(), order);
-    trainer->evaluate(shape);
-    const float* found = trainer->evaluation_output(shape, "logits").as<const float>();
+    const Batch& batch = batches.sorted_batch(index, order);
+    trainer->evaluate(batch);
+    const float* found = trainer->evaluation_output(batch.shape_index, "logits").as<const float>();
     for (const int64_t i : order) {
       std::copy_n(found, classes.size(), all.begin() + i * static_cast<std::ptrdiff_t>(classes.size()));
       found += classes.size();
@@ -128,14 +106,14 @@ std::vector<float> ClassificationSession::logits(const LabelledSequences& data) 
 }
 
 Evaluation ClassificationSession::evaluate(const LabelledSequences& data) {
-  const LabelledBatches batches(data, rows, lengths, 0);
+  LabelledBatches batches(data, rows, lengths, 0);
   std::vector<int32_t> predictions, labels;
   std::vector<int64_t> order;
   double sum = 0;
   for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
-    const int shape = batches.fill_sorted(index, batch(), order);
-    sum += trainer->evaluate(shape).sum;
-    const int32_t* predicted = trainer->evaluation_output(shape, "predictions").as<const int32_t>();
+    const Batch& batch = batches.sorted_batch(index, order);
+    sum += trainer->evaluate(batch).sum;
+    const int32_t* predicted = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
     predictions.insert(predictions.end(), predicted, predicted + order.size());
     for (const int64_t i : order) labels.push_back(data.labels[static_cast<size_t>(i)]);
   }
@@ -149,7 +127,8 @@ Evaluation ClassificationSession::evaluate(const LabelledSequences& data) {
           {}};
 }
 
-ClassificationTask::ClassificationTask(const Config& config, const std::string& from) : config_(config) {
+ClassificationTask::ClassificationTask(const Config& config, const std::string& from, Capacity capacity)
+    : config_(config) {
   auto [train, valid] = load_texts(config);
   const std::string train_path = data_path(config.data, config.data.train_tsv);
   const std::string valid_path = data_path(config.data, config.data.valid_tsv);
@@ -172,9 +151,9 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   log_info(std::to_string(train_.size()) + " texts to train on, " + std::to_string(valid_.size()) +
            " to choose by, of " + std::to_string(classes.size()) + " classes");
   session_.emplace(config, classifier, classes, true);
-  check_fits(session_->store, "; a smaller batch_size needs less");
-  session_->allocate();
-  batches_.emplace(train_, session_->rows, session_->lengths, static_cast<uint64_t>(config.train.seed));
+  if (allocate_within(*session_, "; a smaller batch_size needs less", capacity)) {
+    batches_.emplace(train_, session_->rows, session_->lengths, static_cast<uint64_t>(config.train.seed));
+  }
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);
 }
@@ -184,11 +163,6 @@ void ClassificationTask::initialize() {
   if (model_.folder.empty()) return;
   load_parameters(model_, trainer().layout(), trainer().state("parameters"), static_cast<uint64_t>(config_.train.seed));
   trainer().reset_ema();
-}
-
-LoadedBatch ClassificationTask::next_batch() {
-  const LabelledBatches::Place place = batches_->next(session_->batch());
-  return {place.shape, place.epoch, place.index, place.last_of_epoch};
 }
 
 void ClassificationTask::save_assets(const std::string& folder) const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "app/session.h"
 #include "app/training_task.h"
 #include "data/labelled_batches.h"
 #include "models/bert.h"
@@ -15,13 +16,11 @@ namespace linnet {
 constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
 
 // The model with its planned memory, one plan for each padded length.
-class ClassificationSession {
+class ClassificationSession : public Session {
  public:
   ClassificationSession(const Config& config, SequenceClassifier& model, std::vector<std::string> classes,
                         bool training, bool verify_plans = true);
 
-  void allocate();
-  LabelledBatch batch() const;
   // The classes' logits of each sequence, [sequences, classes].
   std::vector<float> logits(const LabelledSequences& data);
   Evaluation evaluate(const LabelledSequences& data);
@@ -30,24 +29,18 @@ class ClassificationSession {
   const std::vector<int64_t> lengths;
   const std::vector<std::string> classes;
   SequenceClassifier& model;
-  ParameterLayout layout;
-  Store store;
-  std::unique_ptr<Trainer> trainer;
 };
 
 class ClassificationTask : public TrainingTask {
  public:
   // `from`: a run folder whose model and tokenizer are taken; empty: config.model.from.
-  ClassificationTask(const Config& config, const std::string& from);
+  ClassificationTask(const Config& config, const std::string& from, Capacity capacity = Capacity::kMustSuffice);
 
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
-  int64_t shape_count() const override { return static_cast<int64_t>(session_->lengths.size()); }
-  int64_t batches_per_epoch() const override { return batches_->batches_per_epoch(); }
+  BatchSource& batches() override { return *batches_; }
   void initialize() override;
-  LoadedBatch next_batch() override;
-  void seek(int64_t epoch, int64_t batch) override { batches_->seek(epoch, batch); }
   Evaluation evaluate() override { return session_->evaluate(valid_); }
   void save_assets(const std::string& folder) const override;
 

@@ -7,7 +7,6 @@
 #include "app/image_task.h"
 #include "app/run_folder.h"
 #include "app/task_table.h"
-#include "app/trained_session.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "data/image_file.h"

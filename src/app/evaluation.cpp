@@ -12,20 +12,19 @@ EvaluationSet::EvaluationSet(ParallelText pairs, const TokenizerPair& tokenizers
       dataset(text, *tokenizers.source, *tokenizers.target,
               {.max_seq_len = max_seq_len, .drop_long = false, .special = tokenizers.special}) {}
 
-double mean_loss(Session& session, const EvaluationSet& set, const Buckets& buckets) {
+double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets) {
   EvaluationBatches batches(set.dataset, buckets);
   double sum = 0, tokens = 0;
   for (int64_t i = 0; i < batches.size(); ++i) {
-    const Batch& batch = batches.at(i);
-    session.load_batch(batch);
-    const LossTotal total = session.trainer->evaluate(batch.bucket);
+    const LossTotal total = session.trainer->evaluate(batches.at(i));
     sum += total.sum;
     tokens += static_cast<double>(total.tokens);
   }
   return sum / tokens;
 }
 
-std::vector<std::string> translate(Session& session, Generator& generator, const EvaluationSet& set, int64_t pairs) {
+std::vector<std::string> translate(TranslationSession& session, Generator& generator, const EvaluationSet& set,
+                                   int64_t pairs) {
   std::vector<std::vector<int32_t>> sources;
   std::vector<size_t> line_of;
   for (int64_t i = 0; i < pairs; ++i) {

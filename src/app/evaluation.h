@@ -1,7 +1,7 @@
 // How good a model is on a set of sentence pairs: loss, BLEU, chrF and exact match.
 #pragma once
-#include "app/session.h"
 #include "app/training_task.h"
+#include "app/translation_session.h"
 #include "data/pair_dataset.h"
 #include "data/parallel_text.h"
 
@@ -15,10 +15,11 @@ struct EvaluationSet {
   PairDataset dataset;  // pair i is line i; too long sides are cut
 };
 
-double mean_loss(Session& session, const EvaluationSet& set, const Buckets& buckets);
+double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets);
 
 // Translates the first `pairs` lines with a generator of the session.
-std::vector<std::string> translate(Session& session, Generator& generator, const EvaluationSet& set, int64_t pairs);
+std::vector<std::string> translate(TranslationSession& session, Generator& generator, const EvaluationSet& set,
+                                   int64_t pairs);
 
 // BLEU, chrF and exact match of translations of the set's first lines.
 Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);

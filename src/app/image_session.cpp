@@ -2,11 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "data/image_batches.h"
-#include "exec/backend.h"
 
 namespace linnet {
 namespace {
@@ -25,12 +23,6 @@ CnnConfig cnn_config(const Config& config, const ImageFormat& format) {
           .classes = static_cast<int64_t>(format.class_names.size()),
           .mean = format.mean,
           .deviation = format.deviation};
-}
-
-// Whether the images are to lie on the device that trains, if there is one: then steps do not need the host.
-bool is_kept_on_device(const Config& config, const Store& store, const TensorType& images) {
-  return !store.device().is_host() && config.train.accumulate_steps == 1 &&
-         images.bytes() < store.device().info().free_bytes / 4;
 }
 
 }  // namespace
@@ -74,42 +66,23 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
 
 ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans,
                            int64_t train_images)
-    : batch_size(config.data.batch_size),
-      model(cnn_config(config, format)),
-      layout(model, parameter_groups(config)),
-      store(open_backend(config.train.device)) {
-  shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-            store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  TrainerOptions options = trainer_options(config, training);
-  options.verify_plans = verify_plans;
-  trainer = std::make_unique<Trainer>(layout, store, shared, options);
-  const size_t pixels = static_cast<size_t>(batch_size * format.height * format.width * format.channels);
-  store.bind("images", {store.add_region("images", MemoryKind::kBatch, pixels), 0}, pixels);
-  const size_t labels = static_cast<size_t>(batch_size) * sizeof(int32_t);
-  store.bind("labels", {store.add_region("labels", MemoryKind::kBatch, labels), 0}, labels);
-  const LossFunction loss = [this](Trace& trace) { return cnn_loss(model, trace, batch_size); };
-  const TensorType all_images{DType::kU8, {train_images, format.height, format.width, format.channels}};
-  if (training && train_images > 0 && is_kept_on_device(config, store, all_images)) {
-    const ResidentOptions options{.data = {{"images", all_images}, {"labels", {DType::kI32, {train_images}}}}};
-    resident = std::make_unique<ResidentSteps>(*trainer, store, shared, loss, options);
-  }
-  if (training)
-    trainer->add_shape(loss);
-  else
-    trainer->add_evaluation_shape(loss);
-}
-
-void ImageSession::allocate() {
-  store.allocate();
-  trainer->bind();
-  if (resident) resident->bind();
+    : OwnedCnn{Cnn(cnn_config(config, format))},
+      Session(config, model, training, verify_plans),
+      batch_size(config.data.batch_size) {
+  std::vector<ResidentOptions::Input> device_data;
+  if (train_images > 0)
+    device_data = {{"images", {DType::kU8, {train_images, format.height, format.width, format.channels}}},
+                   {"labels", {DType::kI32, {train_images}}}};
+  plan(image_inputs(batch_size, format.height * format.width * format.channels),
+       {[this](Trace& trace) { return cnn_loss(model, trace, batch_size); }}, device_data);
 }
 
 std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
+  OwnedBatch owned(image_inputs(batch_size, dataset.image_bytes()));
   std::vector<float> all;
   for (int64_t index = 0; index < evaluation_batches(dataset, batch_size); ++index) {
-    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, images(), labels());
-    trainer->evaluate(0);
+    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, owned.data<uint8_t>(0), owned.data(1));
+    trainer->evaluate(owned.batch);
     const float* found = trainer->evaluation_output(0, "logits").as<const float>();
     all.insert(all.end(), found, found + rows * model.config.classes);
   }
@@ -117,13 +90,14 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
 }
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
+  OwnedBatch owned(image_inputs(batch_size, dataset.image_bytes()));
   double sum = 0;
   int64_t right = 0;
   for (int64_t index = 0; index < evaluation_batches(dataset, batch_size); ++index) {
-    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, images(), labels());
-    sum += trainer->evaluate(0).sum;
+    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, owned.data<uint8_t>(0), owned.data(1));
+    sum += trainer->evaluate(owned.batch).sum;
     const int32_t* predictions = trainer->evaluation_output(0, "predictions").as<const int32_t>();
-    for (int64_t row = 0; row < rows; ++row) right += predictions[row] == labels()[row];
+    for (int64_t row = 0; row < rows; ++row) right += predictions[row] == owned.data(1)[row];
   }
   const auto count = static_cast<double>(dataset.count);
   return {sum / count, dataset.count, {{"accuracy", static_cast<double>(right) / count}}, {}};

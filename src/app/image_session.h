@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "app/session.h"
 #include "app/training_task.h"
 #include "data/image_dataset.h"
 #include "models/cnn.h"
-#include "train/resident.h"
 
 namespace linnet {
 
@@ -24,28 +24,23 @@ struct ImageFormat {
   void check(const ImageDataset& images, const std::string& what) const;
 };
 
-class ImageSession {
+// The model, made before the session that plans it.
+struct OwnedCnn {
+  Cnn model;
+};
+
+class ImageSession : public OwnedCnn, public Session {
  public:
-  // Plans everything; takes no memory yet. `training` false: evaluation only. `train_images`: how many there are to
-  // train on; on a device with room for them they will be staged there (resident).
+  // `train_images`: how many there are to train on, of which the device may hold all (Session::resident).
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
                int64_t train_images = 0);
 
-  void allocate();  // takes addresses and binds the plans to them
-  uint8_t* images() const { return store.as<uint8_t>("images"); }
-  int32_t* labels() const { return store.as<int32_t>("labels"); }
   // The classes' logits of each image, [images, classes].
   std::vector<float> logits(const ImageDataset& dataset);
   // Loss and accuracy over all images.
   Evaluation evaluate(const ImageDataset& dataset);
 
   const int64_t batch_size;
-  Cnn model;
-  ParameterLayout layout;
-  Store store;
-  SharedRegions shared;
-  std::unique_ptr<Trainer> trainer;         // one shape
-  std::unique_ptr<ResidentSteps> resident;  // null: batches come from the host
 };
 
 }  // namespace linnet

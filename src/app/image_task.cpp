@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "app/trained_session.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -29,7 +28,7 @@ ImageSplits load_splits(const Config& config) {
 
 }  // namespace
 
-ImageTask::ImageTask(const Config& config, const std::string&) {
+ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity) {
   {
     ImageSplits splits = load_splits(config);
     train_ = std::move(splits.train), valid_ = std::move(splits.validation);
@@ -39,45 +38,13 @@ ImageTask::ImageTask(const Config& config, const std::string&) {
            " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
            std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes");
   session_.emplace(config, format_, true, true, train_.count);
-  check_fits(session_->store, "; a smaller batch_size needs less (see `linnet plan`)");
-  session_->allocate();
-  if (session_->resident) {
-    session_->resident->stage("images", std::as_bytes(std::span(train_.pixels)));
-    session_->resident->stage("labels", std::as_bytes(std::span(train_.labels)));
+  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
+    batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed));
+    if (session_->resident)
+      for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
   }
-  batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed));
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);
-}
-
-LoadedBatch ImageTask::next_batch() {
-  const ImageBatch batch = batches_->next(session_->images(), session_->labels());
-  return {0, batch.epoch, batch.index, batch.last_of_epoch};
-}
-
-std::vector<DoneStep> ImageTask::train_chunk(std::span<const float> rates, int64_t first_step) {
-  ResidentSteps& steps = *session_->resident;
-  const auto rows = static_cast<size_t>(steps.rows());
-  std::vector<DoneStep> done;
-  std::vector<int32_t> order;
-  while (done.size() < rates.size() && (done.empty() || !done.back().batch.last_of_epoch)) {
-    order.resize(order.size() + rows);
-    const ImageBatch batch = batches_->next_rows(std::span(order).last(rows));
-    done.push_back({{0, batch.epoch, batch.index, batch.last_of_epoch}, {}});
-  }
-  steps.begin_chunk(order, rates.first(done.size()), first_step);
-  steps.run(static_cast<int64_t>(done.size()));
-  const std::vector<StepReport> reports = steps.reports();
-  for (size_t i = 0; i < done.size(); ++i) done[i].report = reports[i];
-  const auto bad = std::ranges::find_if(reports, [](const StepReport& report) { return !report.finite; });
-  if (bad != reports.end()) {
-    auto batch = std::span(order).subspan(static_cast<size_t>(bad - reports.begin()) * rows, rows);
-    batch = batch.first(static_cast<size_t>(std::ranges::find(batch, -1) - batch.begin()));
-    gather_images(train_, batch, session_->batch_size, session_->images(), session_->labels());
-    const int64_t index = bad - reports.begin();
-    trainer().set_step(static_cast<double>(rates[static_cast<size_t>(index)]), first_step + index);
-  }
-  return done;
 }
 
 ImageDataset load_image_split(const Config& config, std::string& split) {

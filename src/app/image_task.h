@@ -9,17 +9,14 @@ namespace linnet {
 
 class ImageTask : public TrainingTask {
  public:
-  explicit ImageTask(const Config& config, const std::string& from = "");  // `from` is not used: all assets are data
+  explicit ImageTask(const Config& config, const std::string& from = "",
+                     Capacity capacity = Capacity::kMustSuffice);  // `from` is not used: all assets are data
 
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
-  int64_t shape_count() const override { return 1; }
-  int64_t batches_per_epoch() const override { return batches_->batches_per_epoch(); }
-  LoadedBatch next_batch() override;
-  int64_t chunk_steps() const override { return session_->resident ? session_->resident->steps_per_chunk() : 0; }
-  std::vector<DoneStep> train_chunk(std::span<const float> rates, int64_t first_step) override;
-  void seek(int64_t epoch, int64_t batch) override { batches_->seek(epoch, batch); }
+  BatchSource& batches() override { return *batches_; }
+  ResidentSteps* resident() override { return session_->resident.get(); }
   Evaluation evaluate() override { return session_->evaluate(valid_); }
   void save_assets(const std::string& folder) const override { format_.save(folder); }
 

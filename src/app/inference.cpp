@@ -2,20 +2,20 @@
 
 #include <algorithm>
 
-#include "app/trained_session.h"
+#include "app/run_folder.h"
 
 namespace linnet {
 namespace {
 
 constexpr int64_t kSentences = 32;  // decoded at once
 
-std::unique_ptr<Session> load_session(const OpenedTranslationModel& opened, const Config& config,
-                                      std::vector<BatchShape> shapes) {
+std::unique_ptr<TranslationSession> load_session(const OpenedTranslationModel& opened, const Config& config,
+                                                 std::vector<BatchShape> shapes) {
   SessionOptions options;
   options.training = false;
   options.shapes = std::move(shapes);
   options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
-  auto session = std::make_unique<Session>(config, opened, std::move(options));
+  auto session = std::make_unique<TranslationSession>(config, opened, std::move(options));
   take_weights(*session, "; a smaller beam needs less",
                [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
   return session;

@@ -18,7 +18,7 @@ struct LoadedEvaluation {
 
   std::unique_ptr<EvaluationSet> set;
   std::unique_ptr<Buckets> buckets;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<TranslationSession> session;
 };
 
 struct Translation {
@@ -35,7 +35,7 @@ class Translator {
   int64_t cut_lines() const { return cut_lines_; }
 
  private:
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<TranslationSession> session_;
   int64_t cut_lines_ = 0;
 };
 

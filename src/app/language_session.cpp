@@ -1,11 +1,8 @@
 #include "app/language_session.h"
 
 #include <algorithm>
-#include <string_view>
 
-#include "app/trainer_options.h"
 #include "base/error.h"
-#include "exec/backend.h"
 #include "metrics/word_count.h"
 
 namespace linnet {
@@ -33,57 +30,35 @@ constexpr int64_t kDropEvery = 64;        // batches of a mapped file between lo
 
 LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalModel> causal_model,
                                  const LanguageOptions& options)
-    : windows(window_options(config, *causal_model, options)),
+    : Session(config, *causal_model, options.training, options.verify_plans),
+      windows(window_options(config, *causal_model, options)),
       packed(options.packed),
-      model(std::move(causal_model)),
-      layout(*model, parameter_groups(config)),
-      store(open_backend(config.train.device)) {
-  shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-            store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  TrainerOptions train = trainer_options(config, options.training);
-  train.verify_plans = options.verify_plans;
-  trainer = std::make_unique<Trainer>(layout, store, shared, train);
-  const size_t bytes = static_cast<size_t>(windows.rows * windows.length) * sizeof(int32_t);
-  for (const char* name : {"tokens", "targets", "positions", "starts"}) {
-    if (!packed && std::string_view(name) == "positions") break;
-    store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
-  }
-  const auto loss = [this](double smoothing) {
-    return [this, smoothing](Trace& trace) {
-      return causal_loss(*model, trace, windows.rows, windows.length, packed, smoothing);
-    };
-  };
-  if (options.training)
-    trainer->add_shape(loss(config.train.label_smoothing));
-  else
-    trainer->add_evaluation_shape(loss(0));
+      model(std::move(causal_model)) {
+  const double smoothing = training ? config.train.label_smoothing : 0;
+  plan(token_inputs(windows, packed), {[this, smoothing](Trace& trace) {
+         return causal_loss(*model, trace, windows.rows, windows.length, packed, smoothing);
+       }});
   if (options.sample_length == 0) return;
   generator =
       std::make_unique<CausalGenerator>(*model, layout, store, shared,
                                         CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
                                                       .flat_name = trainer->evaluated_state(),
-                                                      .threads = train.threads,
+                                                      .threads = trainer->options().threads,
                                                       .verify_plans = options.verify_plans});
 }
 
 void LanguageSession::allocate() {
-  store.allocate();
-  trainer->bind();
+  Session::allocate();
   if (generator) generator->bind();
 }
 
-TokenBatch LanguageSession::batch() const {
-  TokenBatch batch{store.as<int32_t>("tokens"), store.as<int32_t>("targets")};
-  if (packed) batch.positions = store.as<int32_t>("positions"), batch.starts = store.as<int32_t>("starts");
-  return batch;
-}
-
 Evaluation LanguageSession::evaluate(const LanguageText& text) {
+  TokenBuffer buffer(windows, packed);
   double nats = 0;
   int64_t tokens = 0;
   for (int64_t index = 0; index < scoring_batches(text.tokens, windows); ++index) {
-    fill_scoring_batch(text.tokens, windows, index, batch());
-    const LossTotal total = trainer->evaluate(0);
+    fill_scoring_batch(text.tokens, windows, index, buffer.arrays());
+    const LossTotal total = trainer->evaluate(buffer.batch());
     nats += total.sum, tokens += total.tokens;
     if (index % kDropEvery == kDropEvery - 1) text.tokens.drop_pages();
   }

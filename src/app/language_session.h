@@ -3,11 +3,11 @@
 #include <memory>
 
 #include "app/language_data.h"
+#include "app/session.h"
 #include "app/training_task.h"
 #include "data/token_windows.h"
 #include "generate/causal_generator.h"
 #include "models/causal_model.h"
-#include "train/trainer.h"
 
 namespace linnet {
 
@@ -19,23 +19,18 @@ struct LanguageOptions {
   bool verify_plans = true;
 };
 
-class LanguageSession {
+class LanguageSession : public Session {
  public:
   // Plans everything; takes no memory yet.
   LanguageSession(const Config& config, std::shared_ptr<CausalModel> model, const LanguageOptions& options);
 
-  void allocate();  // takes addresses and binds the plans to them
-  TokenBatch batch() const;
+  void allocate() override;
   // Loss and perplexity over all tokens of a text but its first, each scored once, in windows that do not overlap.
   Evaluation evaluate(const LanguageText& text);
 
   const WindowOptions windows;
   const bool packed;
   const std::shared_ptr<CausalModel> model;
-  ParameterLayout layout;
-  Store store;
-  SharedRegions shared;
-  std::unique_ptr<Trainer> trainer;            // one shape
   std::unique_ptr<CausalGenerator> generator;  // null without sample_length
 };
 

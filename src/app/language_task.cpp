@@ -2,7 +2,6 @@
 
 #include <malloc.h>
 
-#include "app/trained_session.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
@@ -11,11 +10,10 @@ namespace linnet {
 namespace {
 
 constexpr double kSampleTemperature = 0.8;
-constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
 
 }  // namespace
 
-LanguageTask::LanguageTask(const Config& config, const std::string& from) : config_(config) {
+LanguageTask::LanguageTask(const Config& config, const std::string& from, Capacity capacity) : config_(config) {
   {
     LanguageData data = load_language_data(config, from.empty() ? nullptr : load_text_coder(from));
     language_ = make_language_model(config, std::move(data.coder), from);
@@ -28,9 +26,9 @@ LanguageTask::LanguageTask(const Config& config, const std::string& from) : conf
                    LanguageOptions{.packed = packed,
                                    .documents = train_->packed ? train_->documents : valid_->documents,
                                    .sample_length = config.train.sample_length});
-  check_fits(session_->store, "; a smaller batch_size needs less (see `linnet plan`)");
-  session_->allocate();
-  windows_.emplace(train_->tokens, session_->windows, static_cast<uint64_t>(config.train.seed));
+  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
+    windows_.emplace(train_->tokens, session_->windows, static_cast<uint64_t>(config.train.seed), packed);
+  }
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);
 }
@@ -41,12 +39,6 @@ void LanguageTask::initialize() {
   load_parameters(*language_.pretrained, trainer().layout(), trainer().state("parameters"),
                   static_cast<uint64_t>(config_.train.seed));
   trainer().reset_ema();
-}
-
-LoadedBatch LanguageTask::next_batch() {
-  if (++batches_ % kDropEvery == 0) train_->tokens.drop_pages();
-  const TrainingWindows::Place place = windows_->next(session_->batch());
-  return {0, place.epoch, place.index, place.last_of_epoch};
 }
 
 Evaluation LanguageTask::evaluate() {

@@ -10,15 +10,12 @@ namespace linnet {
 class LanguageTask : public TrainingTask {
  public:
   // `from`: a run folder whose tokenizer and model are taken instead of new ones; empty: none.
-  LanguageTask(const Config& config, const std::string& from);
+  LanguageTask(const Config& config, const std::string& from, Capacity capacity = Capacity::kMustSuffice);
 
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
-  int64_t shape_count() const override { return 1; }
-  int64_t batches_per_epoch() const override { return windows_->batches_per_epoch(); }
-  LoadedBatch next_batch() override;
-  void seek(int64_t epoch, int64_t batch) override { windows_->seek(epoch, batch); }
+  BatchSource& batches() override { return *windows_; }
   Evaluation evaluate() override;
   void initialize() override;
   void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
@@ -34,7 +31,6 @@ class LanguageTask : public TrainingTask {
   std::optional<LanguageSession> session_;
   std::optional<TrainingWindows> windows_;
   MemoryForecast forecast_;
-  int64_t batches_ = 0;
   uint64_t evaluations_ = 0;
 };
 

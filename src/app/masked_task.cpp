@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "app/pretrained_run.h"
-#include "app/trained_session.h"
+#include "app/run_folder.h"
 #include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -13,13 +13,13 @@
 #include "exec/backend.h"
 #include "metrics/word_count.h"
 #include "pretrained/bert.h"
+#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
 
 constexpr const char* kArchitecture = "BertForMaskedLM";
 constexpr int64_t kLengthStep = 16;
-constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
 
 std::unique_ptr<PretrainedTokenizer> find_tokenizer(const Config& config) {
   if (!config.data.tokenizer_dir.empty()) return load_pretrained_tokenizer(config.data.tokenizer_dir);
@@ -101,41 +101,14 @@ MaskingOptions masking_options(const Config& config, const BertConfig& bert, con
 
 MaskedSession::MaskedSession(const Config& config, MaskedLanguageModel& masked_model,
                              const MaskingOptions& masking_options, bool training, bool verify_plans)
-    : masking(masking_options), model(masked_model), layout(model, parameter_groups(config)), store(open_backend(config.train.device)) {
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  TrainerOptions options = trainer_options(config, training);
-  options.verify_plans = verify_plans;
-  trainer = std::make_unique<Trainer>(layout, store, shared, options);
-  const int64_t longest = masking.lengths.back(), places = masking.rows * masked_places(masking, longest);
-  for (const auto& [name, count] : {std::pair{"tokens", masking.rows * longest},
-                                    {"lengths", masking.rows},
-                                    {"positions", places},
-                                    {"targets", places}}) {
-    const size_t bytes = static_cast<size_t>(count) * sizeof(int32_t);
-    store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
-  }
-  const double smoothing = config.train.label_smoothing;
-  for (const int64_t length : masking.lengths) {
-    const LossFunction loss = [this, length, smoothing](Trace& trace) {
+    : Session(config, masked_model, training, verify_plans), masking(masking_options), model(masked_model) {
+  std::vector<LossFunction> losses;
+  for (const int64_t length : masking.lengths)
+    losses.push_back([this, length, smoothing = config.train.label_smoothing](Trace& trace) {
       return masked_language_loss(model, trace, masking.rows, length, masking.rows * masked_places(masking, length),
                                   false, smoothing);
-    };
-    if (training)
-      trainer->add_shape(loss);
-    else
-      trainer->add_evaluation_shape(loss);
-  }
-}
-
-void MaskedSession::allocate() {
-  store.allocate();
-  trainer->bind();
-}
-
-MaskedBatch MaskedSession::batch() const {
-  return {store.as<int32_t>("tokens"), store.as<int32_t>("lengths"), store.as<int32_t>("positions"),
-          store.as<int32_t>("targets")};
+    });
+  plan(masked_inputs(masking), losses);
 }
 
 Evaluation MaskedSession::evaluate(MaskedWindows& windows) {
@@ -143,13 +116,12 @@ Evaluation MaskedSession::evaluate(MaskedWindows& windows) {
   int64_t masked = 0, right = 0;
   const int64_t count = windows.scoring_batches();
   for (int64_t index = 0; index < count; ++index) {
-    const int shape = windows.fill_scoring_batch(index, batch());
-    const LossTotal total = trainer->evaluate(shape);
+    const Batch& batch = windows.scoring_batch(index);
+    const LossTotal total = trainer->evaluate(batch);
     nats += total.sum, masked += total.tokens;
-    const int32_t* predictions = trainer->evaluation_output(shape, "predictions").as<const int32_t>();
-    const int32_t* targets = batch().targets;
-    const int64_t places = masking.rows * masked_places(masking, masking.lengths[static_cast<size_t>(shape)]);
-    for (int64_t i = 0; i < places; ++i) right += targets[i] >= 0 && predictions[i] == targets[i];
+    const int32_t* predictions = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
+    const std::span<const int32_t> targets = batch.ids("targets");
+    for (size_t i = 0; i < targets.size(); ++i) right += targets[i] >= 0 && predictions[i] == targets[i];
   }
   if (masked == 0) fail_user("the text to evaluate has no token that can be masked");
   const auto items = static_cast<double>(masked);
@@ -159,7 +131,7 @@ Evaluation MaskedSession::evaluate(MaskedWindows& windows) {
           {}};
 }
 
-MaskedTask::MaskedTask(const Config& config, const std::string& from)
+MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity capacity)
     : config_(config), model_(make_masked_model(config, from)) {
   const PretrainedTokenizer& tokenizer = *model_.tokenizer;
   data_.emplace(load_masked_data(config, tokenizer));
@@ -170,10 +142,10 @@ MaskedTask::MaskedTask(const Config& config, const std::string& from)
   const MaskingOptions masking =
       masking_options(config, model_.model().bert.config, tokenizer.roles(), tokenizer.vocab_size(), several);
   session_.emplace(config, model_.model(), masking, true);
-  check_fits(session_->store, "; a smaller batch_size needs less (see `linnet plan`)");
-  session_->allocate();
-  windows_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
-  valid_windows_.emplace(data_->valid.tokens, data_->valid.documents, masking, 0);
+  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
+    windows_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
+    valid_windows_.emplace(data_->valid.tokens, data_->valid.documents, masking, 0);
+  }
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);
 }
@@ -185,12 +157,6 @@ void MaskedTask::initialize() {
   load_parameters(pretrained, trainer().layout(), trainer().state("parameters"),
                   static_cast<uint64_t>(config_.train.seed));
   trainer().reset_ema();
-}
-
-LoadedBatch MaskedTask::next_batch() {
-  if (++batches_ % kDropEvery == 0) data_->train.tokens.drop_pages();
-  const MaskedWindows::Place place = windows_->next(session_->batch());
-  return {place.shape, place.epoch, place.index, place.last_of_epoch};
 }
 
 void MaskedTask::save_assets(const std::string& folder) const {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "app/masked_data.h"
+#include "app/session.h"
 #include "app/training_task.h"
 #include "models/bert.h"
 #include "pretrained/pretrained.h"
@@ -23,21 +24,16 @@ MaskedModel make_masked_model(const Config& config, const std::string& from);
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);
 
 // The model with its planned memory, one plan for each padded length.
-class MaskedSession {
+class MaskedSession : public Session {
  public:
   MaskedSession(const Config& config, MaskedLanguageModel& model, const MaskingOptions& masking, bool training,
                 bool verify_plans = true);
 
-  void allocate();
-  MaskedBatch batch() const;
   // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
   Evaluation evaluate(MaskedWindows& windows);
 
   const MaskingOptions masking;
   MaskedLanguageModel& model;
-  ParameterLayout layout;
-  Store store;
-  std::unique_ptr<Trainer> trainer;
 };
 
 // The rows of a configuration's batches; shorter lengths only where a text has `several` documents.
@@ -47,15 +43,13 @@ MaskingOptions masking_options(const Config& config, const BertConfig& bert, con
 class MaskedTask : public TrainingTask {
  public:
   // `from`: a run folder whose model and tokenizer are taken; empty: none.
-  MaskedTask(const Config& config, const std::string& from);
+  MaskedTask(const Config& config, const std::string& from, Capacity capacity = Capacity::kMustSuffice);
 
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
-  int64_t shape_count() const override { return static_cast<int64_t>(session_->masking.lengths.size()); }
   void initialize() override;
-  LoadedBatch next_batch() override;
-  void seek(int64_t epoch, int64_t batch) override { windows_->seek(epoch, batch); }
+  BatchSource& batches() override { return *windows_; }
   Evaluation evaluate() override { return session_->evaluate(*valid_windows_); }
   void save_assets(const std::string& folder) const override;
 
@@ -70,7 +64,6 @@ class MaskedTask : public TrainingTask {
   std::optional<MaskedSession> session_;
   std::optional<MaskedWindows> windows_, valid_windows_;
   MemoryForecast forecast_;
-  int64_t batches_ = 0;
 };
 
 // `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.

@@ -53,9 +53,22 @@ MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   return forecast;
 }
 
+namespace {
+
+uint64_t available_for(const MemoryForecast& forecast, const Store& store) {
+  return store.device().is_host() ? available_memory() : forecast.limit;
+}
+
+}  // namespace
+
+bool fits(const Store& store) {
+  const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
+  return forecast.peak() <= available_for(forecast, store);
+}
+
 void check_fits(const Store& store, const std::string& advice) {
   const MemoryForecast forecast = forecast_memory(resident_bytes(), store);
-  const uint64_t need = forecast.peak(), available = store.device().is_host() ? available_memory() : forecast.limit;
+  const uint64_t need = forecast.peak(), available = available_for(forecast, store);
   if (need > available)
     fail_user("this run needs " + std::to_string(need / 1000000) + " MB at its peak and " + forecast.where + " has " +
               std::to_string(available / 1000000) + " MB available" + advice);

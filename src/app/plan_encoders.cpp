@@ -27,7 +27,7 @@ PlanAnswer plan_masked(const Config& config, uint64_t memory) {
   uint64_t resident = 0;
   const bool tokenizer = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
   if (tokenizer && is_there(config, config.data.text)) {
-    MaskedTask task(config, "");
+    MaskedTask task(config, "", Capacity::kMayBeShort);
     masking = task.session().masking, tokens = task.train_tokens(), resident = task.forecast().resident;
     model = std::move(task.model().pretrained);
   } else {
@@ -47,6 +47,7 @@ PlanAnswer plan_masked(const Config& config, uint64_t memory) {
     return std::make_unique<MaskedSession>(config, model.as<MaskedLanguageModel>(), other, true, false);
   };
   answer_rows(answer, *make_session(masking.rows), most, resident, memory, make_session);
+  answer.shorter_key = "context";
   answer.batches = std::to_string(masking.rows) + " x " + std::to_string(masking.lengths.back()) + " tokens, " +
                    std::to_string(masked_places(masking, masking.lengths.back())) + " of a row masked, " +
                    std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
@@ -64,7 +65,7 @@ PlanAnswer plan_classification(const Config& config, uint64_t memory) {
   std::unique_ptr<ClassificationTask> task;
   if (folder && is_there(config, config.data.train_tsv) &&
       (config.data.valid_tsv.empty() || is_there(config, config.data.valid_tsv))) {
-    task = std::make_unique<ClassificationTask>(config, "");
+    task = std::make_unique<ClassificationTask>(config, "", Capacity::kMayBeShort);
     classes = task->session().classes, texts = task->train_count(), resident = task->forecast().resident;
   } else if (folder) {
     model = open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2});
@@ -85,6 +86,7 @@ PlanAnswer plan_classification(const Config& config, uint64_t memory) {
   answer_rows(answer, *make_session(config.data.batch_size), texts, resident, memory, make_session);
   const int64_t longest =
       std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, classifier.bert.config.max_seq_len);
+  answer.shorter_key = "context";
   answer.batches = std::to_string(config.data.batch_size) + " texts of up to " + std::to_string(longest) + " tokens, " +
                    std::to_string(classes.size()) + " classes";
   return answer;

@@ -33,7 +33,7 @@ bool text_is_there(const Config& config) {
 Basis measure(const Config& config) {
   Basis basis;
   if (text_is_there(config)) {
-    TranslationTask task(config, "");
+    TranslationTask task(config, "", Capacity::kMayBeShort);
     basis.model = task.model;
     basis.lengths = task.train->lengths();
     for (const auto& pair : task.valid->dataset.lengths()) basis.lengths.push_back(pair);
@@ -56,14 +56,14 @@ Basis measure(const Config& config) {
 
 struct Planned {
   MemoryForecast forecast;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<TranslationSession> session;
 };
 
 Planned plan_once(const Config& config, const Basis& basis) {
   SessionOptions options = training_session_options(config, choose_buckets(config, basis.lengths));
   options.verify_plans = false;
   Planned planned;
-  planned.session = std::make_unique<Session>(config, basis.model, std::move(options));
+  planned.session = std::make_unique<TranslationSession>(config, basis.model, std::move(options));
   planned.forecast = forecast_memory(basis.resident, planned.session->store);
   return planned;
 }
@@ -89,12 +89,15 @@ PlanAnswer plan_translation(const Config& config, uint64_t memory) {
     answer.assumption = "The training text is not there: every batch is taken at max_seq_len = " +
                         std::to_string(config.model.max_seq_len) + ".";
   const auto key = config.data.batch_tokens > 0 ? &DataConfig::batch_tokens : &DataConfig::batch_size;
+  answer.shorter_key = "max_seq_len";
   answer.batch_key = config.data.batch_tokens > 0 ? "batch_tokens" : "batch_size";
   Config other = config;
   const int64_t step = config.data.batch_tokens > 0 ? config.model.max_seq_len : 1;
   answer.largest_batch = largest_fit(step, kMost, [&](int64_t value) {
     other.data.*key = value;
-    return plan_once(other, basis).forecast.peak() <= memory;
+    const uint64_t peak = plan_once(other, basis).forecast.peak();
+    if (value == step) answer.least_peak = peak;
+    return peak <= memory;
   });
   answer.all_fit = answer.largest_batch >= kMost;
   return answer;
@@ -106,7 +109,7 @@ PlanAnswer plan_images(const Config& config, uint64_t memory) {
   uint64_t resident = 0;
   PlanAnswer answer;
   if (!config.data.data_dir.empty() && file_exists(config.data.data_dir)) {
-    const ImageTask task(config);
+    const ImageTask task(config, "", Capacity::kMayBeShort);
     format = task.format(), images = task.train_count(), resident = task.forecast().resident;
   } else {
     format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
@@ -131,7 +134,7 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
   uint64_t resident = 0;
   bool packed = false;
   if (!config.data.text.empty() && file_exists(data_path(config.data, config.data.text))) {
-    LanguageTask task(config, "");
+    LanguageTask task(config, "", Capacity::kMayBeShort);
     language = task.language(), tokens = task.train_tokens(), packed = task.session().packed;
     resident = task.forecast().resident;
   } else {
@@ -148,6 +151,7 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
         LanguageOptions{.packed = packed, .sample_length = config.train.sample_length, .verify_plans = false});
   };
   const auto session = make_session(config.data.batch_size);
+  answer.shorter_key = "context";
   answer.batches = std::to_string(session->windows.rows) + " x " + std::to_string(session->windows.length) + " tokens";
   const int64_t most = std::max<int64_t>(1, tokens / session->windows.length);
   answer_rows(answer, *session, most, resident, memory, make_session);

@@ -8,8 +8,7 @@
 
 namespace linnet {
 
-// The largest value for which fits(value), a multiple of nothing in particular: doubled until it does not fit, then
-// halved in. 0 when not even `step` fits.
+// The largest value with fits(value), found by doubling, then bisection; 0 if fits(step) is false.
 int64_t largest_fit(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits);
 
 // What there is to say of `session`, and the largest batch_size within `memory`. make_session(rows): one of so many
@@ -22,8 +21,11 @@ void answer_rows(PlanAnswer& answer, const Session& session, int64_t most, uint6
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->arena_use();
   answer.fusion = fusion_report(session.trainer->pass_reports());
   answer.batch_key = "batch_size";
-  answer.largest_batch = largest_fit(
-      1, most, [&](int64_t rows) { return forecast_memory(resident, make_session(rows)->store).peak() <= memory; });
+  answer.largest_batch = largest_fit(1, most, [&](int64_t rows) {
+    const uint64_t peak = forecast_memory(resident, make_session(rows)->store).peak();
+    if (rows == 1) answer.least_peak = peak;
+    return peak <= memory;
+  });
   answer.all_fit = answer.largest_batch >= most;
 }
 

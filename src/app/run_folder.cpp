@@ -23,7 +23,8 @@ Config RunFolder::load_config() const {
 
 std::string RunFolder::best_weights() const {
   if (!file_exists(model_path()))
-    fail_user("run '" + path_ + "' has no model.safetensors yet: training saves it at its first evaluation, after step " +
+    fail_user("run '" + path_ +
+              "' has no model.safetensors yet: training saves it at its first evaluation, after step " +
               std::to_string(load_config().train.eval_every) + " (eval_every) or at its end");
   return model_path();
 }

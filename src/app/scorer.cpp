@@ -5,10 +5,9 @@
 #include "app/language_model.h"
 #include "app/run_folder.h"
 #include "app/task_table.h"
-#include "app/trained_session.h"
-#include "app/trainer_options.h"
+#include "app/translation_session.h"
 #include "base/error.h"
-#include "exec/backend.h"
+#include "data/token_windows.h"
 #include "kernels/isa.h"
 
 namespace linnet {
@@ -26,29 +25,28 @@ size_t shape_for(const std::vector<int64_t>& lengths, size_t tokens) {
   return static_cast<size_t>(std::ranges::lower_bound(lengths, static_cast<int64_t>(tokens)) - lengths.begin());
 }
 
+// One text at a time, of each of these padded lengths.
+class ScoringSession : public Session {
+ public:
+  ScoringSession(const Config& config, CausalModel& model, const std::vector<int64_t>& lengths)
+      : Session(config, model, false) {
+    std::vector<LossFunction> losses;
+    for (const int64_t length : lengths)
+      losses.push_back([&model, length](Trace& trace) { return causal_loss(model, trace, 1, length); });
+    plan(token_inputs({.rows = 1, .length = lengths.back()}, false), losses);
+  }
+};
+
 class LanguageScorer : public Scorer {
  public:
-  LanguageScorer(const std::string& folder, const InferenceOptions& options)
-      : opened_(open_language_model(folder)), layout(*opened_.model), store(open_backend(options.device)) {
+  LanguageScorer(const std::string& folder, const InferenceOptions& options) : opened_(open_language_model(folder)) {
     apply(options, opened_.config);
     force_isa(opened_.config.train.isa);
     const int64_t context = opened_.config.data.context, most = opened_.model->max_length();
     lengths_ = padded_lengths(context > 0 ? std::min(context, most) : most);
-    const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-    trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options(opened_.config, false));
-    const size_t bytes = static_cast<size_t>(lengths_.back()) * sizeof(int32_t);
-    for (const char* name : {"tokens", "targets"})
-      store.bind(name, {store.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
-    for (const int64_t length : lengths_)
-      trainer->add_evaluation_shape(
-          [&, length](Trace& trace) { return causal_loss(*opened_.model, trace, 1, length); });
-    take_weights(*this, "",
+    session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
+    take_weights(*session_, "",
                  [&](const ParameterLayout& parameters, float* values) { opened_.load_weights(parameters, values); });
-  }
-  void allocate() {
-    store.allocate();
-    trainer->bind();
   }
   bool takes_pairs() const override { return false; }
 
@@ -61,12 +59,14 @@ class LanguageScorer : public Scorer {
     for (size_t begin = 0; begin + 1 < ids.size(); begin += longest) {
       const size_t size = std::min(longest, ids.size() - 1 - begin), shape = shape_for(lengths_, size);
       const auto length = static_cast<size_t>(lengths_[shape]);
-      int32_t *tokens = store.as<int32_t>("tokens"), *targets = store.as<int32_t>("targets");
-      std::fill_n(tokens, length, 0);
-      std::fill_n(targets, length, -1);
-      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin), size, tokens);
-      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin) + 1, size, targets);
-      const LossTotal loss = trainer->evaluate(static_cast<int>(shape));
+      std::vector<int32_t> tokens(length, 0), targets(length, -1);
+      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin), size, tokens.begin());
+      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin) + 1, size, targets.begin());
+      Batch batch;
+      batch.shape_index = static_cast<int>(shape);
+      batch.arrays = {batch_array("tokens", tokens.data(), lengths_[shape]),
+                      batch_array("targets", targets.data(), lengths_[shape])};
+      const LossTotal loss = session_->trainer->evaluate(batch);
       total.log_probability -= loss.sum;
       total.tokens += loss.tokens;
     }
@@ -76,11 +76,7 @@ class LanguageScorer : public Scorer {
  private:
   OpenedLanguageModel opened_;
   std::vector<int64_t> lengths_;
-
- public:  // what take_weights() asks of a session
-  ParameterLayout layout;
-  Store store;
-  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<ScoringSession> session_;
 };
 
 class TranslationScorer : public Scorer {
@@ -96,7 +92,7 @@ class TranslationScorer : public Scorer {
     needs.training = false;
     for (const int64_t source : lengths_)
       for (const int64_t target : lengths_) needs.shapes.push_back({1, source, target});
-    session_ = std::make_unique<Session>(config, opened_, std::move(needs));
+    session_ = std::make_unique<TranslationSession>(config, opened_, std::move(needs));
     take_weights(*session_, "",
                  [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
   }
@@ -116,10 +112,12 @@ class TranslationScorer : public Scorer {
     for (std::vector<int32_t>* side : {&begun, &target})
       side->resize(static_cast<size_t>(lengths_[columns]), special.pad);
     Batch batch;
-    batch.source = source, batch.source_lengths = std::span(&source_length, 1);
-    batch.target_in = begun, batch.target_out = target, batch.target_lengths = std::span(&target_length, 1);
-    session_->load_batch(batch);
-    const LossTotal loss = session_->trainer->evaluate(static_cast<int>(rows * lengths_.size() + columns));
+    batch.shape_index = static_cast<int>(rows * lengths_.size() + columns);
+    batch.arrays = {
+        batch_array("source", source.data(), lengths_[rows]), batch_array("source_lengths", &source_length, 1),
+        batch_array("target_in", begun.data(), lengths_[columns]),
+        batch_array("target_out", target.data(), lengths_[columns]), batch_array("target_lengths", &target_length, 1)};
+    const LossTotal loss = session_->trainer->evaluate(batch);
     return {-loss.sum, loss.tokens};
   }
 
@@ -136,7 +134,7 @@ class TranslationScorer : public Scorer {
 
   OpenedTranslationModel opened_;
   std::vector<int64_t> lengths_;
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<TranslationSession> session_;
 };
 
 }  // namespace

@@ -1,93 +1,100 @@
 #include "app/session.h"
 
 #include <algorithm>
-#include <cstring>
-#include <set>
 
+#include "app/memory_report.h"
+#include "app/run_folder.h"
 #include "app/trainer_options.h"
 #include "base/phase.h"
 #include "exec/backend.h"
-#include "models/translation_loss.h"
+#include "train/checkpoint.h"
 
 namespace linnet {
+namespace {
 
-Session::Session(const Config& config, const TranslationModel& translation, SessionOptions options)
-    : config(config),
-      tokenizers(translation.tokenizers),
-      model(translation.model),
-      layout(*model, parameter_groups(config)),
+TrainerOptions options_of(const Config& config, bool training, bool verify_plans) {
+  TrainerOptions options = trainer_options(config, training);
+  options.verify_plans = verify_plans;
+  return options;
+}
+
+SharedRegions add_shared_regions(Store& store) {
+  const RegionId arena = store.add_region("arena", MemoryKind::kActivations, 0);
+  return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+}
+
+}  // namespace
+
+Session::Session(const Config& config, const Module& model, bool training, bool verify_plans)
+    : training(training),
+      layout(model, parameter_groups(config)),
       store(open_backend(config.train.device)),
-      shapes(std::move(options.shapes)) {
-  shared = {store.add_region("arena", MemoryKind::kActivations, 0),
-            store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  TrainerOptions train = trainer_options(config, options.training);
-  train.verify_plans = options.verify_plans;
-  trainer = std::make_unique<Trainer>(layout, store, shared, train);
-  bind_batch_inputs();
-  const double smoothing = config.train.label_smoothing;
+      shared(add_shared_regions(store)),
+      trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {}
+
+void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
+                   const std::vector<ResidentOptions::Input>& device_data) {
+  bind_inputs(inputs);
   Phase phase("planning");
-  for (const BatchShape& shape : shapes) {
-    phase.tick(&shape - shapes.data(), static_cast<int64_t>(shapes.size()));
-    const LossFunction loss = [this, shape, smoothing](Trace& trace) {
-      return translation_loss(*model, trace, shape, smoothing);
-    };
-    if (options.training)
-      trainer->add_shape(loss);
+  if (training && has_room_for(device_data))
+    resident =
+        std::make_unique<ResidentSteps>(*trainer, store, shared, losses.front(), ResidentOptions{.data = device_data});
+  for (size_t i = 0; i < losses.size(); ++i) {
+    phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
+    if (training)
+      trainer->add_shape(losses[i]);
     else
-      trainer->add_evaluation_shape(loss);
-  }
-  std::set<int64_t> lengths;
-  for (const BatchShape& shape : shapes) lengths.insert(shape.source_length);
-  for (const GenerationNeeds& needs : options.generation) {
-    GenerateOptions generate;
-    generate.sentences = needs.sentences, generate.beams = needs.beams;
-    generate.max_length = config.model.max_seq_len;
-    generate.source_lengths.assign(lengths.begin(), lengths.end());
-    generate.length_penalty = config.train.length_penalty;
-    generate.special = tokenizers.special;
-    generate.flat_name = trainer->evaluated_state();
-    generate.threads = train.threads;
-    generate.verify_plans = options.verify_plans;
-    generators.push_back(std::make_unique<Generator>(*model, layout, store, shared, generate));
+      trainer->add_evaluation_shape(losses[i]);
   }
 }
 
-void Session::bind_batch_inputs() {
-  int64_t rows = 0, source = 0, target = 0;
-  for (const BatchShape& shape : shapes) {
-    rows = std::max(rows, shape.batch);
-    source = std::max(source, shape.batch * shape.source_length);
-    target = std::max(target, shape.batch * shape.target_length);
-  }
-  const RegionId region =
-      store.add_region("batch", MemoryKind::kBatch, static_cast<size_t>(source + 2 * target + 2 * rows) * 4 + 5 * 64);
+void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
+  constexpr size_t kAlignment = 64;
+  const auto aligned = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  size_t total = 0;
+  for (const BatchInput& input : inputs) total += aligned(input.bytes);
+  const RegionId region = store.add_region("batch", MemoryKind::kBatch, total);
   size_t offset = 0;
-  for (const auto& [name, count] : {std::pair{"source", source},
-                                    {"source_lengths", rows},
-                                    {"target_in", target},
-                                    {"target_out", target},
-                                    {"target_lengths", rows}}) {
-    const size_t bytes = static_cast<size_t>(count) * 4;
+  for (const auto& [name, bytes] : inputs) {
     store.bind(name, {region, offset}, bytes);
-    offset += (bytes + 63) / 64 * 64;
+    offset += aligned(bytes);
   }
+}
+
+// Whether the data are to lie on the device that trains, if there is one: then steps do not need the host.
+bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
+  if (data.empty() || store.device().is_host() || trainer->accumulates()) return false;
+  size_t bytes = 0;
+  for (const ResidentOptions::Input& input : data) bytes += input.type.bytes();
+  return bytes < store.device().info().free_bytes / 4;
 }
 
 void Session::allocate() {
   store.allocate();
   trainer->bind();
-  for (auto& generator : generators) generator->bind();
+  if (resident) resident->bind();
 }
 
-void Session::load_batch(const Batch& batch) {
-  const auto copy = [&](const char* name, std::span<const int32_t> ids) {
-    std::memcpy(store.data(name), ids.data(), ids.size_bytes());
-  };
-  copy("source", batch.source);
-  copy("source_lengths", batch.source_lengths);
-  copy("target_in", batch.target_in);
-  copy("target_out", batch.target_out);
-  copy("target_lengths", batch.target_lengths);
+bool allocate_within(Session& session, const std::string& advice, Capacity capacity) {
+  if (capacity == Capacity::kMayBeShort && !fits(session.store)) return false;
+  check_fits(session.store, advice);
+  session.allocate();
+  return true;
+}
+
+void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
+  check_fits(session.store, advice);
+  session.allocate();
+  session.store.touch();
+  session.trainer->initialize();  // the constants; the parameters are read next
+  load(session.layout, session.trainer->state("parameters"));
+  session.trainer->push_states();
+}
+
+void take_run_weights(Session& session, const std::string& folder) {
+  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
+  });
 }
 
 }  // namespace linnet

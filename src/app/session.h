@@ -1,48 +1,56 @@
-// A model with everything around it that a command needs: configuration, tokenizers, parameters in planned memory.
+// A model in planned memory: the wiring of store, layout, trainer and batches, which is the same for every kind of
+// task. A kind adds its shapes and losses, how it is evaluated, and what else runs in the same memory.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "app/translation_model.h"
+#include "config/config.h"
 #include "data/batch.h"
-#include "data/buckets.h"
-#include "generate/generator.h"
-#include "train/trainer.h"
+#include "train/resident.h"
 
 namespace linnet {
 
-struct GenerationNeeds {
-  int64_t beams = 1, sentences = 32;
-};
-
-struct SessionOptions {
-  bool training = true;
-  std::vector<BatchShape> shapes;           // of batches to train on (or only evaluate)
-  std::vector<GenerationNeeds> generation;  // the largest first
-  bool verify_plans = true;                 // off when only sizes are wanted
-};
-
 class Session {
  public:
-  // Plans everything; takes no memory yet, so that its size can be printed or refused.
-  Session(const Config& config, const TranslationModel& model, SessionOptions options);
+  // The model must outlive the session. `training` false: evaluation only. `verify_plans` false: only sizes are wanted.
+  Session(const Config& config, const Module& model, bool training, bool verify_plans = true);
+  virtual ~Session() = default;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
-  void allocate();  // takes the planned memory and binds the plans to it
+  virtual void allocate();  // takes addresses and binds the plans to them; until then the store only has sizes
 
-  // Copies a batch to where the graphs read it.
-  void load_batch(const Batch& batch);
-
-  const Config config;
-  const TokenizerPair tokenizers;
-  const std::shared_ptr<EncoderDecoder> model;
+  const bool training;
   ParameterLayout layout;
   Store store;
-  SharedRegions shared;
-  std::unique_ptr<Trainer> trainer;
-  std::vector<std::unique_ptr<Generator>> generators;
-  std::vector<BatchShape> shapes;
+  const SharedRegions shared;
+  const std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<ResidentSteps> resident;  // null: batches come from the host
+
+ protected:
+  // Makes room for the arrays of batches and plans each shape, a loss each. `device_data`: the arrays of all training
+  // data, where batches are rows of those; on a device with room for them training will find its data there.
+  void plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
+            const std::vector<ResidentOptions::Input>& device_data = {});
 
  private:
-  void bind_batch_inputs();
+  void bind_inputs(const std::vector<BatchInput>& inputs);
+  bool has_room_for(const std::vector<ResidentOptions::Input>& data) const;
 };
+
+// Whether a task that the machine cannot hold is refused, or only planned to tell what it takes.
+enum class Capacity { kMustSuffice, kMayBeShort };
+// Allocates the session, whose size check_fits() compares with the machine first. One that only is planned and does not
+// fit stays without addresses: false.
+bool allocate_within(Session& session, const std::string& advice, Capacity capacity);
+
+using LoadWeights = std::function<void(const ParameterLayout& layout, float* parameters)>;
+// For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. `advice`:
+// what needs less, for the error when it does not fit.
+void take_weights(Session& session, const std::string& advice, const LoadWeights& load);
+// The best weights of the run in `folder`.
+void take_run_weights(Session& session, const std::string& folder);
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
 // An encoder-decoder that answers prompts: T5, Marian, or a run of translation.
 #pragma once
-#include "app/session.h"
 #include "app/text_generation.h"
+#include "app/translation_session.h"
 
 namespace linnet {
 

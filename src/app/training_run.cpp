@@ -16,6 +16,7 @@
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "train/schedule.h"
+#include "train/step_queue.h"
 
 namespace linnet {
 namespace {
@@ -35,8 +36,7 @@ Schedule schedule_of(const TrainConfig& config) {
 }
 
 // The step at which max_steps or max_epochs ends the training.
-int64_t last_step(const TrainConfig& config, const TrainingTask& task) {
-  const int64_t batches = task.batches_per_epoch();
+int64_t last_step(const TrainConfig& config, int64_t batches) {
   if (config.max_epochs == 0 || batches == 0) return config.max_steps;
   const int64_t per_epoch = (batches + config.accumulate_steps - 1) / config.accumulate_steps;
   return config.max_epochs > config.max_steps / per_epoch ? config.max_steps : config.max_epochs * per_epoch;
@@ -74,10 +74,10 @@ class TrainingRun {
         folder_(folder),
         task_(task),
         trainer_(task.trainer()),
-        steps_ahead_(task.store().device().is_host() ? 0 : 1),
+        steps_(trainer_, task.batches(), task.resident(), task.store()),
         schedule_(schedule_of(config_)),
-        last_step_(last_step(config_, task)) {
-    submitted_.reserve(steps_ahead_ + 1);
+        last_step_(last_step(config_, task.batches().batches_per_epoch())) {
+    rates_.reserve(static_cast<size_t>(steps_.most_steps()));
   }
 
   TrainOutcome run() {
@@ -91,7 +91,7 @@ class TrainingRun {
     while (!stopped_ && progress_.step < config_.max_steps && !done_) {
       train_some();
       if (stop_requested() || done_) finish_submitted(0);
-      if (stop_requested() || submitted_.empty()) finish_step();
+      if (stop_requested() || steps_.waiting() == 0) finish_step();
     }
     close();
     default_stop_signals();
@@ -118,121 +118,72 @@ class TrainingRun {
     task_.save_assets(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     DataFingerprint::of(request_.config).save(folder_.path());
-    task_.seek(progress_.epoch, progress_.batch);
+    task_.batches().seek(progress_.epoch, progress_.batch);
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     last_saved_ = progress_.step;
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && !folder_.has_state()) save();
   }
 
-  // A step whose report was not read yet: a device does it while the host makes the next batch.
-  struct Submitted {
-    int64_t step;
-    LoadedBatch batch;  // the last, of several micro-batches
-    double rate, began;
-    SubmittedStep report;
-  };
-
-  // One step, or as many as the task does at once. A step during which a stop is requested is abandoned before its
-  // update: the run is saved as it was, and trains that step when it is resumed.
+  // One step, or as many as are done without the host, up to where something is due. A step during which a stop is
+  // requested is abandoned before its update: the run is saved as it was, and trains that step when it is resumed.
   void train_some() {
+    const int64_t first = progress_.step + static_cast<int64_t>(steps_.waiting()) + 1;
+    rates_.clear();
+    for (int64_t step = first; step < first + steps_.most_steps(); ++step) {
+      rates_.push_back(rate(step));
+      if (is_due(step)) break;
+    }
     try {
       const StopPoints points;
       if (stop_requested()) throw Stopped{};
-      if (task_.chunk_steps() > 0)
-        train_chunk();
-      else
-        train_step();
+      const BatchPosition batch = steps_.submit(rates_, first);
+      // What is due after a step needs all that came before it, and nothing that comes later.
+      const int64_t last = progress_.step + static_cast<int64_t>(steps_.waiting());
+      finish_submitted(is_due(last) || ends_training(batch) ? 0 : steps_.steps_ahead());
     } catch (const Stopped&) {
       stopped_ = true;
     }
   }
 
-  void train_step() {
-    Submitted s{.step = progress_.step + static_cast<int64_t>(submitted_.size()) + 1, .began = now()};
-    s.rate = rate(s.step);
-    if (trainer_.accumulates()) {
-      for (int64_t micro = 0; micro < config_.accumulate_steps; ++micro) {
-        stop_point();
-        s.batch = task_.next_batch();
-        trainer_.accumulate(s.batch.shape, s.step, micro);
-        if (s.batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
-      }
-      s.report = trainer_.submit_apply(s.rate, s.step);
-    } else {
-      s.batch = task_.next_batch();
-      s.report = trainer_.submit(s.batch.shape, s.rate, s.step);
-    }
-    submitted_.push_back(s);
-    // What is due after a step needs all that came before it, and nothing that comes later.
-    const bool due = s.step % config_.eval_every == 0 || s.step % config_.save_every == 0 ||
-                     s.step == config_.max_steps || ends_training(s.batch);
-    finish_submitted(due ? 0 : steps_ahead_);
+  bool is_due(int64_t step) const {
+    return step % config_.eval_every == 0 || step % config_.save_every == 0 || step == config_.max_steps;
   }
 
   void finish_submitted(size_t left) {
-    while (submitted_.size() > left) {
-      const Submitted s = submitted_.front();
-      const StepReport report = trainer_.collect(s.report);
-      if (!report.finite && submitted_.size() > 1) reload(s);
-      submitted_.erase(submitted_.begin());
-      count(s.batch);
-      const double finished = now();
-      finish(s.step, s.batch.shape, report, s.rate, finished - std::max(s.began, finished_));
-      finished_ = finished;
+    while (steps_.waiting() > left) {
+      const DoneStep done = steps_.collect();
+      count(done.batch);
+      finish(done);
     }
   }
 
-  // Later batches have taken the place of this one, which is to be looked at.
-  void reload(const Submitted& s) {
-    task_.seek(s.batch.epoch, s.batch.index);
-    task_.next_batch();
-    trainer_.set_step(s.rate, s.step);
-  }
-
-  // As many steps as the task does at once, up to where something is due.
-  void train_chunk() {
-    const int64_t first = progress_.step + 1;
-    const double began = now();
-    std::vector<float> rates;
-    for (int64_t step = first; step < first + task_.chunk_steps(); ++step) {
-      rates.push_back(static_cast<float>(rate(step)));
-      if (step % config_.eval_every == 0 || step % config_.save_every == 0 || step == config_.max_steps) break;
-    }
-    const std::vector<DoneStep> done = task_.train_chunk(rates, first);
-    const double seconds = (now() - began) / static_cast<double>(done.size());
-    for (size_t i = 0; i < done.size(); ++i) {
-      count(done[i].batch);
-      finish(first + static_cast<int64_t>(i), done[i].batch.shape, done[i].report, static_cast<double>(rates[i]),
-             seconds);
-    }
-  }
-
-  void finish(int64_t step, int shape, const StepReport& report, double rate, double seconds) {
-    if (!report.finite) stop_non_finite(shape, step, report);
-    progress_.step = step;
-    progress_.target_tokens += report.tokens;
+  void finish(const DoneStep& done) {
+    if (!done.report.finite) stop_non_finite(done);
+    progress_.step = done.step;
+    progress_.target_tokens += done.report.tokens;
     progress_.seconds = before_ + now() - began_;
     if (out_of_time()) done_ = true;
     progress_.evaluated = !evaluation_due();
-    reporter_->step(progress_, report, rate, seconds, {now() - began_, total_steps()});
+    reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()});
   }
 
-  void count(const LoadedBatch& batch) {
+  void count(const BatchPosition& batch) {
     progress_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
     progress_.batch = batch.last_of_epoch ? 0 : batch.index + 1;
     if (ends_training(batch)) done_ = true;
   }
 
-  bool ends_training(const LoadedBatch& batch) const {
+  bool ends_training(const BatchPosition& batch) const {
     return config_.max_epochs > 0 && batch.last_of_epoch && batch.epoch + 1 >= config_.max_epochs;
   }
 
-  [[noreturn]] void stop_non_finite(int shape, int64_t step, const StepReport& report) {
+  [[noreturn]] void stop_non_finite(const DoneStep& done) {
     reporter_->clear();
-    const std::string what = std::isfinite(report.loss) ? "gradient" : "loss";
-    const std::string where = trainer_.find_non_finite(shape);
-    throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(step) + "; first at " +
+    const std::string what = std::isfinite(done.report.loss) ? "gradient" : "loss";
+    const std::string where = trainer_.find_non_finite(done.batch.shape_index);
+    throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(done.step) +
+                                         "; first at " +
                                          (!where.empty()           ? where
                                           : trainer_.accumulates() ? "an earlier micro-batch"
                                                                    : "a place that later steps have hidden") +
@@ -332,7 +283,8 @@ class TrainingRun {
 
   void save_best(const std::string& state) {
     trainer_.pull_states();
-    save_model(folder_.model_path(), trainer_.layout(), {trainer_.state(state), trainer_.state("parameters")}, metadata());
+    save_model(folder_.model_path(), trainer_.layout(), {trainer_.state(state), trainer_.state("parameters")},
+               metadata());
   }
 
   void save() {
@@ -372,16 +324,15 @@ class TrainingRun {
   RunFolder& folder_;
   TrainingTask& task_;
   Trainer& trainer_;
-  const size_t steps_ahead_;  // that a device may be asked for before the report of an earlier one is read
+  StepQueue steps_;
+  std::vector<double> rates_;  // of the steps that are begun next
   const Schedule schedule_;
   const int64_t last_step_;  // by max_steps and max_epochs
   Progress progress_;
-  std::vector<Submitted> submitted_;  // oldest first; at most steps_ahead_ of them between steps
   std::optional<RunReporter> reporter_;
   bool stopped_ = false, done_ = false;
   int64_t last_saved_ = 0;
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
-  double finished_ = 0;            // the clock when the last report was read
 };
 
 // Takes the folder: a new one, or one to resume whose configuration agrees. Returns where the task's assets come from.
@@ -421,9 +372,10 @@ TrainOutcome run_training(const TrainRequest& given, const std::function<void(Tr
   const std::unique_ptr<TrainingTask> task = make_training_task(request.config, assets);
   Trainer& trainer = task->trainer();
   check_space(folder, trainer);
-  log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " + std::to_string(task->shape_count()) +
-           " batch shapes, " + where_it_runs(request.config.train, trainer.options().threads) +
-           "; memory at its peak:\n" + task->forecast().text());
+  log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " +
+           std::to_string(task->batches().shape_count()) + " batch shapes, " +
+           where_it_runs(request.config.train, trainer.options().threads) + "; memory at its peak:\n" +
+           task->forecast().text());
   task->take_memory();
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {

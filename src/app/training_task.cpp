@@ -14,10 +14,6 @@ double Evaluation::metric(const std::string& name) const {
   fail_internal("this task has no metric " + name);
 }
 
-std::vector<DoneStep> TrainingTask::train_chunk(std::span<const float>, int64_t) {
-  fail_internal("this task does one step after another");
-}
-
 namespace {
 
 // Said before anything else is read: what `model.from` names is a model folder.

@@ -2,14 +2,14 @@
 // task is one implementation of this.
 #pragma once
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "app/memory_report.h"
 #include "config/config.h"
-#include "train/trainer.h"
+#include "data/batch_source.h"
+#include "train/resident.h"
 
 namespace linnet {
 
@@ -23,19 +23,6 @@ struct Evaluation {
   double metric(const std::string& name) const;  // internal error when there is none
 };
 
-// The batch that was put where the graphs read it.
-struct LoadedBatch {
-  int shape;  // of the trainer's
-  int64_t epoch, index;
-  bool last_of_epoch;
-};
-
-// A step that was done, and on which batch.
-struct DoneStep {
-  LoadedBatch batch;
-  StepReport report;
-};
-
 class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
@@ -43,18 +30,12 @@ class TrainingTask {
   virtual Trainer& trainer() = 0;
   virtual const Store& store() const = 0;
   virtual const MemoryForecast& forecast() const = 0;
-  virtual int64_t shape_count() const = 0;
-  virtual int64_t batches_per_epoch() const { return 0; }  // 0: epochs differ
+  // The batches to train on; where they can be rows of data on the device, resident() trains on those.
+  virtual BatchSource& batches() = 0;
+  virtual ResidentSteps* resident() { return nullptr; }
 
   // Weights to start from, drawn from the seed or read from a model folder.
   virtual void initialize() { trainer().initialize(); }
-  virtual LoadedBatch next_batch() = 0;
-  virtual void seek(int64_t epoch, int64_t batch) = 0;  // next_batch() will load this one
-  // Where the data lie on the device, steps need no host between them: how many the task does at once, else 0.
-  virtual int64_t chunk_steps() const { return 0; }
-  // Does the steps from `first_step` on, one for each of `rates`, or the first of these, up to the end of an epoch at
-  // most. When a report is not finite, its batch and Trainer::set_step's inputs are in place.
-  virtual std::vector<DoneStep> train_chunk(std::span<const float> rates, int64_t first_step);
   virtual Evaluation evaluate() = 0;  // on the validation examples, with the weights evaluation uses
   // What it takes beside the weights to use the trained model: tokenizers, names of classes.
   virtual void save_assets(const std::string& folder) const = 0;

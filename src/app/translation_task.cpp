@@ -24,7 +24,7 @@ SessionOptions training_session_options(const Config& config, const Buckets& buc
   return options;
 }
 
-TranslationTask::TranslationTask(const Config& config, const std::string& from) : config(config) {
+TranslationTask::TranslationTask(const Config& config, const std::string& from, Capacity capacity) : config(config) {
   Corpus corpus = load_training_corpus(config);
   model = !from.empty()                ? load_translation_run(config, from)
           : !config.model.from.empty() ? open_translation_folder(config, config.model.from)
@@ -42,10 +42,10 @@ TranslationTask::TranslationTask(const Config& config, const std::string& from) 
   for (const auto& pair : valid->dataset.lengths()) lengths.push_back(pair);
   buckets = std::make_unique<Buckets>(choose_buckets(config, lengths));
 
-  session = std::make_unique<Session>(config, model, training_session_options(config, *buckets));
-  check_fits(session->store, "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)");
-  session->allocate();
-  stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed));
+  session = std::make_unique<TranslationSession>(config, model, training_session_options(config, *buckets));
+  if (allocate_within(*session, "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)", capacity)) {
+    stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed));
+  }
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session->store);
 }
@@ -56,12 +56,6 @@ void TranslationTask::initialize() {
   load_parameters(*model.pretrained, trainer().layout(), trainer().state("parameters"),
                   static_cast<uint64_t>(config.train.seed));
   trainer().reset_ema();
-}
-
-LoadedBatch TranslationTask::next_batch() {
-  const Batch& batch = stream->next();
-  session->load_batch(batch);
-  return {batch.bucket, batch.epoch, batch.index, batch.last_of_epoch};
 }
 
 Evaluation TranslationTask::evaluate() {

@@ -10,15 +10,12 @@ namespace linnet {
 class TranslationTask : public TrainingTask {
  public:
   // `from`: a run folder whose tokenizers and model are taken instead of new ones; empty: none.
-  TranslationTask(const Config& config, const std::string& from);
+  TranslationTask(const Config& config, const std::string& from, Capacity capacity = Capacity::kMustSuffice);
 
   Trainer& trainer() override { return *session->trainer; }
   const Store& store() const override { return session->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
-  int64_t shape_count() const override { return buckets->size(); }
-  int64_t batches_per_epoch() const override { return stream->batches_per_epoch(); }
-  LoadedBatch next_batch() override;
-  void seek(int64_t epoch, int64_t batch) override { stream->seek(epoch, batch); }
+  BatchSource& batches() override { return *stream; }
   Evaluation evaluate() override;
   void initialize() override;
   void save_assets(const std::string& folder) const override { model.save_assets(folder); }
@@ -29,7 +26,7 @@ class TranslationTask : public TrainingTask {
   std::unique_ptr<PairDataset> train;
   std::unique_ptr<EvaluationSet> valid;
   std::unique_ptr<Buckets> buckets;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<TranslationSession> session;
   std::unique_ptr<BatchStream> stream;
 
  private:

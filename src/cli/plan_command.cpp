@@ -35,6 +35,23 @@ struct Arguments : ConfigArguments {
   bool fusion = false;
 };
 
+// Whether the run fits, and what would.
+void print_fit(const PlanAnswer& answer, uint64_t limit) {
+  const double megabytes = static_cast<double>(limit) / 1e6;
+  const uint64_t peak = answer.forecast.peak();
+  if (peak > limit)
+    std::printf("this does not fit within %.1f MB: it takes %.1f MB\n", megabytes, static_cast<double>(peak) / 1e6);
+  if (answer.all_fit)
+    std::printf("within %.1f MB even all examples fit in one batch\n", megabytes);
+  else if (answer.largest_batch > 0)
+    std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), megabytes,
+                static_cast<long long>(answer.largest_batch));
+  else
+    std::printf("no %s fits within %.1f MB: the smallest takes %.1f MB; fewer or smaller layers%s would take less\n",
+                answer.batch_key.c_str(), megabytes, static_cast<double>(answer.least_peak) / 1e6,
+                answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
+}
+
 int plan(const Arguments& arguments) {
   const Config config = arguments.load();
   const uint64_t limit = arguments.memory.empty() ? available_memory() : parse_size(arguments.memory);
@@ -44,13 +61,7 @@ int plan(const Arguments& arguments) {
   std::printf("%s", answer.forecast.text().c_str());
   std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
               static_cast<double>(answer.arena_lower_bound) / 1e6);
-  if (answer.all_fit)
-    std::printf("within %.1f MB even all examples fit in one batch\n", static_cast<double>(limit) / 1e6);
-  else if (answer.largest_batch > 0)
-    std::printf("largest %s within %.1f MB: %lld\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6,
-                static_cast<long long>(answer.largest_batch));
-  else
-    std::printf("no %s fits within %.1f MB\n", answer.batch_key.c_str(), static_cast<double>(limit) / 1e6);
+  print_fit(answer, limit);
   if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
   return 0;
 }

@@ -162,6 +162,13 @@ void Trainer::set_step(double learning_rate, int64_t step) {
   set_random(step, 0);
 }
 
+void Trainer::load(const Batch& batch) const {
+  for (const auto& [name, bytes] : batch.arrays) {
+    store_.find(name, bytes.size());  // an internal error when the input takes less
+    std::memcpy(store_.data(name), bytes.data(), bytes.size());
+  }
+}
+
 SubmittedStep Trainer::submit(int shape, double learning_rate, int64_t step) {
   set_step(learning_rate, step);
   const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;

@@ -4,12 +4,12 @@
 //   Trainer trainer(layout, store, shared, options);
 //   int shape = trainer.add_shape(loss);      // once per bucket
 //   store.allocate();  trainer.bind();  trainer.initialize();
-//   ... copy a batch to the graph's inputs in the store ...
-//   StepReport report = trainer.step(shape, learning_rate, step);
+//   StepReport report = trainer.step(batch, learning_rate, step);
 #pragma once
 #include <memory>
 #include <vector>
 
+#include "data/batch.h"
 #include "exec/executor.h"
 #include "passes/passes.h"
 #include "plan/plan_file.h"
@@ -74,15 +74,33 @@ class Trainer {
   // queued meanwhile, and collect() waits. At most DeviceRun::kKept steps may be on their way; on the CPU one.
   SubmittedStep submit(int shape, double learning_rate, int64_t step);
   StepReport collect(const SubmittedStep& step) const;
+  // The same with the batch as an argument, whose arrays are copied to where the graphs read them; so below.
+  StepReport step(const Batch& batch, double learning_rate, int64_t step) {
+    return collect(submit(batch, learning_rate, step));
+  }
+  SubmittedStep submit(const Batch& batch, double learning_rate, int64_t step) {
+    load(batch);
+    return submit(batch.shape_index, learning_rate, step);
+  }
+  // Only copies the arrays.
+  void load(const Batch& batch) const;
   // What submit() writes for the step to read, alone: for find_non_finite() after steps that were run otherwise.
   void set_step(double learning_rate, int64_t step);
   // Or several: accumulate() each (micro from 0), then apply(), or submit_apply() and later collect().
   void accumulate(int shape, int64_t step, int64_t micro);
+  void accumulate(const Batch& batch, int64_t step, int64_t micro) {
+    load(batch);
+    accumulate(batch.shape_index, step, micro);
+  }
   StepReport apply(double learning_rate, int64_t step) { return collect(submit_apply(learning_rate, step)); }
   SubmittedStep submit_apply(double learning_rate, int64_t step);
 
   // The loss of a batch without dropout, on the weights evaluation uses.
   LossTotal evaluate(int shape);
+  LossTotal evaluate(const Batch& batch) {
+    load(batch);
+    return evaluate(batch.shape_index);
+  }
   // Another output of that graph, as the loss function named it; valid until the next run of any plan.
   const TensorView& evaluation_output(int shape, const std::string& name) const {
     return shapes_[static_cast<size_t>(shape)]->run_evaluate->output(name);

@@ -80,5 +80,22 @@ TEST(Memory, ThePlanCommandAgreesWithTheRun) {
   EXPECT_LT(static_cast<double>(planned.peak_bytes) / 1e6, 0.5 * predicted_mb(planned.out));
 }
 
+// Asking is no mistake: the answer for a run that is too large is its figure, and what would fit.
+TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
+  const Outcome smaller = run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB"});
+  EXPECT_EQ(smaller.exit_code, 0) << smaller.error;
+  const Outcome none = run({"plan", "reference", "--set", "train_samples=64", "--memory", "20MB"});
+  EXPECT_EQ(none.exit_code, 0) << none.error;
+  EXPECT_NE(none.out.find("this does not fit within 20.0 MB: it takes "), std::string::npos) << none.out;
+  EXPECT_NE(none.out.find("no batch_size fits within 20.0 MB: the smallest takes "), std::string::npos) << none.out;
+  EXPECT_NE(none.out.find("a smaller max_seq_len would take less"), std::string::npos) << none.out;
+  // More than any machine has: refused by `linnet train`.
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text.txt", std::string(20'000, 'a') + std::string(20'000, 'b'));
+  const Outcome huge = run({"plan", "text", "--data", text, "--set", "batch_size=1000000"});
+  EXPECT_EQ(huge.exit_code, 0) << huge.error;
+  EXPECT_NE(huge.out.find("this does not fit within "), std::string::npos) << huge.out;
+}
+
 }  // namespace
 }  // namespace linnet::testing
