@@ -336,11 +336,14 @@ class TrainingRun {
 };
 
 // Takes the folder: a new one, or one to resume whose configuration agrees. Returns where the task's assets come from.
-std::string open_folder(const TrainRequest& request, RunFolder& folder) {
+std::string open_folder(TrainRequest& request, RunFolder& folder) {
   if (folder.in_use()) {
     if (!request.resume)
       fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
-    check_resumable(folder.load_config(), request.config, folder.path());
+    const Config saved = folder.load_config();
+    for (const std::string& key : keep_saved_values(saved, request.config))
+      log_info("resuming with the run's own " + key);
+    check_resumable(saved, request.config, folder.path());
     folder.lock();
     if (folder.has_state()) return folder.path();
   } else {

@@ -146,6 +146,9 @@ bool is_preset(const std::string& name);
 
 // The keys in which two configurations differ, in the order of the table.
 std::vector<std::string> changed_keys(const Config& a, const Config& b);
+// Gives each key that `wanted` leaves at its default the value that a run was made with; a default may be another in a
+// later version. Returns the keys it changed.
+std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted);
 // Whether --resume may change this key: it decides how long, where and how loudly to train, not what is learned.
 bool may_change_on_resume(const std::string& key);
 

@@ -57,6 +57,17 @@ std::vector<std::string> changed_keys(const Config& a, const Config& b) {
   return names;
 }
 
+std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : config_keys()) {
+    const FieldValue value = field_value(key, wanted);
+    if (key.may_change_on_resume || value == field_value(key, saved) || value != field_value(key, Config{})) continue;
+    assign_field(key, wanted, field_value(key, saved));
+    names.push_back(key.name);
+  }
+  return names;
+}
+
 bool may_change_on_resume(const std::string& name) {
   for (const ConfigKey& key : config_keys())
     if (name == key.name) return key.may_change_on_resume;

@@ -224,6 +224,11 @@ TEST(Config, ChangedKeysAndWhatResumeAllows) {
   set_value(changed, "max_steps=5");
   set_value(changed, "d_ff=8");
   EXPECT_EQ(changed_keys(Config{}, changed), (std::vector<std::string>{"d_ff", "max_steps"}));
+  Config wanted;
+  wanted.train.seed = 9;
+  EXPECT_EQ(keep_saved_values(changed, wanted), (std::vector<std::string>{"d_ff"}));  // max_steps may change
+  EXPECT_EQ(wanted.model.d_ff, changed.model.d_ff);
+  EXPECT_EQ(wanted.train.seed, 9);
   EXPECT_TRUE(may_change_on_resume("max_steps"));
   EXPECT_TRUE(may_change_on_resume("threads"));
   EXPECT_TRUE(may_change_on_resume("log_every"));
@@ -278,6 +283,48 @@ TEST(Config, EveryTaskThatCanBeChosenHasARow) {
     EXPECT_EQ(task_row(config).name, task);
     EXPECT_FALSE(task_row(config).architectures.empty());
   }
+}
+
+TEST(Config, GroupsAreReadAndWrittenAgain) {
+  const Config config = parse_config(R"(
+[train]
+freeze = "encoder.*"
+[[train.groups]]
+parameters = ["head.*", "*.bias"]
+learning_rate_factor = 0.25
+weight_decay = 0
+optimizer = "sgd"
+[[train.groups]]
+parameters = "embedding.*"
+frozen = true
+)",
+                                     "a file");
+  ASSERT_EQ(config.train.groups.size(), 2u);
+  EXPECT_EQ(config.train.groups[0].parameters, (std::vector<std::string>{"head.*", "*.bias"}));
+  EXPECT_EQ(config.train.groups[0].learning_rate_factor, 0.25);
+  EXPECT_EQ(config.train.groups[0].weight_decay, 0.0);
+  EXPECT_EQ(config.train.groups[0].optimizer, "sgd");
+  EXPECT_TRUE(config.train.groups[1].frozen);
+  EXPECT_EQ(parse_config(to_toml(config, false), "again"), config);
+  EXPECT_EQ(changed_keys(config, parse_config("[train]\nfreeze = \"encoder.*\"\n", "b")),
+            std::vector<std::string>{"groups"});
+}
+
+TEST(Config, AMistakeInAGroupIsNamedWithItsLine) {
+  const auto refused = [](const std::string& toml, const std::string& text) {
+    try {
+      parse_config(toml, "f");
+      FAIL() << toml;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "f:3: unknown key \"frosen\"");
+  refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "\"frozen\"");
+  refused("[[train.groups]]\nfrozen = true\n", "has no \"parameters\"");
+  refused("[[train.groups]]\nparameters = [1]\n", "f:2: \"parameters\" of a group");
+  refused("[[train.groups]]\nparameters = \"a\"\nweight_decay = -1\n", "f:3: \"weight_decay\"");
+  refused("[train]\ngroups = 3\n", "[[train.groups]]");
 }
 
 }  // namespace

@@ -205,7 +205,7 @@ filters = 16
 [data]
 task = "images"
 data_dir = "data/mnist"
-held_out = 0.08333
+held_out_images = 5000
 batch_size = 128
 
 [train]

@@ -17,13 +17,30 @@ int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
   return -1;
 }
 
+// The names, with a * for each number, each once: "bert.words.weight, bert.layers.*.attention.qkv.weight, ...".
+std::string name_kinds(const std::vector<ParameterSpec>& specs) {
+  constexpr size_t kMost = 12;
+  std::vector<std::string> kinds;
+  for (const ParameterSpec& spec : specs) {
+    std::string kind;
+    for (const char c : spec.name)
+      if (c < '0' || c > '9')
+        kind += c;
+      else if (!kind.ends_with('*'))
+        kind += '*';
+    if (spec.trainable && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  std::string text;
+  for (size_t i = 0; i < std::min(kinds.size(), kMost); ++i) text += (i ? ", " : "") + kinds[i];
+  return text + (kinds.size() > kMost ? ", ..." : "");
+}
+
 void check_patterns(const std::vector<ParameterSpec>& specs, std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups)
     for (const std::string& pattern : group.patterns) {
       const auto matched = [&](const ParameterSpec& spec) { return spec.trainable && matches(spec.name, pattern); };
       if (std::none_of(specs.begin(), specs.end(), matched))
-        fail_user("no parameter of the model is called \"" + pattern + "\"; one is \"" +
-                  (specs.empty() ? "" : specs.front().name) + "\"");
+        fail_user("no parameter of the model is called \"" + pattern + "\"; there are " + name_kinds(specs));
     }
 }
 
