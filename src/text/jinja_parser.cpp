@@ -278,6 +278,7 @@ class Parser {
         const Value* found = scope.find(name);
         if (!found || !found->dict() || !found->dict()->is_namespace) fail("'" + name + "' is no namespace");
         const Value kept = *found;  // evaluating may replace it
+        scope.budget.namespaces.emplace(kept.dict(), kept);
         kept.dict()->set(key, value(scope));
         return Flow::kNext;
       };

@@ -15,6 +15,8 @@ struct Budget {
   int64_t steps = 5'000'000;       // expressions and statements
   size_t text = size_t{64} << 20;  // bytes, of one value or of the output
   int calls = 100;                 // nested macro calls
+  // Namespaces whose members were set: one may hold itself, so they are emptied when the template has run.
+  std::map<const Dict*, Value> namespaces = {};
   void step() {
     if (--steps < 0) fail("it takes too many steps");
   }

@@ -25,6 +25,12 @@ Template::Template(Template&&) noexcept = default;
 
 std::string Template::render(const Dict& variables) const {
   Budget budget;
+  const struct EmptyNamespaces {
+    Budget& budget;
+    ~EmptyNamespaces() {
+      for (const auto& [dict, value] : budget.namespaces) value.dict()->items.clear();
+    }
+  } at_the_end{budget};
   Scope root{budget};
   root.root = &root;
   add_functions(root.names);
