@@ -9,7 +9,8 @@
 
 namespace linnet {
 
-// kBF16 is how a device stores activations (passes/narrow.cpp); model code and the CPU kernels do not meet it.
+// kBF16 is the type in which a device stores activations (passes/storage_type.cpp); model code and CPU kernels never
+// see it.
 enum class DType : uint8_t { kF32, kF64, kI32, kU8, kBF16 };
 
 const char* dtype_name(DType dtype);  // "f32", "f64", "i32", "u8", "bf16"
