@@ -118,10 +118,10 @@ TEST_P(Signal, AbandonsAnEvaluation) {
 TEST(Train, SaysWhatItReallyMultipliesIn) {
   const TemporaryFolder folder;
   Arguments arguments = train_arguments(folder / "run", {"precision=bf16", "max_steps=1"});
-  arguments.insert(arguments.end(), {"--isa", "sse4"});
+  arguments.insert(arguments.end(), {"--isa", "baseline"});
   const Outcome outcome = run(arguments, {.log = "info"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_NE(outcome.error.find("1 thread, sse4, fp32 (bf16 was asked for, and sse4 has no instructions for it);"),
+  EXPECT_NE(outcome.error.find("1 thread, baseline, fp32 (bf16 was asked for, and baseline has no instructions for it);"),
             outcome.error.npos)
       << outcome.error;
 }
@@ -221,8 +221,10 @@ TEST(Resume, MayTrainLongerButNotOtherwise) {
 }
 
 // tests/golden/old_run was made by the release before parameter groups, plan files and new defaults, with the settings
-// of its config.toml; continued.jsonl is what that release made of its next steps.
+// of its config.toml; continued.jsonl is what that release made of its next steps. It multiplied with SSE4, which
+// sanitized builds leave out.
 TEST(Resume, OfARunOfAnEarlierReleaseGoesOnBitForBit) {
+  if (run({"info"}).out.find("sse4") == std::string::npos) GTEST_SKIP() << "this program is built without SSE4";
   const TemporaryFolder folder;
   copy_folder("tests/golden/old_run", folder / "run");
   const Outcome outcome =
