@@ -20,7 +20,7 @@
 
 #include "base/thread_pool.h"
 #include "device/buffer.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/peak.h"
 #include "kernels/precision.h"
 #ifdef LINNET_BENCH_ONEDNN

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "kernels/attention.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/layer_norm.h"
+#include "kernels/attention/attention.h"
+#include "kernels/loss/cross_entropy.h"
+#include "kernels/norm/layer_norm.h"
 #include "kernels/optimizer.h"
 
 namespace linnet {

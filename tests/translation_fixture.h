@@ -61,7 +61,7 @@ class Training {
       store.bind(name, {store.add_region(name, MemoryKind::kBatch, 1 << 16), 0}, 1 << 16);
     for (const BatchShape& shape : shapes)
       trainer->add_shape([this, shape, label_smoothing](Trace& trace) {
-        return translation_loss(model, trace, shape, label_smoothing);
+        return translation_loss(model, trace, {shape.batch, shape.source_length, shape.target_length}, label_smoothing);
       });
     store.allocate();
     store.touch();

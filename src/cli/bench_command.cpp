@@ -2,7 +2,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/trainer_options.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
@@ -10,6 +9,7 @@
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "kernels/peak.h"
+#include "run/trainer_options.h"
 #include "workloads/generation_bench.h"
 #include "workloads/measure.h"
 

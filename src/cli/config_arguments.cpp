@@ -1,12 +1,12 @@
 #include <tuple>
 
-#include "app/run_folder.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "config/config_keys.h"
 #include "config/task_rows.h"
 #include "kernels/isa.h"
 #include "pretrained/pretrained.h"
+#include "run/run_folder.h"
 
 namespace linnet {
 

@@ -4,12 +4,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/corpus.h"
-#include "app/training_run.h"
-#include "app/translation_task.h"
 #include "base/process_memory.h"
 #include "cli/commands.h"
 #include "metrics/exact_match.h"
+#include "run/training_run.h"
+#include "tasks/task_table.h"
+#include "tasks/translation/corpus.h"
+#include "tasks/translation/translation_task.h"
 
 namespace linnet {
 namespace {
@@ -47,8 +48,9 @@ int demo(const std::string& folder, const std::vector<std::string>& settings) {
   arguments.settings = settings;
   const TrainRequest request{arguments.load(), folder, false, ""};
   Score score{};
-  const TrainOutcome outcome =
-      run_training(request, [&](TrainingTask& task) { score = show_test(dynamic_cast<TranslationTask&>(task)); });
+  const TrainOutcome outcome = run_training(request, make_training_task, [&](TrainingTask& task) {
+    score = show_test(dynamic_cast<TranslationTask&>(task));
+  });
   if (outcome.stopped) return 0;
   const nlohmann::ordered_json json{{"task", "dates"},
                                     {"exact_match", score.exact_match},

@@ -4,10 +4,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/task_table.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "kernels/isa.h"
+#include "tasks/task_table.h"
 
 namespace linnet {
 namespace {

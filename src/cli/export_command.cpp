@@ -1,14 +1,14 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/language_model.h"
-#include "app/run_folder.h"
-#include "app/task_table.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
 #include "models/causal_model.h"
 #include "pretrained/pretrained.h"
+#include "run/run_folder.h"
+#include "tasks/language/language_model.h"
+#include "tasks/task_table.h"
 
 namespace linnet {
 namespace {

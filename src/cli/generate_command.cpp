@@ -1,13 +1,13 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/text_generation.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "kernels/isa.h"
+#include "tasks/generation/text_generation.h"
 
 namespace linnet {
 namespace {

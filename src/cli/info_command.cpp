@@ -1,15 +1,15 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/describe_run.h"
-#include "app/memory_report.h"
-#include "app/run_folder.h"
 #include "base/thread_pool.h"
 #include "cli/build_version.h"
 #include "cli/commands.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "pretrained/describe.h"
+#include "run/memory_report.h"
+#include "run/run_folder.h"
+#include "tasks/describe_run.h"
 #include "train/trainer.h"
 
 namespace linnet {

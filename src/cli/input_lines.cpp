@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/line_reader.h"
-#include "text/utf8.h"
+#include "data/text/line_reader.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 

@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/plan_memory.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "tasks/planning/plan_memory.h"
 
 namespace linnet {
 namespace {

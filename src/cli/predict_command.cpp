@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "app/classifier.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
-#include "data/image_folder.h"
-#include "data/line_reader.h"
+#include "data/images/image_folder.h"
+#include "data/text/line_reader.h"
+#include "tasks/classifier.h"
 
 namespace linnet {
 namespace {

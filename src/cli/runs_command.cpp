@@ -8,10 +8,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/kept_checkpoints.h"
-#include "app/run_folder.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "run/kept_checkpoints.h"
+#include "run/run_folder.h"
 
 namespace linnet {
 namespace {

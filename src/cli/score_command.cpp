@@ -2,12 +2,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/scorer.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
-#include "data/parallel_text.h"
+#include "data/text/parallel_text.h"
+#include "tasks/scorer.h"
 
 namespace linnet {
 namespace {

@@ -4,13 +4,13 @@
 #include <memory>
 #include <string_view>
 
-#include "app/run_folder.h"
-#include "app/run_tokenizer.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
-#include "text/bpe_trainer.h"
+#include "run/run_folder.h"
+#include "tasks/run_tokenizer.h"
+#include "text/bpe/bpe_trainer.h"
 #include "text/pretrained_tokenizer.h"
 
 namespace linnet {

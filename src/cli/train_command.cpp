@@ -1,8 +1,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "app/training_run.h"
 #include "cli/commands.h"
+#include "run/training_run.h"
+#include "tasks/task_table.h"
 
 namespace linnet {
 namespace {
@@ -15,7 +16,7 @@ struct Arguments : ConfigArguments {
 int train(const Arguments& arguments) {
   TrainRequest request{arguments.load(arguments.resume), arguments.folder, arguments.resume, arguments.init};
   if (request.folder.empty()) request.folder = "runs/" + std::filesystem::path(arguments.config).stem().string();
-  run_training(request);
+  run_training(request, make_training_task);
   return 0;
 }
 

@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/task_table.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "kernels/isa.h"
+#include "tasks/task_table.h"
 
 namespace linnet {
 namespace {

@@ -9,7 +9,7 @@
 #include "config/config_keys.h"
 #include "config/hints.h"
 #include "config/presets.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/impl/forward_declarations.h>

@@ -7,7 +7,7 @@
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/task_rows.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

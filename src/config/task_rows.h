@@ -1,5 +1,5 @@
 // What the configuration knows of the values of data.task: one row for each. What the program does with them is
-// app/task_table.h.
+// tasks/task_table.h.
 #pragma once
 #include <span>
 #include <string>

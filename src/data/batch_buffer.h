@@ -6,7 +6,7 @@
 
 #include "data/batch.h"
 #include "data/buckets.h"
-#include "data/pair_dataset.h"
+#include "data/text/pair_dataset.h"
 
 namespace linnet {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/buckets.h"
-#include "data/pair_dataset.h"
+#include "data/text/pair_dataset.h"
 
 namespace linnet {
 

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "data/batch_stream.h"
-#include "data/image_batches.h"
-#include "data/labelled_batches.h"
-#include "data/masked_windows.h"
-#include "data/token_windows.h"
+#include "data/images/image_batches.h"
+#include "data/text/labelled_batches.h"
+#include "data/text/masked_windows.h"
+#include "data/text/token_windows.h"
 
 namespace linnet {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "data/batch_source.h"
 #include "data/buckets.h"
-#include "data/pair_dataset.h"
+#include "data/text/pair_dataset.h"
 
 namespace linnet {
 

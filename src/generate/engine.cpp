@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/top_k.h"
+#include "kernels/reduce/top_k.h"
 
 namespace linnet {
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "generate/generation_inputs.h"
 #include "generate/sampling.h"
-#include "kernels/top_k.h"
+#include "kernels/reduce/top_k.h"
 #include "nn/trace.h"
 #include "ops/reduce/reduce.h"
 #include "passes/passes.h"

@@ -6,7 +6,7 @@
 #define LINNET_KERNELS_PEAK_INL_H_
 #endif
 
-#include "kernels/gemm_tile-inl.h"
+#include "kernels/gemm/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {

@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "base/thread_pool.h"
-#include "kernels/gemm.h"
-#include "kernels/gemm_bf16.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_bf16.h"
 #include "kernels/peak.h"
 
 #undef HWY_TARGET_INCLUDE

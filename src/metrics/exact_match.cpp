@@ -1,7 +1,7 @@
 #include "metrics/exact_match.h"
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

@@ -1,6 +1,6 @@
 // White space as Python's str.split() takes it, which sacreBLEU's scores depend on.
 #pragma once
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 

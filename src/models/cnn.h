@@ -11,7 +11,8 @@ namespace linnet {
 
 struct CnnConfig {
   int64_t height = 28, width = 28, channels = 1, filters = 16, classes = 10;
-  // Of each channel of the training images, for pixels from 0 to 1 (data/image_dataset.h channel_moments); empty: 0 and
+  // Of each channel of the training images, for pixels from 0 to 1 (data/images/image_dataset.h channel_moments);
+  // empty: 0 and
   // 1. Part of the model: images are given as bytes.
   std::vector<double> mean = {}, deviation = {};
 };

@@ -3,12 +3,15 @@
 // Inputs of the graph, all i32: "source" [B, S], "source_lengths" [B], "target_in" [B, T] (begin, then the target),
 // "target_out" [B, T] (the target, then end), "target_lengths" [B]. Tokens at and past a length count for nothing.
 #pragma once
-#include "data/batch.h"
 #include "models/encoder_decoder.h"
 #include "nn/loss.h"
 
 namespace linnet {
 
-Loss translation_loss(EncoderDecoder& model, Trace& trace, const BatchShape& shape, double label_smoothing);
+struct TranslationSizes {
+  int64_t batch, source_length, target_length;  // B, S, T
+};
+
+Loss translation_loss(EncoderDecoder& model, Trace& trace, const TranslationSizes& sizes, double label_smoothing);
 
 }  // namespace linnet

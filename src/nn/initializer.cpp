@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "base/hash.h"
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 
 namespace linnet {
 

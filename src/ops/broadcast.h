@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "ir/tensor_type.h"
-#include "kernels/expression.h"
+#include "kernels/pointwise/expression.h"
 
 namespace linnet {
 

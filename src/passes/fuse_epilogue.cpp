@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 #include "ops/dropout/dropout.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "exec/interpreter.h"
 #include "ir/op.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
 #include "ops/matmul/matmul.h"

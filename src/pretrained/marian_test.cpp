@@ -19,8 +19,8 @@ TEST_P(Marian, AgreesWithTransformers) {
     return model(input("source"), input("source_lengths"), input("target_in"), input("target_lengths"));
   });
   const Shape &source = golden.shape("source"), &target = golden.shape("target_in");
-  const BatchShape shape{source[0], source[1], target[1]};
-  golden.check_loss_and_gradients([&](Trace& trace) { return translation_loss(model, trace, shape, 0); });
+  const TranslationSizes sizes{source[0], source[1], target[1]};
+  golden.check_loss_and_gradients([&](Trace& trace) { return translation_loss(model, trace, sizes, 0); });
   golden.check_saving();
 }
 

@@ -1,6 +1,6 @@
 // The older files of tokenizers, and tokenizer_config.json beside any of them.
 #pragma once
-#include "text/pipeline_tokenizer.h"
+#include "text/pipeline/pipeline_tokenizer.h"
 
 namespace linnet {
 

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "text/json_reader-inl.h"
+#include "text/pipeline/json_reader-inl.h"
+#include "text/pipeline/tokenizer_json.h"
 #include "text/pretrained_files.h"
-#include "text/tokenizer_json.h"
 
 namespace linnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "text/json_reader-inl.h"
+#include "text/pipeline/json_reader-inl.h"
 #include "text/pretrained_tokenizer.h"
 
 namespace linnet {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/files.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

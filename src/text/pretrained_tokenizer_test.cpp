@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "text/base64.h"
-#include "text/bpe_trainer.h"
-#include "text/tokenizer_json.h"
+#include "text/bpe/bpe_trainer.h"
+#include "text/pipeline/tokenizer_json.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "text/pretrained_tokenizer.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece/sentencepiece_tokenizer.h"
 #include "text/vocabulary_tokenizer.h"
 
 namespace linnet {

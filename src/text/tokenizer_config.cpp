@@ -1,5 +1,5 @@
 #include "base/files.h"
-#include "text/json_reader-inl.h"
+#include "text/pipeline/json_reader-inl.h"
 #include "text/pretrained_files.h"
 
 namespace linnet {

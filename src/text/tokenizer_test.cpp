@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 #include "text/vocabulary_tokenizer.h"
 
 namespace linnet {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "text/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 namespace {

@@ -24,9 +24,9 @@ class Golden : public ::testing::TestWithParam<const char*>, protected Transform
     options_.optimizer.epsilon = number("epsilon");
     const Shape& source = file_.at("source").type.shape;
     steps_ = source[0];
-    shape_ = {source[1], source[2], file_.at("target_in").type.shape[2]};
+    sizes_ = {source[1], source[2], file_.at("target_in").type.shape[2]};
     const double smoothing = number("label_smoothing");
-    loss_ = [this, smoothing](Trace& trace) { return translation_loss(model_, trace, shape_, smoothing); };
+    loss_ = [this, smoothing](Trace& trace) { return translation_loss(model_, trace, sizes_, smoothing); };
   }
 
   std::vector<double> flat(const std::string& prefix) const { return TransformerGolden::flat(layout_, prefix); }
@@ -59,7 +59,7 @@ class Golden : public ::testing::TestWithParam<const char*>, protected Transform
   ParameterLayout layout_;
   StepOptions options_;
   LossFunction loss_;
-  BatchShape shape_;
+  TranslationSizes sizes_;
   int64_t steps_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "exec/interpreter.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "nn/model_store.h"
 
 namespace linnet {

@@ -139,7 +139,8 @@ TEST(Trainer, TheInterpreterAndThePlannedExecutorAgreeBitForBit) {
     const NamedTensors inputs = inputs_of(executor.plan().graph, training.store);
     const auto fast = interpret(executor.plan().graph, inputs, {.kernels = KernelSet::kFast, .threads = 3});
     // Unfused, on the reference kernels: the graph as it is traced, before any pass.
-    const LossFunction loss = [&](Trace& trace) { return translation_loss(training.model, trace, batch.shape, 0.1); };
+    const TranslationSizes sizes{batch.shape.batch, batch.shape.source_length, batch.shape.target_length};
+    const LossFunction loss = [&](Trace& trace) { return translation_loss(training.model, trace, sizes, 0.1); };
     const Graph traced = single_graph(training.layout, loss, {.optimizer = training.trainer->options().optimizer});
     const auto reference = interpret(traced, inputs_of(traced, training.store));
     executor.run(training.trainer->pool());

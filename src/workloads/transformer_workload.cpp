@@ -50,7 +50,7 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
   workload.unit = "samples/s", workload.units_per_step = kBatch;
   workload.model = model;
   workload.loss = [model, length](Trace& trace) {
-    return translation_loss(*model, trace, BatchShape{kBatch, length, length}, 0);
+    return translation_loss(*model, trace, {kBatch, length, length}, 0);
   };
   workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
   workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8;

@@ -14,7 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "app/training_run.h"
+#include "run/training_run.h"
+#include "tasks/task_table.h"
 
 namespace {
 
@@ -106,7 +107,7 @@ class Allocation : public testing::Test {
   void run_and_count() {
     first_counted = 80, last_counted = 190;
     allocations = mappings = steps_counted = 0;
-    run_training({config_, folder_ + "/run", false, ""});
+    run_training({config_, folder_ + "/run", false, ""}, make_training_task);
     counting = false;
     EXPECT_EQ(steps_counted, 110);
     EXPECT_EQ(allocations, 0);

@@ -1,8 +1,8 @@
-// Dropout's random numbers on the device: the contract of kernels/philox.h, word for word.
+// Dropout's random numbers on the device: the contract of kernels/random/philox.h, word for word.
 #pragma once
 #include "base/hash.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 
 namespace linnet {
 

@@ -1,5 +1,5 @@
-#include "kernels/attention.h"
-#include "kernels/attention_few_queries.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_few_queries.h"
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
 

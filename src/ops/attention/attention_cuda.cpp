@@ -4,7 +4,7 @@
 // pass has no gradient for one), causal attention from fewer queries than keys, strict fp32.
 #include <algorithm>
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_graph_cuda.h"
 #include "ops/attention/attention_staging_cuda.h"

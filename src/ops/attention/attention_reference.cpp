@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "op_harness.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/conv_pool.h"
-#include "kernels/dense_head.h"
+#include "kernels/conv/conv_pool.h"
+#include "kernels/conv/dense_head.h"
 #include "ops/conv_pool/conv_pool.h"
 
 namespace linnet {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/conv_pool.h"
+#include "kernels/conv/conv_pool.h"
 #include "kernels/cuda/add_parts.cuh"
 #include "kernels/cuda/vectors.cuh"
 #include "ops/conv_pool/conv_pool.h"

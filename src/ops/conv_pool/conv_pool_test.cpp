@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/conv_pool.h"
+#include "kernels/conv/conv_pool.h"
 #include "op_harness.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cross_entropy.h"
+#include "kernels/loss/cross_entropy.h"
 #include "ops/cross_entropy/cross_entropy.h"
 
 namespace linnet {

@@ -1,5 +1,5 @@
 // Dropout with a mask that is computed, never stored: a function of (seed, step, micro-step, site, sample, element)
-// alone (kernels/philox.h), so the backward pass, a recomputation and any device draw the same one.
+// alone (kernels/random/philox.h), so the backward pass, a recomputation and any device draw the same one.
 #pragma once
 #include <string_view>
 

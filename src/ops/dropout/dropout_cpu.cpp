@@ -1,5 +1,5 @@
-#include "kernels/dropout.h"
-#include "kernels/philox.h"
+#include "kernels/random/dropout.h"
+#include "kernels/random/philox.h"
 #include "ops/dropout/dropout.h"
 
 namespace linnet {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/layer_norm.h"
+#include "kernels/norm/layer_norm.h"
 #include "ops/layer_norm/layer_norm.h"
 
 namespace linnet {

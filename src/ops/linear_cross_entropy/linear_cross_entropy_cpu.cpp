@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/linear_cross_entropy.h"
+#include "kernels/loss/linear_cross_entropy.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace linnet {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "op_harness.h"
 #include "passes/gradient.h"
 #include "passes/passes.h"

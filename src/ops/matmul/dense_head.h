@@ -1,5 +1,5 @@
-// The kernel of matmul for linear layers with few outputs (kernels/dense_head.h): the product itself, y = x w^T, and
-// both of its gradients.
+// The kernel of matmul for linear layers with few outputs (kernels/conv/dense_head.h): the product itself, y = x w^T,
+// and both of its gradients.
 #pragma once
 #include "ops/kernel.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/dense_head.h"
+#include "kernels/conv/dense_head.h"
 #include "ops/matmul/dense_head.h"
 #include "ops/matmul/matmul.h"
 

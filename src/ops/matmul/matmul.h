@@ -8,7 +8,7 @@
 // Operands in order: a, b, then those there are of bias [N], aux and accumulator, which have the shape of out.
 #pragma once
 #include "ir/graph.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "ops/kernel.h"
 
 namespace linnet {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "ops/matmul/dense_head.h"
 #include "ops/matmul/matmul_sizes.h"
 

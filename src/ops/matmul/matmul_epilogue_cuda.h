@@ -1,6 +1,6 @@
 // What follows a matrix product where cuBLASLt cannot do it in the same kernel.
 #pragma once
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "ops/kernel.h"
 
 namespace linnet {

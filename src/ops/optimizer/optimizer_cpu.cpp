@@ -3,7 +3,7 @@
 
 #include "base/signals.h"
 #include "kernels/optimizer.h"
-#include "kernels/reduce.h"
+#include "kernels/reduce/reduce.h"
 #include "ops/optimizer/optimizer.h"
 
 namespace linnet {

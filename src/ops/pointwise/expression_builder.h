@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "kernels/expression.h"
+#include "kernels/pointwise/expression.h"
 
 namespace linnet {
 

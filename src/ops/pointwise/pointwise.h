@@ -1,8 +1,8 @@
-// Every elementwise computation is one op over a small expression (kernels/expression.h). Chains fuse by joining their
-// expressions; derivatives come from one table.
+// Every elementwise computation is one op over a small expression (kernels/pointwise/expression.h). Chains fuse by
+// joining their expressions; derivatives come from one table.
 #pragma once
 #include "ir/graph.h"
-#include "kernels/expression.h"
+#include "kernels/pointwise/expression.h"
 #include "ops/kernel.h"
 
 namespace linnet {

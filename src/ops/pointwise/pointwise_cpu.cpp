@@ -1,6 +1,6 @@
 #include <array>
 
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #include "ops/broadcast.h"
 #include "ops/pointwise/pointwise.h"
 

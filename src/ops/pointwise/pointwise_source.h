@@ -1,13 +1,13 @@
 // CUDA source of an elementwise expression: one kernel, a thread for `step` neighbours of the result. It computes in
-// fp32 with the definitions of kernels/expression.h and needs no header, so that NVRTC compiles it anywhere; tests also
-// compile such sources for the CPU.
+// fp32 with the definitions of kernels/pointwise/expression.h and needs no header, so that NVRTC compiles it anywhere;
+// tests also compile such sources for the CPU.
 #pragma once
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ir/tensor_type.h"
-#include "kernels/expression.h"
+#include "kernels/pointwise/expression.h"
 
 namespace linnet {
 

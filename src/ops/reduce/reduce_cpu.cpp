@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/reduce.h"
-#include "kernels/softmax.h"
+#include "kernels/reduce/reduce.h"
+#include "kernels/reduce/softmax.h"
 #include "ops/broadcast.h"
 #include "ops/reduce/reduce.h"
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/philox.h"
-#include "kernels/residual_norm.h"
+#include "kernels/norm/residual_norm.h"
+#include "kernels/random/philox.h"
 #include "ops/dropout/dropout.h"
 #include "ops/residual_norm/residual_norm.h"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/softmax.h"
+#include "kernels/reduce/softmax.h"
 #include "ops/softmax/softmax.h"
 
 namespace linnet {

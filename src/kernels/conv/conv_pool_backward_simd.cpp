@@ -1,0 +1,225 @@
+// Gradients of the pooled convolution. Of the four sums of a pooling window one had the maximum, so each pooled
+// gradient meets nine pixels (of every channel), those under the filter at that place: `which` selects among the four
+// places.
+#include <algorithm>
+
+#include "kernels/conv/conv_pool.h"
+#include "kernels/conv/dense_head.h"
+#include "kernels/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/conv/conv_pool_backward_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/conv/conv_pool-inl.h"
+
+#ifndef LINNET_KERNELS_CONV_POOL_GRADIENT_CALL
+#define LINNET_KERNELS_CONV_POOL_GRADIENT_CALL
+namespace linnet {
+namespace {
+
+struct WeightGradientCall {
+  ConvPoolShape shape;
+  ConvPoolImages x;
+  const uint8_t* which;
+  const float* dy;
+  int64_t dy_image;  // the image that dy begins with
+};
+
+struct InputGradientCall {
+  ConvPoolShape shape;
+  const float* weight;
+  const uint8_t* which;
+  const float* dy;
+  float* dx;
+};
+
+}  // namespace
+}  // namespace linnet
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using namespace conv_pool_layout;
+using Pairs = hn::Repartition<uint64_t, FloatTag>;
+
+// Gradients of a vector of filters at one pooled pixel: zero where ReLU let none through, and past the last filter.
+struct PooledGradient {
+  Floats dy;
+  hn::Vec<Words> place;
+};
+
+HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, int64_t count) {
+  const Words words;
+  hn::Vec<Words> place;
+  Floats gradient;
+  if (count >= kFloatLanes) {
+    place = hn::PromoteTo(words, hn::LoadU(Bytes(), which));
+    gradient = LoadFloats(dy);
+  } else {
+    uint8_t part[kFloatLanes];
+    std::fill(std::copy_n(which, count, part), part + kFloatLanes, kDeadWindow);
+    place = hn::PromoteTo(words, hn::LoadU(Bytes(), part));
+    gradient = LoadPart(dy, count);
+  }
+  const auto dead = hn::Eq(place, hn::Set(words, kDeadWindow));
+  return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), hn::IfThenZeroElse(dead, place)};
+}
+
+// In every block of four lanes the first two floats of a's and of b's block; or the last two.
+HWY_INLINE Floats LowPairs(Floats a, Floats b) {
+  return hn::BitCast(FloatTag(), hn::InterleaveLower(Pairs(), hn::BitCast(Pairs(), a), hn::BitCast(Pairs(), b)));
+}
+HWY_INLINE Floats HighPairs(Floats a, Floats b) {
+  return hn::BitCast(FloatTag(), hn::InterleaveUpper(Pairs(), hn::BitCast(Pairs(), a), hn::BitCast(Pairs(), b)));
+}
+
+// Adds the gradients of one channel's nine taps, and of the bias, over all pooled pixels of an image, for one vector of
+// filters. sums [9, kLanes]; bias [kLanes] or nullptr.
+//
+// For tap (r, s) each filter wants one of the four pixels (r + 0..1, s + 0..1) of a window of 4x4. They stand in every
+// block of four lanes, from where `place` takes the one.
+void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* plane, float* sums,
+                float* bias) {
+  const FloatTag d;
+  const ConvPoolShape& s = call.shape;
+  const int64_t stride = row_floats(s), count = s.filters - filter;
+  const int64_t pooled = s.pooled_height() * s.pooled_width() * s.filters;
+  const float* dy = call.dy + (image - call.dy_image) * pooled + filter;
+  const uint8_t* which = call.which + image * pooled + filter;
+  const Floats zero = SetAll(0);
+  Floats g0 = zero, g1 = zero, g2 = zero, g3 = zero, g4 = zero, g5 = zero, g6 = zero, g7 = zero, g8 = zero, gb = zero;
+  for (int64_t row = 0; row < s.pooled_height(); ++row) {
+    const float* p = plane + 2 * row * stride;
+    for (int64_t column = 0; column < s.pooled_width(); ++column, p += 2, dy += s.filters, which += s.filters) {
+      const PooledGradient gradient = LoadGradient(dy, which, count);
+      const auto place = hn::IndicesFromVec(d, gradient.place);
+      const auto add = [&](Floats sum, Floats pixels)
+                           LINNET_LAMBDA { return hn::MulAdd(hn::TableLookupLanes(pixels, place), gradient.dy, sum); };
+      // Four pixels of each row, and the four after the first.
+      const Floats r0 = hn::LoadDup128(d, p), r1 = hn::LoadDup128(d, p + stride),
+                   r2 = hn::LoadDup128(d, p + 2 * stride), r3 = hn::LoadDup128(d, p + 3 * stride);
+      const Floats q0 = hn::LoadDup128(d, p + 1), q1 = hn::LoadDup128(d, p + stride + 1),
+                   q2 = hn::LoadDup128(d, p + 2 * stride + 1), q3 = hn::LoadDup128(d, p + 3 * stride + 1);
+      gb = hn::Add(gb, gradient.dy);
+      g0 = add(g0, LowPairs(r0, r1)), g1 = add(g1, LowPairs(q0, q1)), g2 = add(g2, HighPairs(r0, r1));
+      g3 = add(g3, LowPairs(r1, r2)), g4 = add(g4, LowPairs(q1, q2)), g5 = add(g5, HighPairs(r1, r2));
+      g6 = add(g6, LowPairs(r2, r3)), g7 = add(g7, LowPairs(q2, q3)), g8 = add(g8, HighPairs(r2, r3));
+    }
+  }
+  const auto add_to = [](Floats x, float* to) LINNET_LAMBDA { StoreFloats(hn::Add(LoadFloats(to), x), to); };
+  add_to(g0, sums), add_to(g1, sums + kLanes), add_to(g2, sums + 2 * kLanes);
+  add_to(g3, sums + 3 * kLanes), add_to(g4, sums + 4 * kLanes), add_to(g5, sums + 5 * kLanes);
+  add_to(g6, sums + 6 * kLanes), add_to(g7, sums + 7 * kLanes), add_to(g8, sums + 8 * kLanes);
+  if (bias) add_to(gb, bias);
+}
+
+// Adds up the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes].
+void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t end, float* planes, float* sums) {
+  const ConvPoolShape& s = call.shape;
+  float* bias = sums + padded_filters(s) * s.channels * kTaps;
+  for (int64_t image = begin; image < end; ++image) {
+    PadImage(s, call.x, image, planes);
+    for (int64_t filter = 0; filter < s.filters; filter += kFloatLanes)
+      for (int64_t c = 0; c < s.channels; ++c)
+        AddChannel(call, image, filter, planes + c * plane_floats(s),
+                   sums + (filter / kLanes * s.channels + c) * kTaps * kLanes + filter % kLanes,
+                   c == 0 ? bias + filter : nullptr);
+  }
+}
+
+// One image; padded [height + 2, width + 2, channels] collects what falls outside too.
+void InputGradientImage(const InputGradientCall& call, int64_t image, float* padded) {
+  const ConvPoolShape& s = call.shape;
+  const int64_t row_stride = (s.width + 2) * s.channels;
+  std::fill_n(padded, (s.height + 2) * row_stride, 0.0f);
+  int64_t at = image * s.pooled_height() * s.pooled_width() * s.filters;
+  for (int64_t row = 0; row < s.pooled_height(); ++row)
+    for (int64_t column = 0; column < s.pooled_width(); ++column)
+      for (int64_t o = 0; o < s.filters; ++o, ++at) {
+        const int64_t place = call.which[at];
+        if (place == kDeadWindow) continue;
+        const Floats dy = SetAll(call.dy[at]);
+        float* to = padded + (2 * row + place / 2) * row_stride + (2 * column + place % 2) * s.channels;
+        const float* weight = call.weight + o * kTaps * s.channels;
+        for (int64_t r = 0; r < 3; ++r, to += row_stride, weight += 3 * s.channels)
+          ForRow(3 * s.channels, [=](const auto& lanes) LINNET_LAMBDA {
+            lanes.store(hn::MulAdd(dy, lanes.load(weight), lanes.load(to)), to);
+          });
+      }
+  float* dx = call.dx + image * s.height * s.width * s.channels;
+  for (int64_t row = 0; row < s.height; ++row)
+    std::copy_n(padded + (row + 1) * row_stride + s.channels, s.width * s.channels, dx + row * s.width * s.channels);
+}
+
+void InputGradientImages(const InputGradientCall& call, int64_t begin, int64_t end, float* padded) {
+  for (int64_t image = begin; image < end; ++image) InputGradientImage(call, image, padded);
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+using namespace conv_pool_layout;
+
+HWY_EXPORT(WeightGradientImages);
+HWY_EXPORT(InputGradientImages);
+HWY_EXPORT(AddRows);
+
+}  // namespace
+
+void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, const uint8_t* which,
+                               const ConvPoolSlopes& slopes, float* dweight, float* dbias, std::byte* workspace,
+                               ThreadPool& pool) {
+  const int64_t tasks = groups(s), size = sum_floats(s);
+  float* sums = reinterpret_cast<float*>(workspace);  // [tasks, size]
+  float* scratch = sums + tasks * size;
+  const DenseHeadShape product{s.images, slopes.outputs, s.pooled_height() * s.pooled_width() * s.filters};
+  pool.run(tasks, [&](int64_t task, int worker) {
+    const int64_t begin = task * s.images / tasks, end = (task + 1) * s.images / tasks;
+    float *planes = scratch + worker * (image_floats(s) + slope_floats(s)), *dy = planes + image_floats(s);
+    std::fill_n(sums + task * size, size, 0.0f);
+    WeightGradientCall call{s, x, which, slopes.dy, 0};
+    const int64_t parts = slopes.dy ? 1 : (end - begin + kProductImages - 1) / kProductImages;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t from = begin + part * (end - begin) / parts, to = begin + (part + 1) * (end - begin) / parts;
+      if (!slopes.dy) {
+        dense_head_input_gradient_rows(product, slopes.factor, slopes.weight, from, to, dy);
+        call.dy = dy, call.dy_image = from;
+      }
+      HWY_DYNAMIC_DISPATCH(WeightGradientImages)(call, from, to, planes, sums + task * size);
+    }
+  });
+  for_ranges(pool, size / kLanes, tasks * kLanes, [&](int64_t begin, int64_t end) {
+    float* first = sums + begin * kLanes;
+    HWY_DYNAMIC_DISPATCH(AddRows)(tasks, size, (end - begin) * kLanes, first, false, first);
+  });
+  for (int64_t o = 0; o < s.filters; ++o) {
+    const float* from = sums + o / kLanes * s.channels * kTaps * kLanes + o % kLanes;
+    for (int64_t tap = 0; tap < kTaps; ++tap)
+      for (int64_t c = 0; c < s.channels; ++c)
+        dweight[(o * kTaps + tap) * s.channels + c] = from[(c * kTaps + tap) * kLanes];
+    dbias[o] = sums[padded_filters(s) * s.channels * kTaps + o];
+  }
+}
+
+void conv_pool_input_gradient(const ConvPoolShape& s, const float* weight, const uint8_t* which, const float* dy,
+                              float* dx, std::byte* workspace, ThreadPool& pool) {
+  float* scratch = reinterpret_cast<float*>(workspace);
+  const InputGradientCall call{s, weight, which, dy, dx};
+  const int64_t tasks = groups(s);
+  pool.run(tasks, [&](int64_t task, int worker) {
+    HWY_DYNAMIC_DISPATCH(InputGradientImages)
+    (call, task * s.images / tasks, (task + 1) * s.images / tasks, scratch + worker * gradient_floats(s));
+  });
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,69 @@
+// The policy of bf16 products: how values are rounded and joined into pairs, and how pairs are multiplied. For AVX-512
+// with its bf16 extension. Included by gemm_bf16_simd.cpp alone, which switches that extension on.
+//
+// The arithmetic is the processor's: operands are rounded to nearest even (denormals to zero, NaN stays NaN); each
+// pair's two products and the additions to the fp32 sum are rounded in turn, and fp32 denormals are flushed to zero.
+#if defined(LINNET_KERNELS_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LINNET_KERNELS_GEMM_BF16_INL_H_
+#undef LINNET_KERNELS_GEMM_BF16_INL_H_
+#else
+#define LINNET_KERNELS_GEMM_BF16_INL_H_
+#endif
+
+#include "kernels/gemm/gemm_pack-inl.h"
+#include "kernels/precision.h"
+
+#if HWY_TARGET == HWY_AVX3
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE::tile {
+
+struct Bf16 {
+  static constexpr int kPair = 2;
+
+  // sum + x[2i] y[2i] + x[2i + 1] y[2i + 1] in lane i
+  static HWY_INLINE V MulAdd(V x, V y, V sum) {
+    return V{_mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(x.raw), reinterpret_cast<__m512bh>(y.raw))};
+  }
+
+  // low[0], ..., low[15], high[0], ..., high[15] in half the width
+  static HWY_INLINE V Round(V low, V high) {
+    return V{reinterpret_cast<__m512>(_mm512_cvtne2ps_pbh(high.raw, low.raw))};
+  }
+
+  static HWY_INLINE V LoadQuads(const float* const* rows, int64_t k) {
+    const hn::Half<D> half;
+    const V low = hn::Combine(d, hn::LoadU(half, rows[4] + k), hn::LoadU(half, rows[0] + k));
+    const V high = hn::Combine(d, hn::LoadU(half, rows[12] + k), hn::LoadU(half, rows[8] + k));
+    return Round(low, high);
+  }
+
+  static HWY_INLINE float Element(const float* row, int64_t k, int64_t depth) {
+    const auto bits = [](float x) { return std::bit_cast<uint32_t>(round_to_bf16(x)); };
+    return std::bit_cast<float>(bits(row[k]) >> 16 | (k + 1 < depth ? bits(row[k + 1]) : 0));
+  }
+
+  template <class Lanes>
+  static HWY_INLINE V LoadAcross(const float* source, int64_t stride, int64_t rows, const Lanes& at) {
+    const V low = at.load(source), high = rows > 1 ? at.load(source + stride) : hn::Zero(d);
+    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512i pairs = reinterpret_cast<__m512i>(Round(low, high).raw);
+    return V{reinterpret_cast<__m512>(_mm512_permutexvar_epi16(_mm512_load_si512(kZip), pairs))};
+  }
+
+  static HWY_INLINE void PackRow(const float* source, int64_t depth, float* out) {
+    int64_t k = 0;
+    for (; k + 2 * kLanes <= depth; k += 2 * kLanes)
+      hn::StoreU(Round(hn::LoadU(d, source + k), hn::LoadU(d, source + k + kLanes)), d, out + k / 2);
+    if (k == depth) return;
+    const int64_t low = std::min<int64_t>(kLanes, depth - k), high = depth - k - low;
+    const V x = low == kLanes ? hn::LoadU(d, source + k) : LoadPart(source + k, low);
+    StorePart(Round(x, LoadPart(source + k + low, high)), out + k / 2, (depth - k + 1) / 2);
+  }
+};
+
+}  // namespace linnet::HWY_NAMESPACE::tile
+HWY_AFTER_NAMESPACE();
+#endif
+
+#endif

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_bf16.h"
+#include "kernels/gemm/gemm_blocking.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/gemm_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/gemm/gemm_driver-inl.h"
+#include "kernels/gemm/gemm_small-inl.h"
+#include "kernels/gemm/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using namespace gemm_blocking;
+using tile::Finish;
+using tile::kWidth;
+
+// out[column, row] = in[row, column]
+void transpose(const float* in, int64_t stride, int64_t rows, int64_t columns, float* out) {
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column) out[column * rows + row] = in[row * stride + column];
+}
+
+// How many columns (or rows) of a product with few rows (or columns) make a task: some 10 microseconds.
+int64_t few_step(int64_t few, int64_t k) {
+  return std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), k), 32));
+}
+
+bool relu(const GemmArgs& g) { return g.activation == GemmActivation::kRelu; }
+const float* added(const GemmArgs& g) { return g.accumulate ? g.c : g.residual; }
+
+void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
+  if (g.trans_a) transpose(g.a, g.lda, g.k, g.m, scratch);
+  const float* a = g.trans_a ? scratch : g.a;
+  const int64_t lda = g.trans_a ? g.k : g.lda;
+  if (g.trans_b) {
+    tile::SmallDots(g.m, g.k, a, lda, g.b, g.ldb, begin, end, {g.c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)});
+  } else {
+    const Finish finish{g.accumulate, g.residual, g.bias, relu(g)};
+    tile::SmallPlain(g.m, g.k, a, lda, g.b, g.ldb, g.c, g.ldc, begin, end, finish);
+  }
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c + begin, g.m, end - begin);
+}
+
+void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
+  if (!g.trans_b) transpose(g.b, g.ldb, g.k, g.n, scratch);
+  const float* b = g.trans_b ? g.b : scratch;
+  const int64_t ldb = g.trans_b ? g.ldb : g.k;
+  tile::SmallDots(g.n, g.k, b, ldb, g.a, g.lda, begin, end, {g.c, 1, g.ldc, g.bias, 1, 0, added(g), relu(g)});
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c + begin * g.ldc, end - begin, g.n);
+}
+
+void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& pool) {
+  const bool rows = how == Method::kFewRows;
+  const int64_t length = rows ? g.n : g.m, step = few_step(rows ? g.m : g.n, g.k), tasks = ceil_div(length, step);
+  const int64_t scratch_floats = gemm_blocking::workspace(how, g.m, g.n, g.k, 1);
+  pool.run(g.batch * tasks, [&](int64_t task, int worker) {
+    const int64_t begin = task % tasks * step, end = std::min(length, begin + step);
+    (rows ? few_rows : few_columns)(tile::item(g, task / tasks), begin, end, workspace + worker * scratch_floats);
+  });
+}
+
+void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
+  if (tile::packed_product<tile::F32Pack>(g, workspace, pool)) return;
+  few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows), workspace, pool);
+}
+
+// k = 0: an empty sum.
+void empty_sums(const GemmArgs& all) {
+  for (int64_t i = 0; i < all.batch; ++i) {
+    const GemmArgs g = tile::item(all, i);
+    for (int64_t row = 0; row < g.m; ++row)
+      for (int64_t j = 0; j < g.n; ++j) {
+        const int64_t place = row * g.ldc + j;
+        const float x = (added(g) ? added(g)[place] : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
+        g.c[place] = relu(g) && x < 0 ? 0.0f : x;
+      }
+    if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c, g.m, g.n);
+  }
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(gemm);
+HWY_EXPORT(empty_sums);
+
+// Products that share B and whose rows follow each other are one product with more rows.
+GemmArgs merge_batch(GemmArgs g) {
+  if (g.batch > 1 && g.b_batch == 0 && !g.trans_a && g.a_batch == g.m * g.lda && g.c_batch == g.m * g.ldc) {
+    g.m *= g.batch;
+    g.batch = 1;
+  }
+  return g;
+}
+
+}  // namespace
+
+size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) {
+  using namespace gemm_blocking;
+  if (batch == 0 || m == 0 || n == 0 || k == 0) return 0;
+  int64_t floats = 0;
+  for (const bool merged : {false, true})  // see merge_batch
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true}) {
+        const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
+        const Method how = method(items, rows, n, k, trans_a, trans_b);
+        for (const int64_t packed : {k, ceil_div(k, 2)})  // fp32, bf16
+          floats = std::max(floats, workspace(how, rows, n, packed, threads));
+      }
+  return static_cast<size_t>(floats) * sizeof(float);
+}
+
+void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
+  if (args.batch == 0 || args.m == 0 || args.n == 0) return;
+  if (args.k == 0) return HWY_DYNAMIC_DISPATCH(empty_sums)(args);
+  const GemmArgs merged = merge_batch(args);
+  auto* scratch = reinterpret_cast<float*>(workspace);
+  if (merged.precision == Precision::kBf16 && gemm_bf16(merged, scratch, pool)) return;
+  HWY_DYNAMIC_DISPATCH(gemm)(merged, scratch, pool);
+}
+
+}  // namespace linnet
+#endif

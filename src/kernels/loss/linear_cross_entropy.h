@@ -1,0 +1,40 @@
+// A linear classifier and its cross-entropy (kernels/loss/cross_entropy.h) in chunks of rows, so that the logits
+// [rows, classes] are never whole in memory. With the gradient, a chunk's logits are computed once: their place takes
+// the loss and then the gradient, from which the two products of the backward pass go on. That is three products where
+// keeping nothing would take four.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "kernels/precision.h"
+
+namespace linnet {
+
+struct LinearCrossEntropyArgs {
+  int64_t rows = 0, width = 0, classes = 0;
+  const float* hidden = nullptr;     // [rows, width]
+  const float* weight = nullptr;     // [classes, width]
+  const float* bias = nullptr;       // [classes]; may be null
+  const int32_t* targets = nullptr;  // [rows], below classes; rows with a negative one are left out of all products
+  float smoothing = 0;
+  Precision precision = Precision::kF32;  // of the products
+
+  // loss = sum over rows of lse(x) - (1 - smoothing) * x[target] - smoothing * mean(x), x = hidden weight^T + bias
+  float* loss = nullptr;  // may be null
+
+  // Gradients of dloss * loss, all written, or none when dhidden is null.
+  float dloss = 1;
+  float* dhidden = nullptr;  // [rows, width], zeros in rows left out; may be hidden
+  float* dweight = nullptr;  // [classes, width]
+  float* dbias = nullptr;    // [classes]; may be null
+  bool accumulate = false;   // dweight += instead of dweight =
+};
+
+// Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.
+size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, int threads);
+
+// `workspace` is 64-byte aligned. Chunks depend on shapes and targets alone.
+void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool);
+
+}  // namespace linnet

@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/linear_cross_entropy.h"
+#include "kernels/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/loss/linear_cross_entropy_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/reduce/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+// x becomes exp(x - largest); *sum is the sum of that, *offsets (when asked for) that of x - largest.
+template <bool kOffsets>
+HWY_INLINE void Exponentials(int64_t classes, float* x, float largest, float* sum, float* offsets) {
+  constexpr float lowest = -std::numeric_limits<float>::infinity();
+  const Floats top = SetAll(largest);
+  Floats total_offset = SetAll(0);
+  *sum = SumRow(classes, [&](const auto& at) LINNET_LAMBDA {
+    const Floats e = Exp(hn::Sub(at.load(x, lowest), top));
+    if (kOffsets) total_offset = hn::Add(total_offset, hn::Sub(at.load(x, largest), top));
+    at.store(e, x);
+    return e;
+  });
+  *offsets = SumLanes(total_offset);
+}
+
+// Logits x become dloss * (softmax(x) - (1 - smoothing) * onehot(target) - smoothing / classes), on the way to which
+// the row's loss is known. `sums` [classes], when not null, gets the sum of the rows.
+void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
+                         double smoothing, float dloss, float* losses, float* sums) {
+  if (sums != nullptr) std::fill(sums, sums + classes, 0.0f);
+  for (int64_t row = begin; row < end; ++row) {
+    float* x = logits + row * classes;
+    const int32_t target = targets[row];
+    // All terms are taken relative to the largest logit, so that a small loss is not the difference of large numbers.
+    const float largest = MaxRow(classes, x);
+    const double picked = static_cast<double>(x[target]) - largest;
+    float sum, offsets;
+    if (smoothing != 0)
+      Exponentials<true>(classes, x, largest, &sum, &offsets);
+    else
+      Exponentials<false>(classes, x, largest, &sum, &offsets);
+    losses[row] = static_cast<float>(std::log(static_cast<double>(sum)) - (1 - smoothing) * picked -
+                                     smoothing * (offsets / static_cast<double>(classes)));
+    const Floats factor = SetAll(dloss / sum);
+    const Floats share = SetAll(static_cast<float>(dloss * smoothing / static_cast<double>(classes)));
+    const auto goal = static_cast<float>(dloss * (1 - smoothing));
+    if (sums == nullptr) {
+      ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::MulSub(at.load(x), factor, share), x); });
+    } else {
+      ForRow(classes, [=](const auto& at) LINNET_LAMBDA {
+        const Floats slope = hn::MulSub(at.load(x), factor, share);
+        at.store(slope, x);
+        at.store(hn::Add(at.load(sums), slope), sums);
+      });
+      sums[target] -= goal;
+    }
+    x[target] -= goal;
+  }
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(LossAndGradientRows);
+HWY_EXPORT(AddRows);
+
+// With fewer rows in a chunk, packing the weight and passing over its gradient once for every chunk is felt (8 % at 512
+// rows, 50257 classes, width 768; 2 % at 768); more rows only where the chunk stays in L2.
+constexpr int64_t kChunkFloats = 1 << 18;
+constexpr int64_t kMinRows = 768, kMaxRows = 4096;
+
+// As few chunks as hold at most `most` rows each, of nearly equal length: that length.
+int64_t even_chunks(int64_t rows, int64_t most) {
+  const int64_t chunks = rows > 0 ? (rows + most - 1) / most : 1;
+  return (rows + chunks - 1) / chunks;
+}
+
+int64_t chunk_rows(int64_t rows, int64_t classes) {
+  return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
+}
+
+// How many groups of a chunk's rows add up the bias's gradient, each for itself.
+int64_t row_groups(int64_t rows) { return std::clamp<int64_t>(rows / 32, 1, 32); }
+
+// One region after another, each at a multiple of 64 bytes.
+class Regions {
+ public:
+  explicit Regions(std::byte* base) : base_(base) {}
+  template <class T>
+  T* take(int64_t count) {
+    T* region = base_ ? reinterpret_cast<T*>(base_ + size_) : nullptr;
+    size_ += (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    return region;
+  }
+  size_t size() const { return size_; }
+
+ private:
+  std::byte* base_;
+  size_t size_ = 0;
+};
+
+struct Workspace {
+  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, size_t product_bytes) {
+    const int64_t chunk = chunk_rows(rows, classes);
+    Regions regions(base);
+    kept = regions.take<int32_t>(rows);
+    targets = regions.take<int32_t>(rows);
+    losses = regions.take<float>(rows);
+    lse = regions.take<float>(chunk);
+    hidden = regions.take<float>(chunk * width);
+    logits = regions.take<float>(chunk * classes);
+    sums = regions.take<float>(row_groups(chunk) * classes);
+    product = regions.take<std::byte>(static_cast<int64_t>(product_bytes));
+    size = regions.size();
+  }
+  int32_t *kept, *targets;                // the rows that are not left out, and their targets
+  float *losses, *lse, *hidden, *logits;  // hidden: where a chunk's rows are gathered when some between are left out
+  float* sums;                            // by group of rows
+  std::byte* product;
+  size_t size;
+};
+
+// The largest of a chunk's products. How many rows a chunk has depends on how many are left out.
+size_t product_workspace(int64_t rows, int64_t width, int64_t classes, int threads) {
+  size_t most = 0;
+  for (int64_t m = chunk_rows(rows, classes); m > 0; --m)
+    most = std::max({most, gemm_workspace(1, m, classes, width, threads), gemm_workspace(1, m, width, classes, threads),
+                     gemm_workspace(1, classes, width, m, threads)});
+  return most;
+}
+
+void copy_rows(int64_t rows, int64_t width, const float* from, float* to, const int32_t* from_row,
+               const int32_t* to_row, ThreadPool& pool) {
+  for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(to + (to_row ? to_row[i] : i) * width, from + (from_row ? from_row[i] : i) * width,
+                  static_cast<size_t>(width) * sizeof(float));
+  });
+}
+
+// One call, chunk by chunk.
+class LinearCrossEntropy {
+ public:
+  LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
+      : args_(args), work_(base, args.rows, args.width, args.classes, 0), pool_(pool) {}
+
+  void run() {
+    int64_t kept = 0;
+    for (int64_t row = 0; row < args_.rows; ++row)
+      if (args_.targets[row] >= 0) {
+        work_.targets[kept] = args_.targets[row];
+        work_.kept[kept++] = static_cast<int32_t>(row);
+      }
+    const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes), 1));
+    for (int64_t first = 0; first < kept; first += step) chunk(first, std::min(step, kept - first));
+    if (args_.dhidden != nullptr) clear_left_out(kept);
+    if (args_.loss == nullptr) return;
+    double total = 0;
+    for (int64_t i = 0; i < kept; ++i) total += work_.losses[i];
+    *args_.loss = static_cast<float>(total);
+  }
+
+ private:
+  // Rows kept[first] ... kept[first + rows - 1].
+  void chunk(int64_t first, int64_t rows) {
+    const int32_t* kept = work_.kept + first;
+    const bool adjacent = kept[rows - 1] - kept[0] + 1 == rows;
+    const float* hidden = args_.hidden + kept[0] * args_.width;
+    if (!adjacent) {
+      copy_rows(rows, args_.width, args_.hidden, work_.hidden, kept, nullptr, pool_);
+      hidden = work_.hidden;
+    }
+    logits(rows, hidden);
+    if (args_.dhidden == nullptr) {
+      cross_entropy_forward(rows, args_.classes, work_.logits, work_.targets + first, args_.smoothing,
+                            work_.losses + first, work_.lse, pool_);
+      return;
+    }
+    losses_and_slopes(first, rows);
+    // The weight's gradient first: the other may be written over the hidden states it reads.
+    weight_gradient(rows, hidden, first > 0);
+    if (args_.dbias != nullptr) bias_gradient(rows, first > 0);
+    hidden_gradient(rows, adjacent ? args_.dhidden + kept[0] * args_.width : work_.hidden);
+    if (!adjacent) copy_rows(rows, args_.width, work_.hidden, args_.dhidden, nullptr, kept, pool_);
+  }
+
+  void logits(int64_t rows, const float* hidden) {
+    GemmArgs product;
+    product.m = rows, product.n = args_.classes, product.k = args_.width;
+    product.a = hidden, product.lda = args_.width;
+    product.b = args_.weight, product.ldb = args_.width, product.trans_b = true;
+    product.c = work_.logits, product.ldc = args_.classes;
+    product.bias = args_.bias;
+    multiply(product);
+  }
+
+  // The logits become what the loss's gradient towards them is.
+  void losses_and_slopes(int64_t first, int64_t rows) {
+    const auto part = [&](int64_t begin, int64_t end, float* sums) {
+      HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
+      (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
+       work_.losses + first, sums);
+    };
+    if (args_.dbias == nullptr)
+      return for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) { part(begin, end, nullptr); });
+    const int64_t groups = row_groups(rows);
+    for_ranges(pool_, groups, rows * 4 * args_.classes / groups, [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g)
+        part(rows * g / groups, rows * (g + 1) / groups, work_.sums + g * args_.classes);
+    });
+  }
+
+  void bias_gradient(int64_t rows, bool later) {
+    constexpr int64_t columns = 1024;
+    const int64_t groups = row_groups(rows), classes = args_.classes;
+    for_ranges(pool_, (classes + columns - 1) / columns, groups * columns, [&](int64_t begin, int64_t end) {
+      const int64_t column = begin * columns, count = std::min(classes, end * columns) - column;
+      HWY_DYNAMIC_DISPATCH(AddRows)(groups, classes, count, work_.sums + column, later, args_.dbias + column);
+    });
+  }
+
+  void weight_gradient(int64_t rows, const float* hidden, bool later) {
+    GemmArgs product;
+    product.m = args_.classes, product.n = args_.width, product.k = rows;
+    product.a = work_.logits, product.lda = args_.classes, product.trans_a = true;
+    product.b = hidden, product.ldb = args_.width;
+    product.c = args_.dweight, product.ldc = args_.width;
+    product.accumulate = later || args_.accumulate;
+    multiply(product);
+  }
+
+  void hidden_gradient(int64_t rows, float* dhidden) {
+    GemmArgs product;
+    product.m = rows, product.n = args_.width, product.k = args_.classes;
+    product.a = work_.logits, product.lda = args_.classes;
+    product.b = args_.weight, product.ldb = args_.width;
+    product.c = dhidden, product.ldc = args_.width;
+    multiply(product);
+  }
+
+  void multiply(GemmArgs& product) {
+    product.precision = args_.precision;
+    gemm(product, work_.product, pool_);
+  }
+
+  void clear_left_out(int64_t kept) {
+    for (int64_t row = 0; row < args_.rows; ++row)
+      if (args_.targets[row] < 0) std::fill_n(args_.dhidden + row * args_.width, args_.width, 0.0f);
+    if (kept > 0) return;
+    if (!args_.accumulate) std::fill_n(args_.dweight, args_.classes * args_.width, 0.0f);
+    if (args_.dbias != nullptr) std::fill_n(args_.dbias, args_.classes, 0.0f);
+  }
+
+  const LinearCrossEntropyArgs& args_;
+  const Workspace work_;
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, int threads) {
+  return Workspace(nullptr, rows, width, classes, product_workspace(rows, width, classes, threads)).size;
+}
+
+void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool) {
+  LinearCrossEntropy(args, workspace, pool).run();
+}
+
+}  // namespace linnet
+#endif

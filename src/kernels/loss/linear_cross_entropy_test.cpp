@@ -1,0 +1,157 @@
+#include "kernels/loss/linear_cross_entropy.h"
+
+#include "kernels/kernel_testing.h"
+
+namespace linnet {
+namespace {
+
+struct Problem {
+  int64_t rows, width, classes;
+  float smoothing;
+  bool bias, accumulate;
+  int left_out;  // every so many rows one is left out; 0: none
+};
+
+// A chunk has at most 768 rows where the classes are more than 341.
+constexpr Problem kProblems[] = {{1, 3, 1, 0, true, false, 0},        {7, 16, 33, 0.1f, false, false, 3},
+                                 {130, 24, 257, 0.1f, true, true, 2}, {40, 8, 5000, 0, true, false, 0},
+                                 {1600, 3, 400, 0.2f, true, true, 7}, {769, 5, 1200, 0, false, false, 0}};
+
+struct Operands {
+  std::vector<float> hidden, weight, bias, start;
+  std::vector<int32_t> targets;
+};
+
+Operands operands(const Problem& p) {
+  Operands x{random_floats(p.rows * p.width, 1, -1, 1),
+             random_floats(p.classes * p.width, 2),
+             random_floats(p.classes, 3),
+             random_floats(p.classes * p.width, 4),
+             {}};
+  for (int64_t i = 0; i < p.rows; ++i)
+    x.targets.push_back(p.left_out && i % p.left_out == 1 ? -1 : static_cast<int32_t>(i * 7919 % p.classes));
+  return x;
+}
+
+constexpr float kLossGradient = 0.37f;
+
+// dhidden, dweight, dbias, loss
+std::vector<double> reference(const Problem& p, const Operands& o) {
+  const int64_t d = p.width;
+  std::vector<double> out(p.rows * d + p.classes * d + p.classes + 1), x(p.classes);
+  double *dhidden = out.data(), *dweight = dhidden + p.rows * d, *dbias = dweight + p.classes * d;
+  if (p.accumulate) std::copy(o.start.begin(), o.start.end(), dweight);
+  for (int64_t i = 0; i < p.rows; ++i) {
+    if (o.targets[i] < 0) continue;
+    double sum = 0, mean = 0;
+    for (int64_t j = 0; j < p.classes; ++j) {
+      x[j] = p.bias ? o.bias[j] : 0;
+      for (int64_t k = 0; k < d; ++k) x[j] += double(o.hidden[i * d + k]) * o.weight[j * d + k];
+      sum += std::exp(x[j]);
+      mean += x[j] / double(p.classes);
+    }
+    out.back() += std::log(sum) - (1.0 - p.smoothing) * x[o.targets[i]] - p.smoothing * mean;
+    for (int64_t j = 0; j < p.classes; ++j) {
+      const double g = kLossGradient * (std::exp(x[j]) / sum - p.smoothing / double(p.classes) -
+                                        (j == o.targets[i] ? 1.0 - p.smoothing : 0.0));
+      dbias[j] += g;
+      for (int64_t k = 0; k < d; ++k) {
+        dhidden[i * d + k] += g * o.weight[j * d + k];
+        dweight[j * d + k] += g * o.hidden[i * d + k];
+      }
+    }
+  }
+  return out;
+}
+
+LinearCrossEntropyArgs arguments(const Problem& p, const Operands& o) {
+  LinearCrossEntropyArgs args;
+  args.rows = p.rows, args.width = p.width, args.classes = p.classes;
+  args.hidden = o.hidden.data(), args.weight = o.weight.data(), args.bias = p.bias ? o.bias.data() : nullptr;
+  args.targets = o.targets.data(), args.smoothing = p.smoothing;
+  return args;
+}
+
+struct Scratch {
+  Scratch(const Problem& p, int threads)
+      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, threads)), bytes(size + 128, std::byte{0xEE}) {}
+  std::byte* data() { return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64; }
+  // Nothing was written past the end.
+  bool intact() { return data()[size] == std::byte{0xEE}; }
+  size_t size;
+  std::vector<std::byte> bytes;
+};
+
+TEST(LinearCrossEntropy, LossAndGradientsMatchTheFormula) {
+  for (const Problem& p : kProblems) {
+    SCOPED_TRACE(std::to_string(p.rows) + " x " + std::to_string(p.width) + " x " + std::to_string(p.classes));
+    const Operands o = operands(p);
+    auto want = reference(p, o);
+    want.push_back(want.back());
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          Scratch scratch(p, pool.size());
+          std::vector<float> got(want.size());
+          LinearCrossEntropyArgs args = arguments(p, o);
+          args.loss = &got.back();
+          linear_cross_entropy(args, scratch.data(), pool);  // the loss alone
+          args.dloss = kLossGradient, args.accumulate = p.accumulate;
+          args.dhidden = got.data(), args.dweight = got.data() + p.rows * p.width;
+          args.dbias = p.bias ? args.dweight + p.classes * p.width : nullptr;
+          args.loss = &got[got.size() - 2];
+          std::copy(o.hidden.begin(), o.hidden.end(), args.dhidden);
+          args.hidden = args.dhidden;  // written over what it was computed from
+          if (p.accumulate) std::copy(o.start.begin(), o.start.end(), args.dweight);
+          linear_cross_entropy(args, scratch.data(), pool);
+          EXPECT_TRUE(scratch.intact());
+          return got;
+        },
+        [&](std::vector<float> got) {
+          if (!p.bias) std::fill(want.end() - 2 - p.classes, want.end() - 2, 0);
+          expect_close(got, want, 3e-5);
+        });
+  }
+}
+
+TEST(LinearCrossEntropy, NanAndInfinityShowInTheLossExceptFromRowsLeftOut) {
+  const Problem p{6, 5, 40, 0, false, false, 2};  // rows 1, 3, 5 are left out
+  for (const float bad : {kNan, kInf})
+    for (const bool in_weight : {false, true})
+      for (const int64_t row : {int64_t{2}, int64_t{3}}) {
+        Operands o = operands(p);
+        (in_weight ? o.weight : o.hidden)[row * p.width + 2] = bad;
+        for_every_isa(
+            [&](ThreadPool& pool) {
+              Scratch scratch(p, pool.size());
+              std::vector<float> got(1 + (p.rows + p.classes) * p.width);
+              LinearCrossEntropyArgs args = arguments(p, o);
+              args.loss = got.data(), args.dhidden = &got[1], args.dweight = args.dhidden + p.rows * p.width;
+              linear_cross_entropy(args, scratch.data(), pool);
+              return got;
+            },
+            [&](const std::vector<float>& got) {
+              const bool harmless = !in_weight && row == 3;
+              EXPECT_EQ(std::isfinite(got[0]), harmless);
+              EXPECT_EQ(std::isfinite(got[1 + 2 * p.width + 2]), harmless);
+              EXPECT_EQ(got[1 + 3 * p.width], 0);
+            });
+      }
+}
+
+TEST(LinearCrossEntropy, NoRowsGiveZeros) {
+  ThreadPool pool(2);
+  const Problem p{0, 4, 9, 0, true, false, 0};
+  const Operands o = operands(p);
+  Scratch scratch(p, 2);
+  float loss = 5;
+  std::vector<float> dweight(36, 5), dbias(9, 5);
+  LinearCrossEntropyArgs args = arguments(p, o);
+  args.loss = &loss, args.dhidden = &loss, args.dweight = dweight.data(), args.dbias = dbias.data();
+  linear_cross_entropy(args, scratch.data(), pool);
+  EXPECT_EQ(loss, 0);
+  EXPECT_EQ(dweight, std::vector<float>(36, 0));
+  EXPECT_EQ(dbias, std::vector<float>(9, 0));
+}
+
+}  // namespace
+}  // namespace linnet

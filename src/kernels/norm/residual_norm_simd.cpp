@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include "kernels/norm/residual_norm.h"
+#include "kernels/parallel.h"
+#include "kernels/random/philox.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm/residual_norm_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/norm/layer_norm-inl.h"
+#include "kernels/random/philox-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+// Draws the mask of a row piece by piece.
+class RowDropout {
+ public:
+  explicit RowDropout(const ResidualDropout& dropout)
+      : dropout_(dropout),
+        limit_(hn::Set(hn::RebindToSigned<FloatTag>(), static_cast<int32_t>(dropout_threshold(dropout.p)))),
+        factor_(SetAll(dropout_scale(dropout.p))) {}
+
+  // body(piece, count, values): for elements [piece, piece + count) of the row, whose random values are values[0 ..].
+  template <class Body>
+  HWY_INLINE void for_pieces(int64_t row, int64_t width, const Body& body) const {
+    constexpr int64_t longest = 512;
+    constexpr auto step = static_cast<int64_t>(kPhiloxValues);
+    HWY_ALIGN uint16_t values[longest + 8 + 2 * kPhiloxValues];
+    const auto sample = static_cast<uint32_t>(row / dropout_.rows_per_sample);
+    const int64_t start = row % dropout_.rows_per_sample * width;
+    for (int64_t piece = 0; piece < width; piece += longest) {
+      const int64_t count = std::min(longest, width - piece), block = (start + piece) / 8, skip = (start + piece) % 8;
+      for (int64_t done = 0; done < skip + count; done += step)
+        PhiloxKeep16(static_cast<uint32_t>(block + done / 8), kDenseDropout, 0, sample, dropout_.key, values + done);
+      body(piece, count, values + skip);
+    }
+  }
+
+  HWY_INLINE Floats apply(Floats x, const uint16_t* values) const {
+    const hn::RebindToSigned<FloatTag> di;
+    const auto value = hn::PromoteTo(di, hn::LoadU(hn::Rebind<uint16_t, FloatTag>(), values));
+    return hn::IfThenZeroElse(hn::RebindMask(FloatTag(), hn::Lt(value, limit_)), hn::Mul(x, factor_));
+  }
+
+ private:
+  const ResidualDropout& dropout_;
+  hn::Vec<hn::RebindToSigned<FloatTag>> limit_;
+  Floats factor_;
+};
+
+void ResidualForwardRows(const ResidualNormForward& call, int64_t begin, int64_t end) {
+  const int64_t width = call.width;
+  const RowDropout dropout(call.dropout);
+  for (int64_t row = begin; row < end; ++row) {
+    const float *x = call.x + row * width, *f = call.f + row * width;
+    float* sum = call.sum + row * width;
+    if (call.dropout.p > 0)
+      dropout.for_pieces(row, width, [&](int64_t piece, int64_t count, const uint16_t* values) LINNET_LAMBDA {
+        ForRow(count, [&](const auto& at) LINNET_LAMBDA {
+          at.store(hn::Add(at.load(x + piece), dropout.apply(at.load(f + piece), values + at.first)), sum + piece);
+        });
+      });
+    else
+      ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(x), at.load(f)), sum); });
+    NormalizeRow(width, sum, call.weight, call.bias, call.epsilon, call.centered, call.y + row * width, call.mean + row,
+                 call.rstd + row);
+  }
+}
+
+// Rows [begin, end); sums [2, width] gets this chunk's dweight and dbias.
+void ResidualBackwardRows(const ResidualNormBackward& call, int64_t begin, int64_t end, float* sums) {
+  const int64_t width = call.width;
+  const RowDropout dropout(call.dropout);
+  std::fill(sums, sums + 2 * width, 0.0f);
+  for (int64_t row = begin; row < end; ++row) {
+    NormGradient gradient(call.dy + row * width, call.sum + row * width, call.weight, call.mean[row], call.rstd[row]);
+    gradient.add_up<true>(width, call.centered, sums, sums + width);
+    const float* dsum = call.dsum != nullptr ? call.dsum + row * width : nullptr;
+    float* dx = call.dx + row * width;
+    const auto total = [&](const auto& at) LINNET_LAMBDA {
+      const Floats d = gradient.at_position(at);
+      return dsum != nullptr ? hn::Add(d, at.load(dsum)) : d;
+    };
+    if (call.df == nullptr) {
+      ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(total(at), dx); });
+      continue;
+    }
+    float* df = call.df + row * width;
+    dropout.for_pieces(row, width, [&](int64_t piece, int64_t count, const uint16_t* values) LINNET_LAMBDA {
+      ForRow(count, [&](auto at) LINNET_LAMBDA {
+        const uint16_t* own = values + at.first;
+        at.first += piece;
+        const Floats d = total(at);
+        at.store(d, dx);
+        at.store(dropout.apply(d, own), df);
+      });
+    });
+  }
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(ResidualForwardRows);
+HWY_EXPORT(ResidualBackwardRows);
+HWY_EXPORT(AddRows);
+
+}  // namespace
+
+void residual_norm_forward(const ResidualNormForward& args, ThreadPool& pool) {
+  for_ranges(pool, args.rows, 2 * args.width, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(ResidualForwardRows)(args, begin, end);
+  });
+}
+
+size_t residual_norm_backward_workspace(int64_t rows, int64_t width) {
+  return static_cast<size_t>(row_chunks(rows) * 2 * width) * sizeof(float);
+}
+
+void residual_norm_backward(const ResidualNormBackward& args, void* workspace, ThreadPool& pool) {
+  const int64_t rows = args.rows, width = args.width, chunks = row_chunks(rows);
+  auto* sums = static_cast<float*>(workspace);  // [chunks, 2, width]
+  for_ranges(pool, chunks, 2 * rows * width / chunks, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) HWY_DYNAMIC_DISPATCH(ResidualBackwardRows)
+    (args, rows * c / chunks, rows * (c + 1) / chunks, sums + c * 2 * width);
+  });
+  constexpr int64_t columns = 64;
+  for_ranges(pool, (width + columns - 1) / columns, 2 * chunks * columns, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * columns, count = std::min(width, end * columns) - first;
+    if (args.dweight != nullptr)
+      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + first, false, args.dweight + first);
+    if (args.dbias != nullptr)
+      HWY_DYNAMIC_DISPATCH(AddRows)(chunks, 2 * width, count, sums + width + first, false, args.dbias + first);
+  });
+}
+
+}  // namespace linnet
+#endif

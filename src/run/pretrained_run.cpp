@@ -1,0 +1,35 @@
+#include "run/pretrained_run.h"
+
+#include "base/files.h"
+#include "run/run_folder.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char *kFolder = "/pretrained", *kConfigFile = "/pretrained/config.json", *kTokenizer = "tokenizer";
+
+}  // namespace
+
+void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
+                            const PretrainedTokenizer& tokenizer) {
+  tokenizer.save(folder, kTokenizer);
+  make_directories(folder + kFolder);
+  model.config.save(folder + kConfigFile);
+}
+
+PretrainedModel open_run_model(const std::string& folder) { return new_pretrained(ConfigFile(folder + kConfigFile)); }
+
+std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folder) {
+  return load_pretrained_tokenizer(folder + "/" + kTokenizer);
+}
+
+void export_pretrained_run(const std::string& folder, const std::string& out) {
+  const PretrainedModel model = open_run_model(folder);
+  const ParameterLayout layout(*model.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load_model(RunFolder(folder).best_weights(), layout, parameters.data());
+  save_pretrained(model, layout, parameters.data(), out, {.files = open_run_tokenizer(folder)->files()});
+}
+
+}  // namespace linnet

@@ -1,0 +1,86 @@
+#include "run/run_reporter.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/process_memory.h"
+#include "config/task_rows.h"
+
+namespace linnet {
+namespace {
+
+constexpr int kMemoryEvery = 64;  // steps between looks at /proc
+
+double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
+
+double running_average(double average, double value, double keep) {
+  return average == 0 ? value : keep * average + (1 - keep) * value;
+}
+
+std::string metric_text(const std::string& name, double value) {
+  if (name == "chrf") return fmt::format("chrF {:.2f}", value);
+  if (name == "bleu") return fmt::format("BLEU {:.2f}", value);
+  return fmt::format("{} {:.4f}", name == "exact_match" ? "exact match" : name, value);
+}
+
+// Is the difference between the weights and their average worth a line? More than a point of BLEU or 1% of the
+// examples, or 2% of the loss.
+bool differ(const TrainConfig& config, const Evaluation& a, const Evaluation& b) {
+  const double by_metric = std::abs(metric_of(config, a) - metric_of(config, b));
+  if (config.metric != "loss" && by_metric > (config.metric == "bleu" ? 1 : 0.01)) return true;
+  return std::abs(a.loss - b.loss) > 0.02 * std::abs(a.loss);
+}
+
+}  // namespace
+
+double metric_of(const TrainConfig& config, const Evaluation& result) {
+  return config.metric == "loss" ? -result.loss : result.metric(config.metric);
+}
+
+RunReporter::RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed)
+    : config_(config.train),
+      items_(task_row(config).items),
+      log_(metrics_path, resumed.step, resumed.evaluated),
+      memory_mb_(resident_mb()) {}
+
+void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
+                       const Pace& pace) {
+  const double speed = static_cast<double>(report.tokens) / seconds;
+  speed_ = running_average(speed_, speed, 0.98);
+  loss_ = running_average(loss_, report.loss, 0.95);
+  if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
+  if (progress.step % config_.log_every == 0)
+    log_.write(
+        {progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_, items_});
+  const double per_step = pace.seconds_here / static_cast<double>(++steps_here_);
+  bar_.update({progress.step, pace.total_steps, loss_, rate, speed_,
+               per_step * static_cast<double>(pace.total_steps - progress.step), memory_mb_, items_});
+}
+
+std::string RunReporter::figures(const Evaluation& result) const {
+  std::string text = fmt::format("loss {:.4f}", result.loss);
+  if (config_.metric != "loss") text += "  " + metric_text(config_.metric, metric_of(config_, result));
+  return text;
+}
+
+void RunReporter::evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better) {
+  const Evaluation& result = judged.best;
+  const double speed = static_cast<double>(result.items) / seconds;
+  MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_, items_};
+  if (config_.metric != "loss") {
+    line.metric = config_.metric;
+    line.metric_value = metric_of(config_, result);
+  }
+  if (judged.other) line.weights = judged.average ? "average" : "trained";
+  log_.write(line);
+  bar_.print(fmt::format("step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds,
+                         better ? "  best so far" : ""));
+  if (judged.other && differ(config_, result, *judged.other))
+    bar_.print(judged.average
+                   ? "    of the weights' moving average; the weights themselves have " + figures(*judged.other)
+                   : "    of the weights themselves; their moving average is worse: " + figures(*judged.other));
+  for (const std::string& sample : result.samples) bar_.print(sample);
+}
+
+}  // namespace linnet

@@ -1,0 +1,53 @@
+// What a training run tells: a line of metrics.jsonl for the machine, the progress bar and messages for people.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "run/metrics_log.h"
+#include "run/progress_bar.h"
+#include "run/training_task.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+
+// The figure a run's best checkpoint is chosen by; larger is better.
+double metric_of(const TrainConfig& config, const Evaluation& result);
+
+// An evaluation of a run. With a moving average, of it and of the weights: the better one and the other.
+struct Judged {
+  bool average = false;  // `best` is of the moving average
+  Evaluation best;
+  std::optional<Evaluation> other;
+};
+
+// How far training has come in this process, and how many steps the run will have.
+struct Pace {
+  double seconds_here;
+  int64_t total_steps;
+};
+
+class RunReporter {
+ public:
+  // `resumed` is where the run goes on: lines of metrics.jsonl after it are dropped.
+  RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed);
+
+  // `seconds` is what the step took.
+  void step(const Progress& progress, const StepReport& report, double rate, double seconds, const Pace& pace);
+  void evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better);
+  void message(const std::string& text) { bar_.print(text); }
+  void clear() { bar_.clear(); }
+  void sync() { log_.sync(); }
+
+ private:
+  std::string figures(const Evaluation& result) const;
+
+  const TrainConfig& config_;
+  const char* const items_;  // what the model is trained on: "tokens", "images"
+  MetricsLog log_;
+  ProgressBar bar_;
+  int64_t steps_here_ = 0;
+  double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages
+};
+
+}  // namespace linnet

@@ -1,0 +1,68 @@
+#include "run/trainer_options.h"
+
+#include <algorithm>
+
+#include "base/thread_pool.h"
+
+namespace linnet {
+
+Precision precision_of(const std::string& name) {
+  for (const Precision precision : {Precision::kTf32, Precision::kBf16})
+    if (name == precision_name(precision)) return precision;
+  return Precision::kF32;
+}
+
+namespace {
+
+void set_kind(OptimizerAttrs& attrs, const std::string& name) {
+  attrs.kind = name == "sgd" ? OptimizerAttrs::Kind::kSgd : OptimizerAttrs::Kind::kAdam;
+  attrs.decoupled = name == "adamw";
+}
+
+std::vector<std::string> separated(const std::string& patterns) {
+  std::vector<std::string> list;
+  for (size_t at = 0; at < patterns.size();) {
+    const size_t end = std::min(patterns.find(',', at), patterns.size());
+    std::string pattern = patterns.substr(at, end - at);
+    std::erase(pattern, ' ');
+    if (!pattern.empty()) list.push_back(std::move(pattern));
+    at = end + 1;
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<ParameterGroup> parameter_groups(const Config& config) {
+  std::vector<ParameterGroup> groups;
+  if (!config.train.freeze.empty()) groups.push_back({.patterns = separated(config.train.freeze), .frozen = true});
+  for (const GroupConfig& group : config.train.groups) {
+    ParameterGroup& g = groups.emplace_back();
+    g.patterns = group.parameters, g.frozen = group.frozen;
+    g.rate_factor = group.learning_rate_factor, g.weight_decay = group.weight_decay;
+    if (group.optimizer) {
+      g.optimizer = trainer_options(config, true).optimizer;
+      set_kind(*g.optimizer, *group.optimizer);
+    }
+  }
+  return groups;
+}
+
+TrainerOptions trainer_options(const Config& config, bool training) {
+  const TrainConfig& c = config.train;
+  TrainerOptions options;
+  OptimizerAttrs& o = options.optimizer;
+  set_kind(o, c.optimizer);
+  o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon, o.momentum = c.momentum;
+  o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
+  options.accumulate_steps = c.accumulate_steps;
+  options.threads = c.threads > 0 ? static_cast<int>(c.threads) : available_threads();
+  options.seed = static_cast<uint64_t>(c.seed);
+  options.training = training;
+  options.passes.precision = precision_of(c.precision);
+  if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
+  if (c.device != "cpu" && c.precision == "bf16") options.passes.storage_type = DType::kBF16;
+  return options;
+}
+
+}  // namespace linnet

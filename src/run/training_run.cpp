@@ -1,0 +1,393 @@
+#include "run/training_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "exec/backend.h"
+#include "kernels/isa.h"
+#include "run/data_fingerprint.h"
+#include "run/kept_checkpoints.h"
+#include "run/run_reporter.h"
+#include "run/trainer_options.h"
+#include "train/schedule.h"
+#include "train/step_queue.h"
+
+namespace linnet {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Schedule schedule_of(const TrainConfig& config) {
+  Schedule schedule;
+  using Kind = Schedule::Kind;
+  schedule.kind = config.schedule == "linear"         ? Kind::kLinear
+                  : config.schedule == "cosine"       ? Kind::kCosine
+                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
+                                                      : Kind::kConstant;
+  schedule.peak = config.learning_rate, schedule.final = config.final_learning_rate;
+  schedule.warmup_steps = config.warmup_steps;
+  return schedule;
+}
+
+// The step at which max_steps or max_epochs ends the training.
+int64_t last_step(const TrainConfig& config, int64_t batches) {
+  if (config.max_epochs == 0 || batches == 0) return config.max_steps;
+  const int64_t per_epoch = (batches + config.accumulate_steps - 1) / config.accumulate_steps;
+  return config.max_epochs > config.max_steps / per_epoch ? config.max_steps : config.max_epochs * per_epoch;
+}
+
+// "fp32", or why it is not what was asked for.
+std::string cpu_precision_text(const std::string& wanted) {
+  const std::string real = precision_name(cpu_precision(precision_of(wanted)));
+  return real == wanted
+             ? real
+             : real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
+}
+
+// "2 threads, avx512, fp32", or the GPU and what its precision means.
+std::string where_it_runs(const TrainConfig& train, int threads) {
+  const Device& device = *open_backend(train.device).device;
+  const bool other = train.attention_precision != "same" && train.attention_precision != train.precision;
+  const auto attention = [&](const std::string& precision) {
+    return other ? ", " + precision + " products in attention" : "";
+  };
+  if (device.is_host())
+    return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + current_isa() + ", " +
+           cpu_precision_text(train.precision) + attention(cpu_precision_text(train.attention_precision));
+  const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
+                                : train.precision == "tf32" ? "tf32 products, the rest fp32"
+                                                            : "strict fp32";
+  return device.info().name + ", " + precision + attention(train.attention_precision);
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingTask& task)
+      : request_(request),
+        config_(request.config.train),
+        folder_(folder),
+        task_(task),
+        trainer_(task.trainer()),
+        steps_(trainer_, task.batches(), task.resident(), task.store()),
+        schedule_(schedule_of(config_)),
+        last_step_(last_step(config_, task.batches().batches_per_epoch())) {
+    rates_.reserve(static_cast<size_t>(steps_.most_steps()));
+  }
+
+  TrainOutcome run() {
+    start();
+    const double began = now();
+    before_ = progress_.seconds;
+    began_ = began;
+    if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
+    done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience() ||
+            out_of_time();
+    while (!stopped_ && progress_.step < config_.max_steps && !done_) {
+      train_some();
+      if (stop_requested() || done_) finish_submitted(0);
+      if (stop_requested() || steps_.waiting() == 0) finish_step();
+    }
+    close();
+    default_stop_signals();
+    return {stopped_, progress_, now() - began, task_.forecast().peak()};
+  }
+
+ private:
+  // Weights: from the checkpoint, from another run, or from the seed.
+  void start() {
+    task_.initialize();
+    if (request_.resume && folder_.has_state()) {
+      Metadata metadata;
+      progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);
+      log_info("resuming at step " + std::to_string(progress_.step));
+      if (metadata["isa"] != current_isa())
+        log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
+                    ": losses will differ in the last digits");
+    } else if (!request_.init.empty()) {
+      load_model(RunFolder(request_.init).model_path(), trainer_.layout(), trainer_.state("parameters"));
+      trainer_.reset_ema();
+    }
+    catch_stop_signals();
+    // Written once the checkpoint was found to be whole: a refused run changes no file.
+    task_.save_assets(folder_.path());
+    write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
+    DataFingerprint::of(request_.config).save(folder_.path());
+    task_.batches().seek(progress_.epoch, progress_.batch);
+    reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
+    last_saved_ = progress_.step;
+    // A run that is killed before its first checkpoint must still go on from the other run's weights.
+    if (!request_.init.empty() && !folder_.has_state()) save();
+  }
+
+  // One step, or as many as are done without the host, up to where something is due. A step during which a stop is
+  // requested is abandoned before its update: the run is saved as it was, and trains that step when it is resumed.
+  void train_some() {
+    const int64_t first = progress_.step + static_cast<int64_t>(steps_.waiting()) + 1;
+    rates_.clear();
+    for (int64_t step = first; step < first + steps_.most_steps(); ++step) {
+      rates_.push_back(rate(step));
+      if (is_due(step)) break;
+    }
+    try {
+      const StopPoints points;
+      if (stop_requested()) throw Stopped{};
+      const BatchPosition batch = steps_.submit(rates_, first);
+      // What is due after a step needs all that came before it, and nothing that comes later.
+      const int64_t last = progress_.step + static_cast<int64_t>(steps_.waiting());
+      finish_submitted(is_due(last) || ends_training(batch) ? 0 : steps_.steps_ahead());
+    } catch (const Stopped&) {
+      stopped_ = true;
+    }
+  }
+
+  bool is_due(int64_t step) const {
+    return step % config_.eval_every == 0 || step % config_.save_every == 0 || step == config_.max_steps;
+  }
+
+  void finish_submitted(size_t left) {
+    while (steps_.waiting() > left) {
+      const DoneStep done = steps_.collect();
+      count(done.batch);
+      finish(done);
+    }
+  }
+
+  void finish(const DoneStep& done) {
+    if (!done.report.finite) stop_non_finite(done);
+    progress_.step = done.step;
+    progress_.target_tokens += done.report.tokens;
+    progress_.seconds = before_ + now() - began_;
+    if (out_of_time()) done_ = true;
+    progress_.evaluated = !evaluation_due();
+    reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()});
+  }
+
+  void count(const BatchPosition& batch) {
+    progress_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
+    progress_.batch = batch.last_of_epoch ? 0 : batch.index + 1;
+    if (ends_training(batch)) done_ = true;
+  }
+
+  bool ends_training(const BatchPosition& batch) const {
+    return config_.max_epochs > 0 && batch.last_of_epoch && batch.epoch + 1 >= config_.max_epochs;
+  }
+
+  [[noreturn]] void stop_non_finite(const DoneStep& done) {
+    reporter_->clear();
+    const std::string what = std::isfinite(done.report.loss) ? "gradient" : "loss";
+    const std::string where = trainer_.find_non_finite(done.batch.shape_index);
+    throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(done.step) +
+                                         "; first at " +
+                                         (!where.empty()           ? where
+                                          : trainer_.accumulates() ? "an earlier micro-batch"
+                                                                   : "a place that later steps have hidden") +
+                                         ". The last checkpoint is as it was");
+  }
+
+  double rate(int64_t step) const {
+    Schedule schedule = schedule_;
+    schedule.max_steps = std::max(step, total_steps());
+    return learning_rate(schedule, step);
+  }
+
+  // How many steps the run will have; with max_minutes an estimate from the steps so far.
+  int64_t total_steps() const {
+    if (config_.max_minutes == 0 || progress_.step == 0) return last_step_;
+    const double budget = 60 * config_.max_minutes, used = std::max(progress_.seconds, 1e-3);
+    const double steps = static_cast<double>(progress_.step) * budget / used;
+    return steps < static_cast<double>(last_step_) ? static_cast<int64_t>(steps) : last_step_;
+  }
+
+  bool out_of_time() const { return config_.max_minutes > 0 && progress_.seconds >= 60 * config_.max_minutes; }
+
+  bool out_of_patience() const { return config_.patience > 0 && progress_.worse_since_best >= config_.patience; }
+
+  bool evaluation_due() const {
+    return progress_.step % config_.eval_every == 0 || progress_.step == config_.max_steps || done_;
+  }
+
+  // Evaluates and saves where they are due. An evaluation during which a stop is requested is abandoned; a resumed run
+  // evaluates first.
+  void finish_step() {
+    if (!progress_.evaluated && !stop_requested()) {
+      try {
+        const StopPoints points;
+        evaluate();
+      } catch (const Stopped&) {
+      }
+    }
+    if (stop_requested()) stopped_ = true;
+    if (progress_.step % config_.save_every == 0 && !stopped_) save();
+  }
+
+  void evaluate() {
+    const double began = now();
+    const Judged judged = judge();
+    pass_last_stop_point();
+    progress_.evaluated = true;
+    last_saved_ = -1;  // the result belongs into the training state
+    progress_.seconds = before_ + now() - began_;
+    const bool better = compare(judged.best);
+    reporter_->evaluation(progress_, judged, rate(progress_.step), now() - began, better);
+    if (better) save_best(judged.average ? trainer_.evaluated_state() : "parameters");
+    if (out_of_time()) done_ = true;
+    if (out_of_patience()) {
+      reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
+      done_ = true;
+    }
+  }
+
+  // With a moving average, both it and the weights are evaluated: an average of few steps, or of steps that went wrong,
+  // is worse than the weights.
+  Judged judge() {
+    Judged judged{.average = trainer_.has_average(), .best = task_.evaluate(), .other = {}};
+    if (!judged.average) return judged;
+    trainer_.exchange_average();
+    try {
+      judged.other = task_.evaluate();
+    } catch (...) {
+      trainer_.exchange_average();
+      throw;
+    }
+    trainer_.exchange_average();
+    if (is_better(*judged.other, metric_of(config_, judged.best), judged.best.loss)) {
+      judged.average = false;
+      std::swap(judged.best, *judged.other);
+    }
+    return judged;
+  }
+
+  // Equal metrics are told apart by the loss: early BLEU is often 0.
+  bool is_better(const Evaluation& result, double than_metric, double than_loss) const {
+    const double metric = metric_of(config_, result);
+    return metric > than_metric || (metric == than_metric && result.loss < than_loss);
+  }
+
+  bool compare(const Evaluation& result) {
+    const double metric = metric_of(config_, result);
+    const bool better = progress_.best_step == 0 || is_better(result, progress_.best_metric, progress_.best_loss);
+    if (!better) {
+      ++progress_.worse_since_best;
+      return false;
+    }
+    progress_.best_step = progress_.step, progress_.best_metric = metric, progress_.best_loss = result.loss;
+    progress_.worse_since_best = 0;
+    return true;
+  }
+
+  void save_best(const std::string& state) {
+    trainer_.pull_states();
+    save_model(folder_.model_path(), trainer_.layout(), {trainer_.state(state), trainer_.state("parameters")},
+               metadata());
+  }
+
+  void save() {
+    reporter_->sync();
+    save_training_state(folder_.state_path(), trainer_, progress_, metadata());
+    last_saved_ = progress_.step;
+    if (progress_.step > 0 && progress_.step % config_.save_every == 0) keep_checkpoint();
+  }
+
+  void keep_checkpoint() {
+    const bool for_good = config_.keep_every > 0 && progress_.step % config_.keep_every == 0;
+    if (config_.keep_checkpoints == 0 && !for_good) return;
+    trainer_.pull_states();
+    const float* weights = trainer_.state("parameters");
+    save_model(kept_checkpoint_path(folder_.path(), progress_.step), trainer_.layout(), {weights, weights}, metadata());
+    remove_old_checkpoints(folder_.path(), config_);
+  }
+
+  Metadata metadata() const {
+    return {{"format", "linnet"},
+            {"isa", current_isa()},
+            {"trained_steps", std::to_string(progress_.step)},
+            {"seed", std::to_string(config_.seed)}};
+  }
+
+  void close() {
+    if (last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
+    // Stopped before the first evaluation: better than nothing to load.
+    if (progress_.best_step == 0) save_best(trainer_.evaluated_state());
+    reporter_->clear();
+    if (stopped_)
+      log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
+  }
+
+  const TrainRequest& request_;
+  const TrainConfig& config_;
+  RunFolder& folder_;
+  TrainingTask& task_;
+  Trainer& trainer_;
+  StepQueue steps_;
+  std::vector<double> rates_;  // of the steps that are begun next
+  const Schedule schedule_;
+  const int64_t last_step_;  // by max_steps and max_epochs
+  Progress progress_;
+  std::optional<RunReporter> reporter_;
+  bool stopped_ = false, done_ = false;
+  int64_t last_saved_ = 0;
+  double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
+};
+
+// Takes the folder: a new one, or one to resume whose configuration agrees. Returns where the task's assets come from.
+std::string open_folder(TrainRequest& request, RunFolder& folder) {
+  if (folder.in_use()) {
+    if (!request.resume)
+      fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
+    const Config saved = folder.load_config();
+    for (const std::string& key : keep_saved_values(saved, request.config))
+      log_info("resuming with the run's own " + key);
+    check_resumable(saved, request.config, folder.path());
+    folder.lock();
+    if (folder.has_state()) return folder.path();
+  } else {
+    folder.lock();
+  }
+  if (request.init.empty()) return "";
+  if (!(with_absolute_paths(RunFolder(request.init).load_config()).model == request.config.model))
+    fail_user("--init: the model of run '" + request.init + "' is another one; it differs in its [model] section");
+  return request.init;
+}
+
+void check_space(const RunFolder& folder, const Trainer& trainer) {
+  const uint64_t need = checkpoint_bytes(trainer) + (1 << 20), free = free_disk_bytes(folder.path());
+  if (need > free)
+    fail_user("run folder '" + folder.path() + "' needs " + std::to_string(need / 1000000) +
+              " MB for its checkpoints, and its disk has " + std::to_string(free / 1000000) + " MB free");
+}
+
+}  // namespace
+
+TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
+                          const std::function<void(TrainingTask&)>& afterwards) {
+  TrainRequest request = given;
+  request.config = with_absolute_paths(request.config);
+  validate(request.config);  // the folder we are in may have a name that config.toml cannot hold
+  announce_stop("linnet: stopped before training began; the run folder is as it was\n");
+  RunFolder folder(request.folder);
+  open_backend(request.config.train.device);  // a device that is not there is told before any text is read
+  const std::string assets = open_folder(request, folder);
+  const std::unique_ptr<TrainingTask> task = make_task(request.config, assets);
+  Trainer& trainer = task->trainer();
+  check_space(folder, trainer);
+  log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " +
+           std::to_string(task->batches().shape_count()) + " batch shapes, " +
+           where_it_runs(request.config.train, trainer.options().threads) + "; memory at its peak:\n" +
+           task->forecast().text());
+  task->take_memory();
+  const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
+  if (afterwards && !outcome.stopped) {
+    load_model(folder.model_path(), trainer.layout(), trainer.state("parameters"));
+    trainer.reset_ema();
+    afterwards(*task);
+  }
+  return outcome;
+}
+
+}  // namespace linnet

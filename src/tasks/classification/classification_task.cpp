@@ -1,0 +1,229 @@
+#include "tasks/classification/classification_task.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "exec/backend.h"
+#include "metrics/f1.h"
+#include "pretrained/bert.h"
+#include "run/pretrained_run.h"
+#include "run/run_folder.h"
+#include "run/trainer_options.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kArchitecture = "BertForSequenceClassification";
+constexpr int64_t kLengthStep = 16;
+
+int64_t longest(const Config& config, const SequenceClassifier& model) {
+  const int64_t most = model.bert.config.max_seq_len;
+  return std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, most);
+}
+
+std::vector<int64_t> padded_lengths(int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t length = kLengthStep; length < longest; length += kLengthStep) lengths.push_back(length);
+  lengths.push_back(longest);
+  return lengths;
+}
+
+LabelledSequences encode(const LabelledText& text, const PretrainedTokenizer& tokenizer,
+                         const std::vector<std::string>& classes, int64_t longest, const std::string& name) {
+  LabelledSequences data;
+  for (size_t i = 0; i < text.texts.size(); ++i) {
+    data.tokens.push_back(tokenizer.encode(text.texts[i], EncodeOptions{.max_length = longest, .offsets = false}).ids);
+    if (data.tokens.back().empty()) fail_user(name + ": a text without tokens");
+    const auto found = std::find(classes.begin(), classes.end(), text.labels[i]);
+    if (found == classes.end())
+      fail_user(name + ": the label '" + text.labels[i] + "' is none of the " + std::to_string(classes.size()) +
+                " the model was trained on");
+    data.labels.push_back(static_cast<int32_t>(found - classes.begin()));
+  }
+  return data;
+}
+
+std::string file_of(const Config& config, const std::string& path, const char* key) {
+  if (path.empty()) fail_user(std::string("task = \"classification\" reads the file ") + key + ", which is not given");
+  return data_path(config.data, path);
+}
+
+// Texts to train on and texts to choose by: those of valid_tsv, or a share of the former.
+std::pair<LabelledText, LabelledText> load_texts(const Config& config) {
+  LabelledText train = read_labelled_text(file_of(config, config.data.train_tsv, "train_tsv")), valid;
+  if (!config.data.valid_tsv.empty())
+    valid = read_labelled_text(data_path(config.data, config.data.valid_tsv));
+  else
+    valid = split_off(train, config.data.held_out, static_cast<uint64_t>(config.train.seed));
+  if (valid.texts.empty()) fail_user("the training file has too few lines to set some aside; valid_tsv names others");
+  return {std::move(train), std::move(valid)};
+}
+
+void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
+  ConfigFile names, numbers;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    names.set(std::to_string(i), classes[i]);
+    numbers.set(classes[i], static_cast<int64_t>(i));
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+}
+
+}  // namespace
+
+ClassificationSession::ClassificationSession(const Config& config, SequenceClassifier& classifier,
+                                             std::vector<std::string> class_names, bool training, bool verify_plans)
+    : Session(config, classifier, training, verify_plans),
+      rows(config.data.batch_size),
+      lengths(padded_lengths(longest(config, classifier))),
+      classes(std::move(class_names)),
+      model(classifier) {
+  std::vector<LossFunction> losses;
+  for (const int64_t length : lengths)
+    losses.push_back([this, length](Trace& trace) { return classification_loss(model, trace, rows, length); });
+  plan(labelled_inputs(rows, lengths.back()), losses);
+}
+
+std::vector<float> ClassificationSession::logits(const LabelledSequences& data) {
+  LabelledBatches batches(data, rows, lengths, 0);
+  std::vector<float> all(data.tokens.size() * classes.size());
+  std::vector<int64_t> order;
+  for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
+    const Batch& batch = batches.sorted_batch(index, order);
+    trainer->evaluate(batch);
+    const float* found = trainer->evaluation_output(batch.shape_index, "logits").as<const float>();
+    for (const int64_t i : order) {
+      std::copy_n(found, classes.size(), all.begin() + i * static_cast<std::ptrdiff_t>(classes.size()));
+      found += classes.size();
+    }
+  }
+  return all;
+}
+
+Evaluation ClassificationSession::evaluate(const LabelledSequences& data) {
+  LabelledBatches batches(data, rows, lengths, 0);
+  std::vector<int32_t> predictions, labels;
+  std::vector<int64_t> order;
+  double sum = 0;
+  for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
+    const Batch& batch = batches.sorted_batch(index, order);
+    sum += trainer->evaluate(batch).sum;
+    const int32_t* predicted = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
+    predictions.insert(predictions.end(), predicted, predicted + order.size());
+    for (const int64_t i : order) labels.push_back(data.labels[static_cast<size_t>(i)]);
+  }
+  int64_t right = 0;
+  for (size_t i = 0; i < labels.size(); ++i) right += predictions[i] == labels[i];
+  const auto count = static_cast<double>(labels.size());
+  return {sum / count,
+          data.size(),
+          {{"accuracy", static_cast<double>(right) / count},
+           {"f1", f1_score(predictions, labels, static_cast<int64_t>(classes.size()))}},
+          {}};
+}
+
+ClassificationTask::ClassificationTask(const Config& config, const std::string& from, Capacity capacity)
+    : config_(config) {
+  auto [train, valid] = load_texts(config);
+  const std::string train_path = data_path(config.data, config.data.train_tsv);
+  const std::string valid_path = data_path(config.data, config.data.valid_tsv);
+  std::vector<std::string> classes = label_names(train.labels);
+  if (classes.size() < 2) fail_user("'" + train_path + "' has one label only: there is nothing to tell apart");
+  if (from.empty()) {
+    tokenizer_ = load_pretrained_tokenizer(config.model.from);
+    model_ = open_pretrained(config.model.from,
+                             {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size())});
+    name_classes(model_.config, classes);
+  } else {
+    tokenizer_ = open_run_tokenizer(from);
+    model_ = open_run_model(from);
+    classes = label_names(model_.config);
+  }
+  auto& classifier = model_.as<SequenceClassifier>();
+  train_ = encode(train, *tokenizer_, classes, longest(config, classifier), "'" + train_path + "'");
+  valid_ = encode(valid, *tokenizer_, classes, longest(config, classifier), "'" + valid_path + "'");
+  train = {}, valid = {};
+  log_info(std::to_string(train_.size()) + " texts to train on, " + std::to_string(valid_.size()) +
+           " to choose by, of " + std::to_string(classes.size()) + " classes");
+  session_.emplace(config, classifier, classes, true);
+  if (allocate_within(*session_, "; a smaller batch_size needs less", capacity)) {
+    batches_.emplace(train_, session_->rows, session_->lengths, static_cast<uint64_t>(config.train.seed));
+  }
+  malloc_trim(0);  // what loading and planning freed should not count
+  forecast_ = forecast_memory(resident_bytes(), session_->store);
+}
+
+void ClassificationTask::initialize() {
+  trainer().initialize();
+  if (model_.folder.empty()) return;
+  load_parameters(model_, trainer().layout(), trainer().state("parameters"), static_cast<uint64_t>(config_.train.seed));
+  trainer().reset_ema();
+}
+
+void ClassificationTask::save_assets(const std::string& folder) const {
+  save_pretrained_assets(folder, model_, *tokenizer_);
+}
+
+bool is_text_classifier_folder(const std::string& folder) {
+  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
+  const std::vector<std::string> names = ConfigFile(folder + "/config.json").texts("architectures");
+  return std::ranges::find(names, kArchitecture) != names.end();
+}
+
+OpenedTextClassifier open_text_classifier(const std::string& folder) {
+  OpenedTextClassifier opened;
+  opened.folder = folder;
+  opened.is_run = !is_text_classifier_folder(folder);
+  if (opened.is_run) {
+    opened.config = RunFolder(folder).load_config();
+    opened.tokenizer = open_run_tokenizer(folder);
+    opened.model = open_run_model(folder);
+  } else {
+    opened.tokenizer = load_pretrained_tokenizer(folder);
+    opened.model = open_pretrained(folder);
+    opened.config.data.task = "classification";
+    opened.config.data.context = opened.model.as<SequenceClassifier>().bert.config.max_seq_len;
+    opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;
+  }
+  opened.classes = label_names(opened.model.config);
+  return opened;
+}
+
+void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
+  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+    if (is_run)
+      load_model(RunFolder(folder).best_weights(), layout, parameters);
+    else
+      load_parameters(model, layout, parameters);
+  });
+}
+
+Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
+                                       const std::string& split) {
+  OpenedTextClassifier opened = open_text_classifier(folder);
+  if (path.empty() && !opened.is_run) fail_user("'" + folder + "' is a model; --data names a text");
+  std::string name = "'" + path + "'";
+  LabelledText text;
+  if (!path.empty()) {
+    text = read_labelled_text(path);
+  } else if (split == "valid") {
+    name = "the validation text";
+    text = load_texts(config).second;
+  } else {
+    const std::string file = file_of(config, config.data.test_tsv, "test_tsv");
+    name = "'" + file + "'";
+    text = read_labelled_text(file);
+  }
+  auto& classifier = opened.model.as<SequenceClassifier>();
+  const LabelledSequences data = encode(text, *opened.tokenizer, opened.classes, longest(config, classifier), name);
+  ClassificationSession session(config, classifier, opened.classes, false);
+  opened.take_weights_into(session);
+  return session.evaluate(data);
+}
+
+}  // namespace linnet

@@ -1,0 +1,79 @@
+// Training a classifier of texts that starts from a BERT folder: "text<TAB>label" files, the class read off the first
+// token's state.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "data/text/labelled_batches.h"
+#include "models/bert.h"
+#include "pretrained/pretrained.h"
+#include "run/training_task.h"
+#include "tasks/session.h"
+#include "text/pretrained_tokenizer.h"
+
+namespace linnet {
+
+constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
+
+// The model with its planned memory, one plan for each padded length.
+class ClassificationSession : public Session {
+ public:
+  ClassificationSession(const Config& config, SequenceClassifier& model, std::vector<std::string> classes,
+                        bool training, bool verify_plans = true);
+
+  // The classes' logits of each sequence, [sequences, classes].
+  std::vector<float> logits(const LabelledSequences& data);
+  Evaluation evaluate(const LabelledSequences& data);
+
+  const int64_t rows;
+  const std::vector<int64_t> lengths;
+  const std::vector<std::string> classes;
+  SequenceClassifier& model;
+};
+
+class ClassificationTask : public TrainingTask {
+ public:
+  // `from`: a run folder whose model and tokenizer are taken; empty: config.model.from.
+  ClassificationTask(const Config& config, const std::string& from, Capacity capacity = Capacity::kMustSuffice);
+
+  Trainer& trainer() override { return *session_->trainer; }
+  const Store& store() const override { return session_->store; }
+  const MemoryForecast& forecast() const override { return forecast_; }
+  BatchSource& batches() override { return *batches_; }
+  void initialize() override;
+  Evaluation evaluate() override { return session_->evaluate(valid_); }
+  void save_assets(const std::string& folder) const override;
+
+  ClassificationSession& session() { return *session_; }
+  int64_t train_count() const { return train_.size(); }
+
+ private:
+  Config config_;
+  std::unique_ptr<PretrainedTokenizer> tokenizer_;
+  PretrainedModel model_;
+  LabelledSequences train_, valid_;
+  std::optional<ClassificationSession> session_;
+  std::optional<LabelledBatches> batches_;
+  MemoryForecast forecast_;
+};
+
+// A run of classification, or a model folder of BertForSequenceClassification, without its weights.
+struct OpenedTextClassifier {
+  std::string folder;
+  bool is_run = false;
+  Config config;  // of the run, or one made up for a model folder
+  std::unique_ptr<PretrainedTokenizer> tokenizer;
+  PretrainedModel model;
+  std::vector<std::string> classes;
+
+  void take_weights_into(ClassificationSession& session) const;
+};
+OpenedTextClassifier open_text_classifier(const std::string& folder);
+// Whether `folder` is a model folder (not a run) that classifies texts.
+bool is_text_classifier_folder(const std::string& folder);
+
+// `linnet eval` of a run or model folder: of a file, or with `path` empty of the split its configuration names.
+Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
+                                       const std::string& split);
+
+}  // namespace linnet

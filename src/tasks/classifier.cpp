@@ -1,0 +1,114 @@
+#include "tasks/classifier.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/images/image_file.h"
+#include "kernels/isa.h"
+#include "run/run_folder.h"
+#include "tasks/classification/classification_task.h"
+#include "tasks/images/image_task.h"
+#include "tasks/task_table.h"
+
+namespace linnet {
+namespace {
+
+class TextClassifier : public Classifier {
+ public:
+  TextClassifier(const std::string& folder, const InferenceOptions& options, int64_t rows)
+      : opened_(open_text_classifier(folder)) {
+    apply(options, opened_.config);
+    force_isa(opened_.config.train.isa);
+    opened_.config.data.batch_size = rows;
+    session_ = std::make_unique<ClassificationSession>(opened_.config, opened_.model.as<SequenceClassifier>(),
+                                                       opened_.classes, false);
+    opened_.take_weights_into(*session_);
+  }
+  const std::vector<std::string>& classes() const override { return opened_.classes; }
+  bool takes_images() const override { return false; }
+  std::vector<double> predict(const std::vector<std::string>& texts) override {
+    if (texts.empty()) return {};
+    LabelledSequences data;
+    const EncodeOptions options{.max_length = session_->lengths.back(), .offsets = false};
+    for (const std::string& text : texts) data.tokens.push_back(opened_.tokenizer->encode(text, options).ids);
+    data.labels.assign(texts.size(), -1);
+    return softmax_rows(session_->logits(data), classes().size());
+  }
+
+ private:
+  OpenedTextClassifier opened_;
+  std::unique_ptr<ClassificationSession> session_;
+};
+
+class ImageClassifier : public Classifier {
+ public:
+  ImageClassifier(const std::string& folder, Config config, const InferenceOptions& options, int64_t rows)
+      : format_(ImageFormat::load(folder)) {
+    apply(options, config);
+    force_isa(config.train.isa);
+    config.data.batch_size = rows;
+    fit_ = image_fit(config.data.image_fit);
+    session_ = std::make_unique<ImageSession>(config, format_, false);
+    take_run_weights(*session_, folder);
+  }
+  const std::vector<std::string>& classes() const override { return format_.class_names; }
+  bool takes_images() const override { return true; }
+  std::vector<double> predict(const std::vector<std::string>& paths) override {
+    if (paths.empty()) return {};
+    ImageDataset images{.count = static_cast<int64_t>(paths.size()),
+                        .height = format_.height,
+                        .width = format_.width,
+                        .channels = format_.channels};
+    images.class_names = format_.class_names;
+    images.labels.assign(paths.size(), -1);
+    const auto bytes = static_cast<size_t>(images.image_bytes());
+    images.pixels.resize(paths.size() * bytes);
+    const ImageInfo size{format_.height, format_.width, format_.channels};
+    for (size_t i = 0; i < paths.size(); ++i)
+      read_fitted_image(paths[i], size, fit_, std::span(images.pixels).subspan(i * bytes, bytes));
+    return softmax_rows(session_->logits(images), classes().size());
+  }
+
+ private:
+  ImageFormat format_;
+  ImageFit fit_ = ImageFit::kCrop;
+  std::unique_ptr<ImageSession> session_;
+};
+
+}  // namespace
+
+std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes) {
+  std::vector<double> probabilities(logits.size());
+  for (size_t row = 0; row < logits.size(); row += classes) {
+    const double largest = *std::max_element(logits.begin() + static_cast<std::ptrdiff_t>(row),
+                                             logits.begin() + static_cast<std::ptrdiff_t>(row + classes));
+    double sum = 0;
+    for (size_t i = row; i < row + classes; ++i) sum += probabilities[i] = std::exp(logits[i] - largest);
+    for (size_t i = row; i < row + classes; ++i) probabilities[i] /= sum;
+  }
+  return probabilities;
+}
+
+std::unique_ptr<Classifier> classify_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  return std::make_unique<TextClassifier>(folder, options, rows);
+}
+
+std::unique_ptr<Classifier> classify_images(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  return std::make_unique<ImageClassifier>(folder, RunFolder(folder).load_config(), options, rows);
+}
+
+std::unique_ptr<Classifier> open_classifier(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  if (is_text_classifier_folder(folder)) return classify_texts(folder, options, rows);
+  const RunFolder run(folder);
+  if (!run.has_config() && is_pretrained_folder(folder))
+    fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +
+              " model without a classifier; `linnet score` gives probabilities of texts");
+  const Config config = run.load_config();
+  if (const auto classify = task_actions(config).classify) return classify(folder, options, rows);
+  fail_user("run '" + folder + "' is no classifier: its task is \"" + config.data.task +
+            "\"; `linnet score` gives probabilities of texts");
+}
+
+}  // namespace linnet

@@ -1,0 +1,83 @@
+#include "tasks/describe_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "config/task_rows.h"
+#include "io/safetensors.h"
+#include "run/run_folder.h"
+#include "tasks/images/image_session.h"
+
+namespace linnet {
+namespace {
+
+std::string line(const char* name, const std::string& value) { return fmt::format("{:<16}  {}\n", name, value); }
+
+std::string model_text(const Config& config, const std::string& folder) {
+  const ModelConfig& m = config.model;
+  if (!m.from.empty()) return fmt::format("{}, started from '{}'", m.architecture, m.from);
+  if (m.architecture == "cnn") {
+    std::string text = fmt::format("{}, {} filters", m.architecture, m.filters);
+    if (!file_exists(folder + "/images.json")) return text;
+    const ImageFormat format = ImageFormat::load(folder);
+    return text + fmt::format(", images of {} x {} x {} in {} classes", format.height, format.width, format.channels,
+                              format.class_names.size());
+  }
+  const bool two_stacks = m.architecture == "transformer" || m.architecture == "t5" || m.architecture == "marian";
+  const std::string layers = two_stacks ? fmt::format("{} + {}", m.num_encoder_layers, m.num_decoder_layers)
+                                        : std::to_string(m.num_decoder_layers);
+  return fmt::format("{}, {} layers of width {}, {} heads, {} in the feed-forward layers", m.architecture, layers,
+                     m.d_model, m.num_heads, m.d_ff);
+}
+
+std::string data_text(const Config& config) {
+  const DataConfig& data = config.data;
+  for (const std::string& path : {data.train_tsv, data.train_source, data.text})
+    if (!path.empty()) return data_path(data, path);
+  return task_row(config).origin == ExampleOrigin::kFiles ? data.data_dir : "made by the program";
+}
+
+std::string parameters_text(const SafetensorsFile& weights) {
+  int64_t count = 0;
+  for (const SafetensorsEntry& entry : weights.entries()) count += entry.type.shape.elements();
+  return std::to_string(count);
+}
+
+double number(const SafetensorsFile& state, const char* key) {
+  const auto found = state.metadata().find(key);
+  return found == state.metadata().end() ? 0 : std::atof(found->second.c_str());
+}
+
+std::string training_text(const SafetensorsFile& state, const TrainConfig& train) {
+  const auto step = static_cast<int64_t>(number(state, "step")),
+             best = static_cast<int64_t>(number(state, "best_step"));
+  std::string text =
+      line("trained", fmt::format("{} of {} steps, {:.0f} s", step, train.max_steps, number(state, "seconds")));
+  if (best == 0) return text + line("best", "not evaluated yet");
+  return text + line("best", fmt::format("step {}: {} {:.4f}, loss {:.4f}", best, train.metric,
+                                         number(state, "best_metric"), number(state, "best_loss")));
+}
+
+}  // namespace
+
+std::string describe_run(const std::string& folder) {
+  const RunFolder run(folder);
+  const Config config = run.load_config();
+  std::string text = line("run", folder);
+  text += line("task", task_row(config).description);
+  text += line("model", model_text(config, folder));
+  text += line("data", data_text(config));
+  if (file_exists(run.model_path())) text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
+  if (run.has_state())
+    text += training_text(SafetensorsFile(run.state_path()), config.train);
+  else
+    text += line("trained", "nothing saved yet");
+  std::error_code error;
+  uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error))
+    if (entry.is_regular_file(error)) bytes += entry.file_size(error);
+  return text + line("size", fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6));
+}
+
+}  // namespace linnet

@@ -1,0 +1,136 @@
+#include "tasks/evaluate_command.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "config/task_rows.h"
+#include "run/run_folder.h"
+#include "tasks/classification/classification_task.h"
+#include "tasks/images/image_task.h"
+#include "tasks/language/language_task.h"
+#include "tasks/masked/masked_task.h"
+#include "tasks/translation/corpus.h"
+
+namespace linnet {
+namespace {
+
+// The split that was evaluated, for the answer.
+void tell_split(EvaluationAnswer& answer, const std::string& split) { answer.facts.emplace_back("split", split); }
+
+bool names_test_pairs(const Config& config) {
+  const DataConfig& data = config.data;
+  return task_row(config).origin != ExampleOrigin::kFiles || !data.test_tsv.empty() || !data.test_source.empty() ||
+         !data.test_target.empty();
+}
+
+ParallelText load_pairs(const EvaluationRequest& request, const Config& config, EvaluationAnswer& answer) {
+  if (request.source.empty() != request.target.empty()) fail_user("--source and --target go together");
+  const int given = !request.source.empty() + !request.data.empty() + !request.split.empty();
+  if (given > 1) fail_user("give one of --split, --data, and --source with --target");
+  if (!request.source.empty()) return read_pair(request.source, request.target);
+  if (!request.data.empty()) return read_tsv(request.data);
+  if (is_translation_folder(request.folder))
+    fail_user("'" + request.folder + "' is a model; --source and --target, or --data, name a text");
+  const bool valid = request.split.empty() ? !names_test_pairs(config) : request.split == "valid";
+  tell_split(answer, valid ? "valid" : "test");
+  return valid ? load_valid_split(config) : load_test_corpus(config).test;
+}
+
+// The split of one text that a request means: the test text where the configuration names one.
+std::string text_split(const EvaluationRequest& request, const Config& config, EvaluationAnswer& answer) {
+  if (!request.source.empty()) fail_user("--source and --target are for runs of translation; --data names a text");
+  if (!request.data.empty() && !request.split.empty()) fail_user("give either --split or --data");
+  std::string split = request.split;
+  if (split.empty()) split = config.data.test_text.empty() ? "valid" : "test";
+  if (request.data.empty()) tell_split(answer, split);
+  return split;
+}
+
+void require_text(const EvaluationRequest& request, bool is_run) {
+  if (request.data.empty() && !is_run) fail_user("'" + request.folder + "' is a model; --data names a text");
+}
+
+}  // namespace
+
+EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Config& config) {
+  EvaluationAnswer answer;
+  LoadedEvaluation evaluation(request.folder, config, load_pairs(request, config, answer));
+  const bool valid = !answer.facts.empty() && std::get<std::string>(answer.facts[0].second) == "valid";
+  const int64_t pairs = evaluation.set->dataset.size();
+  answer.facts.emplace_back("pairs", pairs);
+  answer.facts.emplace_back("beam", config.train.beam);
+  answer.result = evaluation.run();
+  answer.line = fmt::format("{} {}pairs  loss {:.4f}  BLEU {:.2f}  chrF {:.2f}  exact match {:.4f}", pairs,
+                            valid ? "validation " : "", answer.result.loss, answer.result.metric("bleu"),
+                            answer.result.metric("chrf"), answer.result.metric("exact_match"));
+  answer.conditions = fmt::format("beam {}", config.train.beam);
+  return answer;
+}
+
+EvaluationAnswer evaluate_language(const EvaluationRequest& request, const Config& config) {
+  EvaluationAnswer answer;
+  const OpenedLanguageModel opened = open_language_model(request.folder);
+  const std::string split = text_split(request, config, answer);
+  require_text(request, opened.is_run);
+  answer.result = evaluate_language_model(opened, config, request.data, split);
+  answer.facts.emplace_back("tokens", answer.result.items);
+  answer.line = fmt::format("{} tokens  loss {:.4f}", answer.result.items, answer.result.loss);
+  for (const auto& [name, value] : answer.result.metrics)
+    answer.line += name == "words"             ? fmt::format("  words {:.0f}", value)
+                   : name == "word_perplexity" ? fmt::format("  per word {:.4f}", value)
+                                               : fmt::format("  {} {:.4f}", name, value);
+  return answer;
+}
+
+EvaluationAnswer evaluate_masked(const EvaluationRequest& request, const Config& config) {
+  EvaluationAnswer answer;
+  const std::string split = text_split(request, config, answer);
+  require_text(request, RunFolder(request.folder).has_config());
+  answer.result = evaluate_masked_model(request.folder, config, request.data, split);
+  answer.facts.emplace_back("masked", answer.result.items);
+  answer.line =
+      fmt::format("{} masked tokens  loss {:.4f}  perplexity {:.4f}  masked accuracy {:.4f}", answer.result.items,
+                  answer.result.loss, answer.result.metric("perplexity"), answer.result.metric("masked_accuracy"));
+  return answer;
+}
+
+EvaluationAnswer evaluate_classification(const EvaluationRequest& request, const Config& config) {
+  EvaluationAnswer answer;
+  const bool valid = request.split == "valid" || (request.split.empty() && config.data.test_tsv.empty());
+  const char* split = valid ? "valid" : "test";
+  if (request.data.empty()) tell_split(answer, split);
+  answer.result = evaluate_classification_run(request.folder, config, request.data, split);
+  answer.facts.emplace_back("texts", answer.result.items);
+  answer.line = fmt::format("{} texts  loss {:.4f}  accuracy {:.4f}  F1 {:.4f}", answer.result.items,
+                            answer.result.loss, answer.result.metric("accuracy"), answer.result.metric("f1"));
+  return answer;
+}
+
+EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config& config) {
+  if (!request.source.empty()) fail_user("--source and --target are for runs of translation");
+  if (!request.data.empty() && !request.split.empty()) fail_user("give either --split or --data");
+  EvaluationAnswer answer;
+  std::string split = request.split;
+  const ImageDataset images = request.data.empty() ? load_image_split(config, split)
+                                                   : load_labelled_images(config, request.folder, request.data);
+  if (request.data.empty()) tell_split(answer, split);
+  answer.facts.emplace_back("images", images.count);
+  answer.result = evaluate_image_run(request.folder, config, images);
+  answer.line = fmt::format("{} images  loss {:.4f}  accuracy {:.4f}", answer.result.items, answer.result.loss,
+                            answer.result.metric("accuracy"));
+  return answer;
+}
+
+Config evaluation_config(const std::string& folder) {
+  if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return RunFolder(folder).load_config();
+  if (is_translation_folder(folder)) return translation_folder_config(folder);
+  if (is_text_classifier_folder(folder)) return open_text_classifier(folder).config;
+  const std::string family = find_family(ConfigFile(folder + "/config.json")).model_type;
+  if (family != "bert") return open_language_model(folder).config;
+  Config config;
+  config.data.batch_size = 1, config.data.batch_tokens = 0;
+  config.data.task = "masked_language";
+  return config;
+}
+
+}  // namespace linnet

@@ -1,0 +1,92 @@
+#include "tasks/generation/generation_choice.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kUsualTopK = 50;  // of transformers, where a file says to sample and nothing else
+
+template <class T>
+T first_of(const std::optional<T>& asked, const std::optional<T>& made, T standard) {
+  return asked ? *asked : made.value_or(standard);
+}
+
+bool samples(const TextGenerationOptions& options) {
+  return options.temperature || options.top_k || options.top_p || options.samples > 1;
+}
+
+// Beams of the makers count where the user neither samples nor compares.
+int64_t choose_beams(const TextGenerationOptions& options, const GenerationConfig& makers) {
+  if (options.beams) return *options.beams;
+  const bool own_way =
+      samples(options) || options.repetition_penalty || options.no_cache || makers.sample.value_or(false);
+  return own_way ? 1 : makers.beams.value_or(1);
+}
+
+SamplingOptions choose_sampling(const TextGenerationOptions& options, const GenerationConfig& makers) {
+  const bool greedy = makers.sample && !*makers.sample && !samples(options);
+  const int64_t top_k = makers.sample.value_or(false) ? kUsualTopK : 0;
+  SamplingOptions sampling;
+  sampling.repetition_penalty = first_of(options.repetition_penalty, makers.repetition_penalty, 1.0);
+  sampling.temperature = greedy ? 0 : first_of(options.temperature, makers.temperature, 1.0);
+  sampling.top_k = first_of(options.top_k, makers.top_k, top_k);
+  sampling.top_p = first_of(options.top_p, makers.top_p, 1.0);
+  sampling.seed = options.seed;
+  return sampling;
+}
+
+int64_t choose_length(const TextGenerationOptions& options, const GenerationConfig& makers, int64_t prompt_tokens) {
+  if (options.max_tokens) return *options.max_tokens;
+  if (makers.max_new_tokens) return *makers.max_new_tokens;
+  return makers.max_length ? std::max<int64_t>(1, *makers.max_length - prompt_tokens) : GenerationChoice{}.max_tokens;
+}
+
+void check_search(const TextGenerationOptions& options) {
+  if (options.samples > 1) fail_user("a search finds one text: give either --beam or --samples");
+  if (options.no_cache) fail_user("a search needs the cache: give either --beam or --no-cache");
+  if (samples(options) || options.repetition_penalty)
+    fail_user(
+        "a search takes the likeliest text as it is: give either --beam or --temperature, --top-k, --top-p and "
+        "--repetition-penalty");
+}
+
+EarlyStopping early_stopping(const std::string& name) {
+  if (name == "true") return EarlyStopping::kFull;
+  return name == "never" ? EarlyStopping::kNever : EarlyStopping::kLikely;
+}
+
+void warn_of(const std::string& what, const std::string& folder) {
+  log_warning("'" + folder + "/generation_config.json': " + what + " is not supported and left out");
+}
+
+}  // namespace
+
+GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis) {
+  const GenerationConfig& makers = basis.makers;
+  GenerationChoice choice;
+  choice.beams = choose_beams(options, makers);
+  if (options.beams.value_or(1) > 1) check_search(options);
+  choice.max_tokens = choose_length(options, makers, basis.prompt_tokens);
+  choice.sampling = choose_sampling(options, makers);
+  choice.length_penalty = first_of(options.length_penalty, makers.length_penalty, 1.0);
+  choice.early_stopping = early_stopping(makers.early_stopping);
+  if (!options.ignore_end) {
+    choice.ends = basis.ends;
+    for (const int64_t end : makers.ends)
+      if (std::ranges::find(choice.ends, end) == choice.ends.end()) choice.ends.push_back(static_cast<int32_t>(end));
+  }
+  if (!basis.warn) return choice;
+  for (const std::string& key : makers.unsupported) warn_of("\"" + key + "\"", basis.folder);
+  if (!makers.forbidden.empty()) warn_of("\"bad_words_ids\"", basis.folder);
+  if (!options.beams && makers.sample.value_or(false) && makers.beams.value_or(1) > 1)
+    warn_of("\"num_beams\" of a search that samples", basis.folder);
+  if (choice.beams > 1 && makers.repetition_penalty.value_or(1) != 1)
+    warn_of("\"repetition_penalty\" of a search", basis.folder);
+  return choice;
+}
+
+}  // namespace linnet

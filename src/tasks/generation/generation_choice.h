@@ -1,0 +1,53 @@
+// How a text is written: as the user says, else as the model's makers do (generation_config.json), else in a standard
+// way.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "generate/beam_search.h"
+#include "generate/sampling.h"
+#include "pretrained/generation_config.h"
+#include "tasks/language/language_model.h"
+
+namespace linnet {
+
+struct TextGenerationOptions {
+  // Empty: by the model's makers, or as the comment says.
+  std::optional<int64_t> max_tokens;         // 200
+  std::optional<int64_t> beams;              // 1: sampling
+  std::optional<double> temperature, top_p;  // 1
+  std::optional<int64_t> top_k;              // 0: all
+  std::optional<double> repetition_penalty;  // 1
+  std::optional<double> length_penalty;      // 1
+  uint64_t seed = 1;
+  std::vector<std::string> stop;   // texts before which a text ends
+  bool log_probabilities = false;  // of the tokens that are written
+  int64_t samples = 1;             // texts that go on from the same prompt, each by other draws
+  bool no_cache = false, ignore_end = false;
+  int threads = 0;  // 0: all there are
+  std::string device = "cpu";
+};
+
+struct GenerationChoice {
+  int64_t max_tokens = 200, beams = 1;
+  SamplingOptions sampling;
+  double length_penalty = 1;
+  EarlyStopping early_stopping = EarlyStopping::kLikely;
+  bool forced_end = false;  // the last token is the end (encoder-decoders)
+  std::vector<int32_t> ends;
+};
+
+// What there is beside the options: what the makers say in `folder`, tokens that end a text, tokens that are there.
+struct GenerationBasis {
+  std::string folder;
+  GenerationConfig makers;
+  std::vector<int32_t> ends;
+  int64_t prompt_tokens = 0;
+  bool warn = true;  // of what the model's author asks for and Linnet does not do
+};
+
+// User error for options that exclude each other. A warning for what the model's makers ask for and Linnet does not do.
+GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis);
+
+}  // namespace linnet

@@ -1,0 +1,50 @@
+// What `linnet generate` is asked to write: one prompt with its settings.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tasks/generation/generation_choice.h"
+
+namespace linnet {
+
+struct TextRequest {
+  std::string prompt;
+  std::string messages;         // in place of the prompt: a conversation as JSON, for the folder's chat template
+  std::vector<int32_t> tokens;  // in place of the prompt: token ids as they are
+  bool has_tokens = false;
+  TextGenerationOptions options;
+  std::string id;     // JSON that its results repeat; "" for none
+  std::string where;  // begins messages: "the prompt", "'requests.jsonl', line 3"
+};
+
+// A line of JSON: {"prompt": TEXT} or {"messages": [...]} or {"tokens": [ids]}, with "id" and the settings that the
+// command line has, which `defaults` gives otherwise. User error that begins with `where`.
+TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where);
+// One request for each line that is not empty.
+std::vector<TextRequest> parse_text_requests(std::string_view lines, const TextGenerationOptions& defaults,
+                                             const std::string& name);
+// One request for each line, whose text is the prompt.
+std::vector<TextRequest> split_prompts(std::string_view lines, const TextGenerationOptions& defaults,
+                                       const std::string& name);
+
+// A conversation of one question, after the system message if there is one; JSON for TextRequest::messages.
+std::string ask(const std::string& question, const std::string& system);
+
+// How a text ended.
+enum class TextEnd { kEndToken, kStopText, kLength, kInterrupted };
+
+struct WrittenText {
+  std::string text;
+  std::vector<int32_t> tokens;           // without the end
+  std::vector<float> log_probabilities;  // of each token and of the end token, if asked for; of a search empty
+  double log_probability = 0;            // of all of them, if asked for
+  int32_t end_token = -1;
+  TextEnd end = TextEnd::kLength;
+};
+
+// One line of JSON.
+std::string format_written_text(const WrittenText& written, const TextRequest& request, int64_t index, int64_t sample,
+                                const std::vector<int32_t>& prompt, bool echo);
+
+}  // namespace linnet

@@ -1,0 +1,46 @@
+// An image classifier with what a command needs around it: its planned memory, and evaluation.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/images/image_dataset.h"
+#include "models/cnn.h"
+#include "run/training_task.h"
+#include "tasks/session.h"
+
+namespace linnet {
+
+// What a trained classifier must know of its images, kept beside its weights in the run folder (images.json).
+struct ImageFormat {
+  int64_t height = 28, width = 28, channels = 1;
+  std::vector<std::string> class_names;
+  std::vector<double> mean, deviation;  // of the training images' channels, pixels from 0 to 1
+
+  static ImageFormat of(const ImageDataset& train);
+  static ImageFormat load(const std::string& folder);  // user error naming the file
+  void save(const std::string& folder) const;
+  // User error, saying how, when images are of another size or have other classes.
+  void check(const ImageDataset& images, const std::string& what) const;
+};
+
+// The model, made before the session that plans it.
+struct OwnedCnn {
+  Cnn model;
+};
+
+class ImageSession : public OwnedCnn, public Session {
+ public:
+  // `train_images`: how many there are to train on, of which the device may hold all (Session::resident).
+  ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
+               int64_t train_images = 0);
+
+  // The classes' logits of each image, [images, classes].
+  std::vector<float> logits(const ImageDataset& dataset);
+  // Loss and accuracy over all images.
+  Evaluation evaluate(const ImageDataset& dataset);
+
+  const int64_t batch_size;
+};
+
+}  // namespace linnet

@@ -1,0 +1,80 @@
+#include "tasks/images/image_task.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "data/images/image_splits.h"
+
+namespace linnet {
+namespace {
+
+ImageLoading loading_of(const Config& config) {
+  return {.size = config.data.image_size, .fit = image_fit(config.data.image_fit)};
+}
+
+ImageSplits load_splits(const Config& config) {
+  const DataConfig& data = config.data;
+  if (data.data_dir.empty())
+    fail_user("task = \"images\" reads the images in data_dir, which is not given (--data FOLDER)");
+  return load_image_splits(
+      data.data_dir, loading_of(config),
+      {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
+}
+
+}  // namespace
+
+ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity) {
+  {
+    ImageSplits splits = load_splits(config);
+    train_ = std::move(splits.train), valid_ = std::move(splits.validation);
+  }
+  format_ = ImageFormat::of(train_);
+  log_info(std::to_string(train_.count) + " images to train on, " + std::to_string(valid_.count) +
+           " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
+           std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes");
+  session_.emplace(config, format_, true, true, train_.count);
+  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
+    batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed));
+    if (session_->resident)
+      for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
+  }
+  malloc_trim(0);  // what loading and planning freed should not count
+  forecast_ = forecast_memory(resident_bytes(), session_->store);
+}
+
+ImageDataset load_image_split(const Config& config, std::string& split) {
+  ImageSplits splits = load_splits(config);
+  if (split.empty()) split = splits.test.count > 0 ? "test" : "valid";
+  ImageDataset& images = split == "valid" ? splits.validation : splits.test;
+  if (images.count == 0) fail_user("'" + config.data.data_dir + "' has no " + split + " images");
+  return std::move(images);
+}
+
+ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images) {
+  const ImageFormat format = ImageFormat::load(folder);
+  if (!file_exists(images)) fail_user("there is no image directory '" + images + "'");
+  if (!has_class_folders(images)) {  // MNIST's files, or train/ and test/
+    Config named = config;
+    named.data.data_dir = images;
+    std::string split;
+    return load_image_split(named, split);
+  }
+  ImageDataset all = read_image_folder(images, format.class_names, loading_of(config));
+  if (format.channels == 3) make_colour(all);
+  return all;
+}
+
+Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images) {
+  const ImageFormat format = ImageFormat::load(folder);
+  format.check(images, "the images in '" + config.data.data_dir + "'");
+  ImageSession session(config, format, false);
+  take_run_weights(session, folder);
+  return session.evaluate(images);
+}
+
+}  // namespace linnet

@@ -1,0 +1,43 @@
+// Training an image classifier.
+#pragma once
+#include <optional>
+
+#include "data/images/image_batches.h"
+#include "tasks/images/image_session.h"
+
+namespace linnet {
+
+class ImageTask : public TrainingTask {
+ public:
+  explicit ImageTask(const Config& config, const std::string& from = "",
+                     Capacity capacity = Capacity::kMustSuffice);  // `from` is not used: all assets are data
+
+  Trainer& trainer() override { return *session_->trainer; }
+  const Store& store() const override { return session_->store; }
+  const MemoryForecast& forecast() const override { return forecast_; }
+  BatchSource& batches() override { return *batches_; }
+  ResidentSteps* resident() override { return session_->resident.get(); }
+  Evaluation evaluate() override { return session_->evaluate(valid_); }
+  void save_assets(const std::string& folder) const override { format_.save(folder); }
+
+  const ImageFormat& format() const { return format_; }
+  int64_t train_count() const { return train_.count; }
+
+ private:
+  ImageDataset train_, valid_;
+  ImageFormat format_;
+  std::optional<ImageSession> session_;
+  std::optional<ImageBatches> batches_;
+  MemoryForecast forecast_;
+};
+
+// A split of a configuration's images: "test" or "valid", as training divides them. An empty `split` becomes "test", or
+// "valid" where there are no test images. User error when there is none.
+ImageDataset load_image_split(const Config& config, std::string& split);
+// All images of a directory of class folders, or the test images of one that is divided, for the run in `folder`.
+ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images);
+
+// `linnet eval` of a run of images.
+Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
+
+}  // namespace linnet

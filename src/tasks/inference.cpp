@@ -1,0 +1,86 @@
+#include "tasks/inference.h"
+
+#include <algorithm>
+
+#include "run/run_folder.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kSentences = 32;  // decoded at once
+
+std::unique_ptr<TranslationSession> load_session(const OpenedTranslationModel& opened, const Config& config,
+                                                 std::vector<BatchShape> shapes) {
+  SessionOptions options;
+  options.training = false;
+  options.shapes = std::move(shapes);
+  options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
+  auto session = std::make_unique<TranslationSession>(config, opened, std::move(options));
+  take_weights(*session, "; a smaller beam needs less",
+               [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
+  return session;
+}
+
+}  // namespace
+
+void apply(const InferenceOptions& options, Config& config) {
+  if (options.beams > 0) config.train.beam = options.beams;
+  if (options.threads > 0) config.train.threads = options.threads;
+  config.train.device = options.device;
+}
+
+Config inference_config(const std::string& folder, const InferenceOptions& options) {
+  Config config = is_translation_folder(folder) ? translation_folder_config(folder) : RunFolder(folder).load_config();
+  apply(options, config);
+  return config;
+}
+
+LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text) {
+  const OpenedTranslationModel opened = open_translation_model(folder);
+  set = std::make_unique<EvaluationSet>(std::move(text), opened.tokenizers, config.model.max_seq_len);
+  const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
+  buckets = std::make_unique<Buckets>(Buckets::choose(set->dataset.lengths(), options));
+  session = load_session(opened, config, buckets->shapes());
+}
+
+Evaluation LoadedEvaluation::run() {
+  const double loss = mean_loss(*session, *set, *buckets);
+  return score(*set, linnet::translate(*session, *session->generators[0], *set, set->dataset.size()), loss);
+}
+
+Translator::Translator(const std::string& folder, const Config& config) {
+  // Doubling lengths: at most half of a row is padding, and few plans are made.
+  std::vector<BatchShape> shapes;
+  for (int64_t length = std::min<int64_t>(16, config.model.max_seq_len);;
+       length = std::min(2 * length, config.model.max_seq_len)) {
+    shapes.push_back({1, length, 1});
+    if (length == config.model.max_seq_len) break;
+  }
+  session_ = load_session(open_translation_model(folder), config, shapes);
+}
+
+std::vector<std::vector<Translation>> Translator::translate(const std::vector<std::string>& lines, int n_best) {
+  const TokenizerPair& tokenizers = session_->tokenizers;
+  const auto longest = static_cast<size_t>(session_->config.model.max_seq_len);
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<size_t> line_of;  // empty lines are not translated
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t> ids;
+    tokenizers.source->encode(lines[i], ids);
+    if (ids.empty()) continue;
+    if (ids.size() + 1 > longest) ids.resize(longest - 1), ++cut_lines_;
+    ids.push_back(tokenizers.special.end);
+    sources.push_back(std::move(ids));
+    line_of.push_back(i);
+  }
+  std::vector<std::vector<Translation>> result(lines.size(), {{"", 0}});
+  const auto generated = session_->generators[0]->generate(sources, n_best, session_->trainer->pool());
+  for (size_t i = 0; i < generated.size(); ++i) {
+    result[line_of[i]].clear();
+    for (const Hypothesis& hypothesis : generated[i])
+      result[line_of[i]].push_back({tokenizers.target->decode(hypothesis.ids), hypothesis.score});
+  }
+  return result;
+}
+
+}  // namespace linnet

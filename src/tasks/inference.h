@@ -1,0 +1,46 @@
+// A trained run, loaded to translate or to be evaluated.
+#pragma once
+#include "tasks/translation/pair_evaluation.h"
+
+namespace linnet {
+
+struct InferenceOptions {
+  int64_t beams = 0;    // 0: the configuration's
+  int64_t threads = 0;  // 0: the configuration's, or what the machine allows
+  std::string device = "cpu";
+};
+
+// Loads a run folder's best model for a set of pairs: the session has batch shapes for all of them.
+struct LoadedEvaluation {
+  LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text);
+
+  Evaluation run();
+
+  std::unique_ptr<EvaluationSet> set;
+  std::unique_ptr<Buckets> buckets;
+  std::unique_ptr<TranslationSession> session;
+};
+
+struct Translation {
+  std::string text;
+  double score;
+};
+
+class Translator {
+ public:
+  Translator(const std::string& folder, const Config& config);
+
+  // The `n_best` best translations of each line, in the order of the lines. Long lines are cut at the model's length.
+  std::vector<std::vector<Translation>> translate(const std::vector<std::string>& lines, int n_best);
+  int64_t cut_lines() const { return cut_lines_; }
+
+ private:
+  std::unique_ptr<TranslationSession> session_;
+  int64_t cut_lines_ = 0;
+};
+
+void apply(const InferenceOptions& options, Config& config);
+// A run's configuration, or one made up for a model folder, with the options of the command line.
+Config inference_config(const std::string& folder, const InferenceOptions& options);
+
+}  // namespace linnet

@@ -1,0 +1,168 @@
+#include "tasks/language/language_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "config/task_rows.h"
+#include "models/gpt.h"
+#include "models/llama.h"
+#include "pretrained/gpt2.h"
+#include "pretrained/llama.h"
+#include "run/memory_report.h"
+#include "run/run_folder.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kConfigFolder = "/pretrained";  // in a run folder: config.json of the model it started from
+
+// A forgotten unit or an extra zero should be told before an hour of planning.
+void check_size(const Config& config, int64_t vocab_size) {
+  const auto d = static_cast<double>(config.model.d_model),
+             layers = static_cast<double>(config.model.num_decoder_layers);
+  const double rows = static_cast<double>(vocab_size) + static_cast<double>(config.model.max_seq_len);
+  const double wide = 2 * static_cast<double>(config.model.d_ff);
+  const double bytes = 4 * d * (rows + layers * (4 * d + wide)), available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
+              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+}
+
+GptConfig gpt_config(const Config& config, int64_t vocab_size) {
+  const ModelConfig& m = config.model;
+  return {.vocab_size = vocab_size,
+          .max_seq_len = m.max_seq_len,
+          .width = m.d_model,
+          .heads = m.num_heads,
+          .layers = m.num_decoder_layers,
+          .dropout = m.dropout,
+          .hidden = m.d_ff};
+}
+
+LlamaConfig llama_config(const Config& config, int64_t vocab_size) {
+  const ModelConfig& m = config.model;
+  return {.vocab_size = vocab_size,
+          .max_seq_len = m.max_seq_len,
+          .width = m.d_model,
+          .heads = m.num_heads,
+          .layers = m.num_decoder_layers,
+          .hidden = m.d_ff,
+          .attention_dropout = m.dropout,
+          .tied_head = m.tie_head};
+}
+
+void set_pretrained(LanguageModel& language, PretrainedModel pretrained) {
+  language.pretrained = std::make_shared<PretrainedModel>(std::move(pretrained));
+  language.model = std::shared_ptr<CausalModel>(language.pretrained, &language.pretrained->as<CausalModel>());
+}
+
+// The vocabulary of a model may be rounded up; it must not be smaller than its tokenizer's.
+void check_vocabulary(const LanguageModel& language, const std::string& folder) {
+  if (language.coder->vocab_size() > language.model->vocab_size())
+    fail_user("the tokenizer has " + std::to_string(language.coder->vocab_size()) + " tokens, the model in '" + folder +
+              "' only " + std::to_string(language.model->vocab_size()));
+}
+
+}  // namespace
+
+std::vector<int32_t> LanguageModel::ends() const {
+  std::vector<int32_t> ends;
+  if (coder->separator() >= 0) ends.push_back(coder->separator());
+  if (pretrained)
+    for (const int64_t token : pretrained->config.integers("eos_token_id"))
+      if (std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(static_cast<int32_t>(token));
+  return ends;
+}
+
+void LanguageModel::save_assets(const std::string& folder) const {
+  coder->save(folder);
+  if (!pretrained) return;
+  make_directories(folder + kConfigFolder);
+  pretrained->config.save(folder + kConfigFolder + "/config.json");
+}
+
+LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,
+                                  const std::string& assets) {
+  LanguageModel language;
+  language.coder = std::move(coder);
+  const std::string kept = assets + kConfigFolder + "/config.json";
+  if (!assets.empty() && file_exists(kept)) {
+    set_pretrained(language, new_pretrained(ConfigFile(kept)));
+  } else if (!config.model.from.empty()) {
+    set_pretrained(language, open_pretrained(config.model.from));
+  } else {
+    const int64_t vocab_size = language.coder->vocab_size();
+    check_size(config, vocab_size);
+    if (config.model.architecture == "llama")
+      language.model = std::make_shared<Llama>(llama_config(config, vocab_size));
+    else
+      language.model = std::make_shared<Gpt>(gpt_config(config, vocab_size));
+  }
+  if (language.pretrained) check_vocabulary(language, config.model.from);
+  return language;
+}
+
+OpenedLanguageModel open_language_model(const std::string& folder) {
+  OpenedLanguageModel opened;
+  opened.folder = folder;
+  opened.is_run = RunFolder(folder).has_config() || !is_pretrained_folder(folder);
+  if (opened.is_run) {
+    opened.config = RunFolder(folder).load_config();
+    if (task_kind(opened.config) != TaskKind::kLanguage)
+      fail_user("run '" + folder + "' is no language model: its task is \"" + opened.config.data.task + "\"");
+    static_cast<LanguageModel&>(opened) = make_language_model(opened.config, load_text_coder(folder), folder);
+    return opened;
+  }
+  PretrainedModel pretrained = open_pretrained(folder);
+  if (!dynamic_cast<CausalModel*>(pretrained.module.get()))
+    fail_user("'" + folder + "' is a " + pretrained.architecture +
+              ", and no decoder alone (of gpt2, llama, mistral, qwen2), which predicts the next token of a text");
+  set_pretrained(opened, std::move(pretrained));
+  if (has_pretrained_tokenizer(folder)) {
+    opened.coder = open_text_coder(folder);
+  } else {
+    log_info("'" + folder + "' has no tokenizer: its text is token numbers with spaces between");
+    opened.coder = make_number_coder(opened.model->vocab_size());
+  }
+  check_vocabulary(opened, folder);
+  opened.config.data.task = "language";
+  opened.config.model.max_seq_len = opened.model->max_length();
+  opened.config.data.batch_size = 1;
+  return opened;
+}
+
+void OpenedLanguageModel::load_weights(const ParameterLayout& layout, float* parameters) const {
+  if (is_run)
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
+  else
+    load_parameters(*pretrained, layout, parameters);
+}
+
+void export_language_model(const OpenedLanguageModel& opened, const std::string& out) {
+  if (!opened.is_run && opened.coder->pretrained_files().empty())
+    fail_user("'" + opened.folder + "' holds no tokenizer of a kind that Linnet knows");
+  const ParameterLayout layout(*opened.model);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  opened.load_weights(layout, parameters.data());
+  const SaveOptions options{.files = opened.coder->pretrained_files()};
+  if (opened.pretrained) {
+    save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
+  } else {
+    const auto* llama = dynamic_cast<const Llama*>(opened.model.get());
+    ConfigFile config =
+        llama ? llama_config_file(llama->config) : gpt2_config_file(dynamic_cast<const Gpt&>(*opened.model).config);
+    // Other programs take the ids of well-known models where a file names none.
+    for (const auto& [key, token] :
+         {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
+      token < 0 ? config.set_null(key) : config.set(key, token);
+    save_pretrained(new_pretrained(config), layout, parameters.data(), out, options);
+  }
+  if (options.files.empty())
+    log_warning("a tokenizer of single characters has no form that other programs read: '" + out +
+                "' holds configuration and weights alone");
+}
+
+}  // namespace linnet

@@ -1,0 +1,42 @@
+// A language model and its tokenizer, from wherever they are: made by a configuration, kept in a run folder, or in a
+// model folder in the layout of Hugging Face.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "models/causal_model.h"
+#include "nn/parameter_layout.h"
+#include "pretrained/pretrained.h"
+#include "tasks/text_coder.h"
+
+namespace linnet {
+
+struct LanguageModel {
+  std::shared_ptr<PretrainedModel> pretrained;  // null: described by our own keys
+  std::shared_ptr<CausalModel> model;           // part of `pretrained`, when there is one
+  std::shared_ptr<const TextCoder> coder;
+
+  // Tokens that end a text.
+  std::vector<int32_t> ends() const;
+  // What describes the model in a run folder, beside the weights: tokenizer and, of a pretrained one, config.json.
+  void save_assets(const std::string& folder) const;
+};
+
+// For training: `from` (config.model.from) or a model of the configuration's sizes. `assets`: a run folder that
+// describes it, or empty.
+LanguageModel make_language_model(const Config& config, std::shared_ptr<const TextCoder> coder,
+                                  const std::string& assets);
+
+// For use: a run folder or a model folder.
+struct OpenedLanguageModel : LanguageModel {
+  Config config;  // of the run, or one made up for a model folder
+  std::string folder;
+  bool is_run = false;
+  void load_weights(const ParameterLayout& layout, float* parameters) const;
+};
+OpenedLanguageModel open_language_model(const std::string& folder);
+
+// Writes a model folder that other programs load. User error for a model that no family describes.
+void export_language_model(const OpenedLanguageModel& opened, const std::string& out);
+
+}  // namespace linnet

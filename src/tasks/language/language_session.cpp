@@ -1,0 +1,74 @@
+#include "tasks/language/language_session.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "metrics/word_count.h"
+
+namespace linnet {
+namespace {
+
+WindowOptions window_options(const Config& config, const CausalModel& model, const LanguageOptions& language) {
+  WindowOptions options;
+  if (language.packed)
+    options.separator = language.documents.begin, options.separator_ends = language.documents.begin_ends;
+  options.length = config.data.context > 0 ? config.data.context : model.max_length();
+  if (options.length > model.max_length())
+    fail_user("context = " + std::to_string(options.length) + ", and the model takes " +
+              std::to_string(model.max_length()) + " tokens");
+  options.rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / options.length;
+  if (options.rows < 1)
+    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one window of " +
+              std::to_string(options.length) + " tokens");
+  return options;
+}
+
+constexpr int64_t kSampleContext = 1024;  // of samples written while training
+constexpr int64_t kDropEvery = 64;        // batches of a mapped file between looks at what it holds of our memory
+
+}  // namespace
+
+LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalModel> causal_model,
+                                 const LanguageOptions& options)
+    : Session(config, *causal_model, options.training, options.verify_plans),
+      windows(window_options(config, *causal_model, options)),
+      packed(options.packed),
+      model(std::move(causal_model)) {
+  const double smoothing = training ? config.train.label_smoothing : 0;
+  plan(token_inputs(windows, packed), {[this, smoothing](Trace& trace) {
+         return causal_loss(*model, trace, windows.rows, windows.length, packed, smoothing);
+       }});
+  if (options.sample_length == 0) return;
+  generator =
+      std::make_unique<CausalGenerator>(*model, layout, store, shared,
+                                        CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
+                                                      .flat_name = trainer->evaluated_state(),
+                                                      .threads = trainer->options().threads,
+                                                      .verify_plans = options.verify_plans});
+}
+
+void LanguageSession::allocate() {
+  Session::allocate();
+  if (generator) generator->bind();
+}
+
+Evaluation LanguageSession::evaluate(const LanguageText& text) {
+  TokenBuffer buffer(windows, packed);
+  double nats = 0;
+  int64_t tokens = 0;
+  for (int64_t index = 0; index < scoring_batches(text.tokens, windows); ++index) {
+    fill_scoring_batch(text.tokens, windows, index, buffer.arrays());
+    const LossTotal total = trainer->evaluate(buffer.batch());
+    nats += total.sum, tokens += total.tokens;
+    if (index % kDropEvery == kDropEvery - 1) text.tokens.drop_pages();
+  }
+  Evaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
+  result.metrics = {{"perplexity", perplexity(nats, tokens)}};
+  if (text.words > 0) {
+    result.metrics.emplace_back("word_perplexity", perplexity(nats, text.words));
+    result.metrics.emplace_back("words", static_cast<double>(text.words));
+  }
+  return result;
+}
+
+}  // namespace linnet

@@ -1,0 +1,72 @@
+#include "tasks/language/language_task.h"
+
+#include <malloc.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+
+namespace linnet {
+namespace {
+
+constexpr double kSampleTemperature = 0.8;
+
+}  // namespace
+
+LanguageTask::LanguageTask(const Config& config, const std::string& from, Capacity capacity) : config_(config) {
+  {
+    LanguageData data = load_language_data(config, from.empty() ? nullptr : load_text_coder(from));
+    language_ = make_language_model(config, std::move(data.coder), from);
+    train_.emplace(std::move(data.train)), valid_.emplace(std::move(data.valid));
+  }
+  log_info(std::to_string(train_->tokens.size()) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
+           " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
+  const bool packed = train_->packed || valid_->packed;
+  session_.emplace(config, language_.model,
+                   LanguageOptions{.packed = packed,
+                                   .documents = train_->packed ? train_->documents : valid_->documents,
+                                   .sample_length = config.train.sample_length});
+  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
+    windows_.emplace(train_->tokens, session_->windows, static_cast<uint64_t>(config.train.seed), packed);
+  }
+  malloc_trim(0);  // what loading and planning freed should not count
+  forecast_ = forecast_memory(resident_bytes(), session_->store);
+}
+
+void LanguageTask::initialize() {
+  trainer().initialize();
+  if (!language_.pretrained || language_.pretrained->folder.empty()) return;
+  load_parameters(*language_.pretrained, trainer().layout(), trainer().state("parameters"),
+                  static_cast<uint64_t>(config_.train.seed));
+  trainer().reset_ema();
+}
+
+Evaluation LanguageTask::evaluate() {
+  Evaluation result = session_->evaluate(*valid_);
+  if (!session_->generator) return result;
+  GenerateSettings settings;
+  settings.max_tokens = config_.train.sample_length, settings.slide = true;
+  settings.sampling.temperature = kSampleTemperature,
+  settings.sampling.seed = static_cast<uint64_t>(config_.train.seed);
+  settings.ends = language_.ends();
+  settings.first_sample = evaluations_++;
+  const std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
+  const auto sample = session_->generator->generate(prompts, settings, trainer().pool());
+  result.samples.push_back(language_.coder->decode(sample[0].tokens));
+  return result;
+}
+
+Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Config& config, const std::string& path,
+                                   const std::string& split) {
+  const TextCoder& coder = *opened.coder;
+  const LanguageText text =
+      path.empty() ? load_language_split(config, coder, split) : load_language_text(config, coder, path);
+  if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
+  LanguageSession session(config, opened.model,
+                          {.training = false, .packed = text.packed, .documents = text.documents});
+  take_weights(session, "",
+               [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
+  return session.evaluate(text);
+}
+
+}  // namespace linnet

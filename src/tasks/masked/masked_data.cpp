@@ -1,0 +1,92 @@
+#include "tasks/masked/masked_data.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "tasks/text_files.h"
+
+namespace linnet {
+namespace {
+
+MaskedText encode(const PretrainedTokenizer& tokenizer, const std::vector<std::string>& texts) {
+  std::vector<int32_t> ids;
+  std::vector<TokenSpan> documents;
+  for (const std::string& text : texts) {
+    const auto first = static_cast<int64_t>(ids.size());
+    tokenizer.encode(text, ids);
+    documents.push_back({first, static_cast<int64_t>(ids.size()) - first});
+  }
+  return {TokenStream(ids, tokenizer.vocab_size()), std::move(documents)};
+}
+
+// Between the documents of a token file stands what also ends a row.
+int32_t separator_of(const PretrainedTokenizer& tokenizer) {
+  const TokenRoles& roles = tokenizer.roles();
+  return roles.separate != kNoToken ? roles.separate : roles.end;
+}
+
+MaskedText map_tokens(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
+  TokenStream tokens(path, static_cast<int>(config.data.token_bytes), tokenizer.vocab_size());
+  std::vector<TokenSpan> documents = find_documents(tokens, separator_of(tokenizer));
+  return {std::move(tokens), std::move(documents)};
+}
+
+// The documents from the last `share` of the tokens on; one that lies across the cut is cut.
+std::vector<TokenSpan> take_end(std::vector<TokenSpan>& documents, int64_t size, double share) {
+  const auto cut = static_cast<int64_t>(static_cast<double>(size) * (1 - share));
+  std::vector<TokenSpan> end;
+  while (!documents.empty() && documents.back().first + documents.back().count > cut) {
+    TokenSpan& last = documents.back();
+    const int64_t first = std::max(last.first, cut);
+    end.insert(end.begin(), {first, last.first + last.count - first});
+    last.count = first - last.first;
+    if (last.count > 0) break;
+    documents.pop_back();
+  }
+  return end;
+}
+
+MaskedData load_numbers(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
+  MaskedText train = map_tokens(config, tokenizer, path);
+  if (!config.data.valid_text.empty())
+    return {std::move(train), load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
+  std::vector<TokenSpan> end = take_end(train.documents, train.tokens.size(), config.data.valid_share);
+  MaskedText valid{train.tokens, std::move(end)};
+  return {std::move(train), std::move(valid)};
+}
+
+}  // namespace
+
+MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
+  if (is_token_file(path)) return map_tokens(config, tokenizer, path);
+  MaskedText text = encode(tokenizer, read_texts(path));
+  if (text.tokens.size() == 0) fail_user("'" + path + "' holds no text");
+  return text;
+}
+
+MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tokenizer) {
+  const std::string path = text_path(config, config.data.text, "text");
+  if (is_token_file(path)) return load_numbers(config, tokenizer, path);
+  if (!config.data.valid_text.empty())
+    return {load_masked_text(config, tokenizer, path),
+            load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
+  std::vector<std::string> texts = read_texts(path);
+  if (texts.empty()) fail_user("'" + path + "' holds no text");
+  const std::vector<std::string> end = split_end(texts, config.data.valid_share);
+  MaskedData data{encode(tokenizer, texts), encode(tokenizer, end)};
+  if (data.train.tokens.size() == 0) fail_user("'" + path + "' holds no text to train on");
+  if (data.valid.tokens.size() == 0)
+    fail_user("there is no validation text: valid_share = " + std::to_string(config.data.valid_share) + " of '" + path +
+              "' is empty, and valid_text is not given");
+  return data;
+}
+
+MaskedText load_masked_split(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& split) {
+  const std::string& own = split == "test" ? config.data.test_text : config.data.valid_text;
+  if (!own.empty()) return load_masked_text(config, tokenizer, data_path(config.data, own));
+  if (split == "test") fail_user("the run's configuration names no test_text; --split valid takes the validation text");
+  return load_masked_data(config, tokenizer).valid;
+}
+
+}  // namespace linnet

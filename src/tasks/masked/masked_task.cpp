@@ -1,0 +1,189 @@
+#include "tasks/masked/masked_task.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "exec/backend.h"
+#include "metrics/word_count.h"
+#include "pretrained/bert.h"
+#include "run/pretrained_run.h"
+#include "run/run_folder.h"
+#include "run/trainer_options.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kArchitecture = "BertForMaskedLM";
+constexpr int64_t kLengthStep = 16;
+
+std::unique_ptr<PretrainedTokenizer> find_tokenizer(const Config& config) {
+  if (!config.data.tokenizer_dir.empty()) return load_pretrained_tokenizer(config.data.tokenizer_dir);
+  if (!config.model.from.empty()) return load_pretrained_tokenizer(config.model.from);
+  fail_user(
+      "task = \"masked_language\" needs a tokenizer with a mask token, which is not given (--set "
+      "data.tokenizer_dir=FILE, a vocab.txt or tokenizer.json, or model.from=FOLDER)");
+}
+
+void check_vocabulary(MaskedModel& model) {
+  const int64_t have = model.tokenizer->vocab_size(), takes = model.model().bert.config.vocab_size;
+  if (have > takes)
+    fail_user("the tokenizer has " + std::to_string(have) + " tokens, the model only " + std::to_string(takes));
+  if (model.tokenizer->roles().mask == kNoToken) fail_user("the tokenizer has no mask token");
+}
+
+MaskedModel open_masked_model(const std::string& folder) {
+  MaskedModel model;
+  if (RunFolder(folder).has_config()) {
+    model.pretrained = open_run_model(folder), model.tokenizer = open_run_tokenizer(folder);
+  } else {
+    model.pretrained = open_pretrained(folder, {.architecture = kArchitecture});
+    if (!model.pretrained.fresh.empty())
+      fail_user("'" + folder + "' has no head that finds masked tokens ('" + model.pretrained.fresh[0] +
+                "' is missing)");
+    model.tokenizer = load_pretrained_tokenizer(folder);
+  }
+  check_vocabulary(model);
+  return model;
+}
+
+}  // namespace
+
+PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+  const ModelConfig& m = config.model;
+  const BertConfig bert{.vocab_size = vocab_size,
+                        .max_seq_len = m.max_seq_len,
+                        .width = m.d_model,
+                        .heads = m.num_heads,
+                        .layers = m.num_encoder_layers,
+                        .hidden = m.d_ff,
+                        .dropout = m.dropout,
+                        .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
+                        .pad_token = pad_token};
+  return new_pretrained(bert_config_file(bert, kArchitecture));
+}
+
+MaskedModel make_masked_model(const Config& config, const std::string& from) {
+  if (!from.empty()) return open_masked_model(from);
+  MaskedModel model;
+  model.tokenizer = find_tokenizer(config);
+  model.pretrained = config.model.from.empty()
+                         ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
+                         : open_pretrained(config.model.from, {.architecture = kArchitecture});
+  check_vocabulary(model);
+  return model;
+}
+
+MaskingOptions masking_options(const Config& config, const BertConfig& bert, const TokenRoles& roles,
+                               int64_t vocab_size, bool several) {
+  const int64_t longest = config.data.context > 0 ? config.data.context : bert.max_seq_len;
+  if (longest > bert.max_seq_len)
+    fail_user("context = " + std::to_string(longest) + ", and the model takes " + std::to_string(bert.max_seq_len) +
+              " tokens");
+  MaskingOptions masking{.mask = roles.mask, .vocab_size = vocab_size};
+  for (const int64_t length : {longest / 4, longest / 2})
+    if (several && length / kLengthStep > 0) masking.lengths.push_back(length / kLengthStep * kLengthStep);
+  masking.lengths.push_back(longest);
+  masking.lengths.erase(std::unique(masking.lengths.begin(), masking.lengths.end()), masking.lengths.end());
+  masking.rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / longest;
+  if (masking.rows < 1)
+    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one row of " +
+              std::to_string(longest) + " tokens");
+  masking.begin = roles.classify != kNoToken ? roles.classify : roles.begin;
+  masking.end = roles.separate != kNoToken ? roles.separate : roles.end;
+  if (roles.pad != kNoToken) masking.special.push_back(roles.pad);
+  return masking;
+}
+
+MaskedSession::MaskedSession(const Config& config, MaskedLanguageModel& masked_model,
+                             const MaskingOptions& masking_options, bool training, bool verify_plans)
+    : Session(config, masked_model, training, verify_plans), masking(masking_options), model(masked_model) {
+  std::vector<LossFunction> losses;
+  for (const int64_t length : masking.lengths)
+    losses.push_back([this, length, smoothing = config.train.label_smoothing](Trace& trace) {
+      return masked_language_loss(model, trace, masking.rows, length, masking.rows * masked_places(masking, length),
+                                  false, smoothing);
+    });
+  plan(masked_inputs(masking), losses);
+}
+
+Evaluation MaskedSession::evaluate(MaskedWindows& windows) {
+  double nats = 0;
+  int64_t masked = 0, right = 0;
+  const int64_t count = windows.scoring_batches();
+  for (int64_t index = 0; index < count; ++index) {
+    const Batch& batch = windows.scoring_batch(index);
+    const LossTotal total = trainer->evaluate(batch);
+    nats += total.sum, masked += total.tokens;
+    const int32_t* predictions = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
+    const std::span<const int32_t> targets = batch.ids("targets");
+    for (size_t i = 0; i < targets.size(); ++i) right += targets[i] >= 0 && predictions[i] == targets[i];
+  }
+  if (masked == 0) fail_user("the text to evaluate has no token that can be masked");
+  const auto items = static_cast<double>(masked);
+  return {nats / items,
+          masked,
+          {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", static_cast<double>(right) / items}},
+          {}};
+}
+
+MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity capacity)
+    : config_(config), model_(make_masked_model(config, from)) {
+  const PretrainedTokenizer& tokenizer = *model_.tokenizer;
+  data_.emplace(load_masked_data(config, tokenizer));
+  log_info(std::to_string(data_->train.tokens.size()) + " tokens to train on, " +
+           std::to_string(data_->valid.tokens.size()) + " to choose by, of " + std::to_string(tokenizer.vocab_size()) +
+           " kinds");
+  const bool several = data_->train.documents.size() > 1;
+  const MaskingOptions masking =
+      masking_options(config, model_.model().bert.config, tokenizer.roles(), tokenizer.vocab_size(), several);
+  session_.emplace(config, model_.model(), masking, true);
+  if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
+    windows_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
+    valid_windows_.emplace(data_->valid.tokens, data_->valid.documents, masking, 0);
+  }
+  malloc_trim(0);  // what loading and planning freed should not count
+  forecast_ = forecast_memory(resident_bytes(), session_->store);
+}
+
+void MaskedTask::initialize() {
+  trainer().initialize();
+  const PretrainedModel& pretrained = model_.pretrained;
+  if (pretrained.folder.empty()) return;
+  load_parameters(pretrained, trainer().layout(), trainer().state("parameters"),
+                  static_cast<uint64_t>(config_.train.seed));
+  trainer().reset_ema();
+}
+
+void MaskedTask::save_assets(const std::string& folder) const {
+  save_pretrained_assets(folder, model_.pretrained, *model_.tokenizer);
+}
+
+Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
+                                 const std::string& split) {
+  MaskedModel model = open_masked_model(folder);
+  const PretrainedTokenizer& tokenizer = *model.tokenizer;
+  const MaskedText text =
+      path.empty() ? load_masked_split(config, tokenizer, split) : load_masked_text(config, tokenizer, path);
+  const MaskingOptions masking = masking_options(config, model.model().bert.config, tokenizer.roles(),
+                                                 tokenizer.vocab_size(), text.documents.size() > 1);
+  MaskedWindows windows(text.tokens, text.documents, masking, 0);
+  MaskedSession session(config, model.model(), masking, false);
+  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+    if (RunFolder(folder).has_config())
+      load_model(RunFolder(folder).best_weights(), layout, parameters);
+    else
+      load_parameters(model.pretrained, layout, parameters);
+  });
+  Evaluation result = session.evaluate(windows);
+  int64_t tokens = 0;
+  for (const TokenSpan& document : text.documents) tokens += document.count;
+  result.metrics.emplace_back("tokens", static_cast<double>(tokens));
+  return result;
+}
+
+}  // namespace linnet

@@ -1,0 +1,73 @@
+// Training a BERT to find masked tokens again, from nothing or from a model folder.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "models/bert.h"
+#include "pretrained/pretrained.h"
+#include "run/training_task.h"
+#include "tasks/masked/masked_data.h"
+#include "tasks/session.h"
+
+namespace linnet {
+
+// The model and its tokenizer, from wherever they are.
+struct MaskedModel {
+  PretrainedModel pretrained;
+  std::unique_ptr<PretrainedTokenizer> tokenizer;
+  MaskedLanguageModel& model() { return pretrained.as<MaskedLanguageModel>(); }
+};
+
+// For training: `from` is a run folder that describes both, or empty: config.model.from, or the configuration's sizes.
+MaskedModel make_masked_model(const Config& config, const std::string& from);
+// What the configuration says, without a tokenizer: for plans.
+PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token);
+
+// The model with its planned memory, one plan for each padded length.
+class MaskedSession : public Session {
+ public:
+  MaskedSession(const Config& config, MaskedLanguageModel& model, const MaskingOptions& masking, bool training,
+                bool verify_plans = true);
+
+  // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
+  Evaluation evaluate(MaskedWindows& windows);
+
+  const MaskingOptions masking;
+  MaskedLanguageModel& model;
+};
+
+// The rows of a configuration's batches; shorter lengths only where a text has `several` documents.
+MaskingOptions masking_options(const Config& config, const BertConfig& bert, const TokenRoles& roles,
+                               int64_t vocab_size, bool several);
+
+class MaskedTask : public TrainingTask {
+ public:
+  // `from`: a run folder whose model and tokenizer are taken; empty: none.
+  MaskedTask(const Config& config, const std::string& from, Capacity capacity = Capacity::kMustSuffice);
+
+  Trainer& trainer() override { return *session_->trainer; }
+  const Store& store() const override { return session_->store; }
+  const MemoryForecast& forecast() const override { return forecast_; }
+  void initialize() override;
+  BatchSource& batches() override { return *windows_; }
+  Evaluation evaluate() override { return session_->evaluate(*valid_windows_); }
+  void save_assets(const std::string& folder) const override;
+
+  MaskedModel& model() { return model_; }
+  const MaskedSession& session() const { return *session_; }
+  int64_t train_tokens() const { return data_->train.tokens.size(); }
+
+ private:
+  Config config_;
+  MaskedModel model_;
+  std::optional<MaskedData> data_;
+  std::optional<MaskedSession> session_;
+  std::optional<MaskedWindows> windows_, valid_windows_;
+  MemoryForecast forecast_;
+};
+
+// `linnet eval` of a run or a model folder: of a file, or with `path` empty of the split the run's configuration names.
+Evaluation evaluate_masked_model(const std::string& folder, const Config& config, const std::string& path,
+                                 const std::string& split);
+
+}  // namespace linnet

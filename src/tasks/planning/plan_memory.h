@@ -1,0 +1,26 @@
+// `linnet plan`: what a run would take, without taking it.
+#pragma once
+#include <string>
+
+#include "config/config.h"
+#include "run/memory_report.h"
+
+namespace linnet {
+
+struct PlanAnswer {
+  MemoryForecast forecast;
+  int64_t parameters = 0;
+  size_t arena_bytes = 0, arena_lower_bound = 0;
+  std::string batches;        // "up to 16 x (64 + 64) tokens, 8 shapes"
+  std::string assumption;     // what was taken for granted because the data is not at hand; empty: nothing
+  std::string batch_key;      // "batch_tokens" or "batch_size": what largest_batch is a value of
+  int64_t largest_batch = 0;  // that fits `memory`; 0: none does
+  uint64_t least_peak = 0;    // of the smallest batch, where it was looked at
+  std::string shorter_key;    // of the configuration: a smaller value of it takes less memory; empty: none
+  std::string fusion;         // what each pass made of the training step (passes/passes.h)
+  bool all_fit = false;       // even the whole training data as one batch
+};
+
+PlanAnswer plan_memory(const Config& config, uint64_t memory);
+
+}  // namespace linnet

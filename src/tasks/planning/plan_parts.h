@@ -1,0 +1,38 @@
+// What the parts of plan_memory() share.
+#pragma once
+#include <functional>
+#include <tuple>
+
+#include "passes/passes.h"
+#include "tasks/planning/plan_memory.h"
+
+namespace linnet {
+
+// The largest value with fits(value), found by doubling, then bisection; 0 if fits(step) is false.
+int64_t largest_fit(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits);
+
+// What there is to say of `session`, and the largest batch_size within `memory`. make_session(rows): one of so many
+// rows; `most`: rows that hold all examples.
+template <class Session, class MakeSession>
+void answer_rows(PlanAnswer& answer, const Session& session, int64_t most, uint64_t resident, uint64_t memory,
+                 const MakeSession& make_session) {
+  answer.forecast = forecast_memory(resident, session.store);
+  answer.parameters = session.layout.parameter_count();
+  std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->arena_use();
+  answer.fusion = fusion_report(session.trainer->pass_reports());
+  answer.batch_key = "batch_size";
+  answer.largest_batch = largest_fit(1, most, [&](int64_t rows) {
+    const uint64_t peak = forecast_memory(resident, make_session(rows)->store).peak();
+    if (rows == 1) answer.least_peak = peak;
+    return peak <= memory;
+  });
+  answer.all_fit = answer.largest_batch >= most;
+}
+
+PlanAnswer plan_translation(const Config& config, uint64_t memory);
+PlanAnswer plan_images(const Config& config, uint64_t memory);
+PlanAnswer plan_language(const Config& config, uint64_t memory);
+PlanAnswer plan_masked(const Config& config, uint64_t memory);
+PlanAnswer plan_classification(const Config& config, uint64_t memory);
+
+}  // namespace linnet

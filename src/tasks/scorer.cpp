@@ -1,0 +1,159 @@
+#include "tasks/scorer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/text/token_windows.h"
+#include "kernels/isa.h"
+#include "run/run_folder.h"
+#include "tasks/language/language_model.h"
+#include "tasks/task_table.h"
+#include "tasks/translation/translation_session.h"
+
+namespace linnet {
+namespace {
+
+// Texts are scored one at a time, padded to one of these: 16, 32, ... and `longest`.
+std::vector<int64_t> padded_lengths(int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t length = 16; length < longest; length *= 2) lengths.push_back(length);
+  lengths.push_back(longest);
+  return lengths;
+}
+
+size_t shape_for(const std::vector<int64_t>& lengths, size_t tokens) {
+  return static_cast<size_t>(std::ranges::lower_bound(lengths, static_cast<int64_t>(tokens)) - lengths.begin());
+}
+
+// One text at a time, of each of these padded lengths.
+class ScoringSession : public Session {
+ public:
+  ScoringSession(const Config& config, CausalModel& model, const std::vector<int64_t>& lengths)
+      : Session(config, model, false) {
+    std::vector<LossFunction> losses;
+    for (const int64_t length : lengths)
+      losses.push_back([&model, length](Trace& trace) { return causal_loss(model, trace, 1, length); });
+    plan(token_inputs({.rows = 1, .length = lengths.back()}, false), losses);
+  }
+};
+
+class LanguageScorer : public Scorer {
+ public:
+  LanguageScorer(const std::string& folder, const InferenceOptions& options) : opened_(open_language_model(folder)) {
+    apply(options, opened_.config);
+    force_isa(opened_.config.train.isa);
+    const int64_t context = opened_.config.data.context, most = opened_.model->max_length();
+    lengths_ = padded_lengths(context > 0 ? std::min(context, most) : most);
+    session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
+    take_weights(*session_, "",
+                 [&](const ParameterLayout& parameters, float* values) { opened_.load_weights(parameters, values); });
+  }
+  bool takes_pairs() const override { return false; }
+
+  TextScore score(const std::string& text, const std::string&) override {
+    std::vector<int32_t> ids;
+    if (const int32_t start = opened_.coder->start(); start >= 0) ids.push_back(start);
+    opened_.coder->encode(text, ids);
+    TextScore total;
+    const auto longest = static_cast<size_t>(lengths_.back());
+    for (size_t begin = 0; begin + 1 < ids.size(); begin += longest) {
+      const size_t size = std::min(longest, ids.size() - 1 - begin), shape = shape_for(lengths_, size);
+      const auto length = static_cast<size_t>(lengths_[shape]);
+      std::vector<int32_t> tokens(length, 0), targets(length, -1);
+      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin), size, tokens.begin());
+      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(begin) + 1, size, targets.begin());
+      Batch batch;
+      batch.shape_index = static_cast<int>(shape);
+      batch.arrays = {batch_array("tokens", tokens.data(), lengths_[shape]),
+                      batch_array("targets", targets.data(), lengths_[shape])};
+      const LossTotal loss = session_->trainer->evaluate(batch);
+      total.log_probability -= loss.sum;
+      total.tokens += loss.tokens;
+    }
+    return total;
+  }
+
+ private:
+  OpenedLanguageModel opened_;
+  std::vector<int64_t> lengths_;
+  std::unique_ptr<ScoringSession> session_;
+};
+
+class TranslationScorer : public Scorer {
+ public:
+  TranslationScorer(const std::string& folder, const InferenceOptions& options)
+      : opened_(open_translation_model(folder)) {
+    Config config = opened_.config;
+    apply(options, config);
+    config.train.label_smoothing = 0;
+    force_isa(config.train.isa);
+    lengths_ = padded_lengths(config.model.max_seq_len);
+    SessionOptions needs;
+    needs.training = false;
+    for (const int64_t source : lengths_)
+      for (const int64_t target : lengths_) needs.shapes.push_back({1, source, target});
+    session_ = std::make_unique<TranslationSession>(config, opened_, std::move(needs));
+    take_weights(*session_, "",
+                 [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
+  }
+  bool takes_pairs() const override { return true; }
+
+  TextScore score(const std::string& text, const std::string& source_text) override {
+    const SpecialTokens& special = session_->tokenizers.special;
+    std::vector<int32_t> source, target;
+    bool cut = encode(*session_->tokenizers.source, source_text, source);
+    cut = encode(*session_->tokenizers.target, text, target) || cut;
+    cut_texts_ += cut;
+    const size_t rows = shape_for(lengths_, source.size()), columns = shape_for(lengths_, target.size());
+    const auto source_length = static_cast<int32_t>(source.size()), target_length = static_cast<int32_t>(target.size());
+    std::vector<int32_t> begun{special.begin};
+    begun.insert(begun.end(), target.begin(), target.end() - 1);
+    source.resize(static_cast<size_t>(lengths_[rows]), special.pad);
+    for (std::vector<int32_t>* side : {&begun, &target})
+      side->resize(static_cast<size_t>(lengths_[columns]), special.pad);
+    Batch batch;
+    batch.shape_index = static_cast<int>(rows * lengths_.size() + columns);
+    batch.arrays = {
+        batch_array("source", source.data(), lengths_[rows]), batch_array("source_lengths", &source_length, 1),
+        batch_array("target_in", begun.data(), lengths_[columns]),
+        batch_array("target_out", target.data(), lengths_[columns]), batch_array("target_lengths", &target_length, 1)};
+    const LossTotal loss = session_->trainer->evaluate(batch);
+    return {-loss.sum, loss.tokens};
+  }
+
+ private:
+  // The tokens of one side and its end; whether it was cut.
+  bool encode(const Tokenizer& tokenizer, const std::string& text, std::vector<int32_t>& ids) const {
+    const auto longest = static_cast<size_t>(lengths_.back());
+    tokenizer.encode(text, ids);
+    const bool cut = ids.size() + 1 > longest;
+    if (cut) ids.resize(longest - 1);
+    ids.push_back(session_->tokenizers.special.end);
+    return cut;
+  }
+
+  OpenedTranslationModel opened_;
+  std::vector<int64_t> lengths_;
+  std::unique_ptr<TranslationSession> session_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options) {
+  return std::make_unique<LanguageScorer>(folder, options);
+}
+
+std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const InferenceOptions& options) {
+  return std::make_unique<TranslationScorer>(folder, options);
+}
+
+std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options) {
+  if (is_translation_folder(folder)) return open_translation_scorer(folder, options);
+  const RunFolder run(folder);
+  if (!run.has_config() && is_pretrained_folder(folder)) return open_language_scorer(folder, options);
+  const TaskActions& task = task_actions(run.load_config());
+  if (!task.score) fail_user("run '" + folder + "' " + task.no_score);
+  return task.score(folder, options);
+}
+
+}  // namespace linnet

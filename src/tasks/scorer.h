@@ -1,0 +1,36 @@
+// How likely a model finds given texts: a language model a text, an encoder-decoder a translation of its source.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tasks/inference.h"
+
+namespace linnet {
+
+struct TextScore {
+  double log_probability = 0;  // natural; the sum over the scored tokens
+  int64_t tokens = 0;          // that were scored
+};
+
+class Scorer {
+ public:
+  virtual ~Scorer() = default;
+  // Whether score() wants a source beside the text.
+  virtual bool takes_pairs() const = 0;
+  // A language model scores each token of `text` after the token that texts begin with (where the model has one,
+  // otherwise the first token is not scored), in windows of the model's length that do not overlap. An encoder-decoder
+  // scores `text` and its end as the translation of `source`; sides that are too long are cut.
+  virtual TextScore score(const std::string& text, const std::string& source) = 0;
+  int64_t cut_texts() const { return cut_texts_; }
+
+ protected:
+  int64_t cut_texts_ = 0;
+};
+
+// `folder`: a run or a model folder. User error that names it when it holds no such model.
+std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options);
+std::unique_ptr<Scorer> open_language_scorer(const std::string& folder, const InferenceOptions& options);
+std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const InferenceOptions& options);
+
+}  // namespace linnet

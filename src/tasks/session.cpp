@@ -1,0 +1,100 @@
+#include "tasks/session.h"
+
+#include <algorithm>
+
+#include "base/phase.h"
+#include "exec/backend.h"
+#include "run/memory_report.h"
+#include "run/run_folder.h"
+#include "run/trainer_options.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+TrainerOptions options_of(const Config& config, bool training, bool verify_plans) {
+  TrainerOptions options = trainer_options(config, training);
+  options.verify_plans = verify_plans;
+  return options;
+}
+
+SharedRegions add_shared_regions(Store& store) {
+  const RegionId arena = store.add_region("arena", MemoryKind::kActivations, 0);
+  return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+}
+
+}  // namespace
+
+Session::Session(const Config& config, const Module& model, bool training, bool verify_plans)
+    : training(training),
+      layout(model, parameter_groups(config)),
+      store(open_backend(config.train.device)),
+      shared(add_shared_regions(store)),
+      trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {}
+
+void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
+                   const std::vector<ResidentOptions::Input>& device_data) {
+  bind_inputs(inputs);
+  Phase phase("planning");
+  if (training && has_room_for(device_data))
+    resident =
+        std::make_unique<ResidentSteps>(*trainer, store, shared, losses.front(), ResidentOptions{.data = device_data});
+  for (size_t i = 0; i < losses.size(); ++i) {
+    phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
+    if (training)
+      trainer->add_shape(losses[i]);
+    else
+      trainer->add_evaluation_shape(losses[i]);
+  }
+}
+
+void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
+  constexpr size_t kAlignment = 64;
+  const auto aligned = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  size_t total = 0;
+  for (const BatchInput& input : inputs) total += aligned(input.bytes);
+  const RegionId region = store.add_region("batch", MemoryKind::kBatch, total);
+  size_t offset = 0;
+  for (const auto& [name, bytes] : inputs) {
+    store.bind(name, {region, offset}, bytes);
+    offset += aligned(bytes);
+  }
+}
+
+// Whether the data are to lie on the device that trains, if there is one: then steps do not need the host.
+bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
+  if (data.empty() || store.device().is_host() || trainer->accumulates()) return false;
+  size_t bytes = 0;
+  for (const ResidentOptions::Input& input : data) bytes += input.type.bytes();
+  return bytes < store.device().info().free_bytes / 4;
+}
+
+void Session::allocate() {
+  store.allocate();
+  trainer->bind();
+  if (resident) resident->bind();
+}
+
+bool allocate_within(Session& session, const std::string& advice, Capacity capacity) {
+  if (capacity == Capacity::kMayBeShort && !fits(session.store)) return false;
+  check_fits(session.store, advice);
+  session.allocate();
+  return true;
+}
+
+void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
+  check_fits(session.store, advice);
+  session.allocate();
+  session.store.touch();
+  session.trainer->initialize();  // the constants; the parameters are read next
+  load(session.layout, session.trainer->state("parameters"));
+  session.trainer->push_states();
+}
+
+void take_run_weights(Session& session, const std::string& folder) {
+  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
+  });
+}
+
+}  // namespace linnet

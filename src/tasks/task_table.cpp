@@ -1,0 +1,111 @@
+#include "tasks/task_table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "pretrained/pretrained.h"
+#include "run/pretrained_run.h"
+#include "run/run_folder.h"
+#include "tasks/classification/classification_task.h"
+#include "tasks/images/image_task.h"
+#include "tasks/language/language_task.h"
+#include "tasks/masked/masked_task.h"
+#include "tasks/planning/plan_parts.h"
+#include "tasks/run_tokenizer.h"
+#include "tasks/translation/translation_task.h"
+
+namespace linnet {
+namespace {
+
+template <class Task>
+std::unique_ptr<TrainingTask> train(const Config& config, const std::string& from) {
+  return std::make_unique<Task>(config, from);
+}
+
+// Refuses, by the task it finds, what is no language model.
+void export_language_run(const std::string& folder, const std::string& out) {
+  export_language_model(open_language_model(folder), out);
+}
+
+constexpr std::array kActions{
+    TaskActions{.kind = TaskKind::kTranslation,
+                .train = train<TranslationTask>,
+                .plan = plan_translation,
+                .evaluate = evaluate_translation,
+                .no_translation = nullptr,
+                .score = open_translation_scorer,
+                .no_score = nullptr,
+                .classify = nullptr,
+                .tokenizer = load_pair_tokenizer,
+                .no_tokenizer = nullptr,
+                .export_model = export_translation_run},
+    TaskActions{.kind = TaskKind::kLanguage,
+                .train = train<LanguageTask>,
+                .plan = plan_language,
+                .evaluate = evaluate_language,
+                .no_translation = "learned to write text, not translation; `linnet generate` lets it",
+                .score = open_language_scorer,
+                .no_score = nullptr,
+                .classify = nullptr,
+                .tokenizer = load_text_tokenizer,
+                .no_tokenizer = nullptr,
+                .export_model = export_language_run},
+    TaskActions{.kind = TaskKind::kMaskedLanguage,
+                .train = train<MaskedTask>,
+                .plan = plan_masked,
+                .evaluate = evaluate_masked,
+                .no_translation = "learned to find masked tokens, not translation",
+                .score = nullptr,
+                .no_score = "learned to find masked tokens, which gives a text no probability",
+                .classify = nullptr,
+                .tokenizer = load_text_tokenizer,
+                .no_tokenizer = nullptr,
+                .export_model = export_pretrained_run},
+    TaskActions{.kind = TaskKind::kClassification,
+                .train = train<ClassificationTask>,
+                .plan = plan_classification,
+                .evaluate = evaluate_classification,
+                .no_translation = "learned to tell texts apart, not translation",
+                .score = nullptr,
+                .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
+                .classify = classify_texts,
+                .tokenizer = load_text_tokenizer,
+                .no_tokenizer = nullptr,
+                .export_model = export_pretrained_run},
+    TaskActions{.kind = TaskKind::kImages,
+                .train = train<ImageTask>,
+                .plan = plan_images,
+                .evaluate = evaluate_images,
+                .no_translation = "learned to tell images apart, not translation",
+                .score = nullptr,
+                .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
+                .classify = classify_images,
+                .tokenizer = nullptr,
+                .no_tokenizer = "reads images, not text: it has no tokenizer",
+                .export_model = export_language_run},
+};
+
+// Said before anything else is read: what `model.from` names is a model folder.
+void check_model_folder(const std::string& folder) {
+  const std::string named = "model.from = \"" + folder + "\": ";
+  if (!file_exists(folder)) fail_user(named + "there is no such folder (--set model.from=FOLDER)");
+  if (RunFolder(folder).has_config())
+    fail_user(named + "this is a run folder; --init starts from one, and `linnet export` makes a model folder of it");
+  if (!is_pretrained_folder(folder))
+    fail_user(named + "not a model folder, which has a config.json with a \"model_type\"");
+}
+
+}  // namespace
+
+const TaskActions& task_actions(const Config& config) {
+  return *std::ranges::find(kActions, task_kind(config), &TaskActions::kind);
+}
+
+std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
+  if (from.empty() && !config.model.from.empty()) check_model_folder(config.model.from);
+  return task_actions(config).train(config, from);
+}
+
+}  // namespace linnet

@@ -1,0 +1,39 @@
+// What the program does with each kind of task: one row a kind. A command asks the table and knows no kind itself.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "config/task_rows.h"
+#include "run/training_task.h"
+#include "tasks/classifier.h"
+#include "tasks/evaluate_command.h"
+#include "tasks/planning/plan_memory.h"
+#include "tasks/scorer.h"
+#include "text/tokenizer.h"
+
+namespace linnet {
+
+// A function that is null has a text beside it that says why, after "run 'FOLDER' ".
+struct TaskActions {
+  TaskKind kind;
+  // `from`: a run folder whose assets are taken instead of made anew; empty: none.
+  std::unique_ptr<TrainingTask> (*train)(const Config& config, const std::string& from);
+  PlanAnswer (*plan)(const Config& config, uint64_t memory);
+  EvaluationAnswer (*evaluate)(const EvaluationRequest& request, const Config& config);
+  const char* no_translation;  // null: it translates
+  std::unique_ptr<Scorer> (*score)(const std::string& folder, const InferenceOptions& options);
+  const char* no_score;
+  std::unique_ptr<Classifier> (*classify)(const std::string& folder, const InferenceOptions& options, int64_t rows);
+  std::shared_ptr<const Tokenizer> (*tokenizer)(const Config& config, const std::string& folder, bool target);
+  const char* no_tokenizer;
+  void (*export_model)(const std::string& folder, const std::string& out);
+};
+
+const TaskActions& task_actions(const Config& config);
+
+// Plans and binds everything; takes no planned memory yet. `from`: a run folder whose assets are taken instead of made
+// anew; empty: none. Throws Error(kUser), with the figures, for what the machine cannot hold.
+std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from);
+
+}  // namespace linnet

@@ -1,0 +1,163 @@
+#include "tasks/text_coder.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "text/bpe/bpe_trainer.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char *kStem = "tokenizer", *kNumbers = "tokenizer.numbers";
+
+class CharacterFlow : public TextFlow {
+ public:
+  explicit CharacterFlow(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  std::string push(int32_t token) override { return tokenizer_.decode(std::vector{token}); }
+  std::string finish() override { return ""; }
+
+ private:
+  const Tokenizer& tokenizer_;
+};
+
+// The tokenizer of single characters takes line ends as it takes letters.
+class CharacterCoder : public TextCoder {
+ public:
+  explicit CharacterCoder(std::unique_ptr<Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+
+  int64_t vocab_size() const override { return tokenizer_->vocab_size(); }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override { tokenizer_->encode(text, ids); }
+  std::string decode(const std::vector<int32_t>& ids) const override { return tokenizer_->decode(ids); }
+  int32_t separator() const override { return tokenizer_->special().end; }
+  int32_t start() const override {
+    std::vector<int32_t> line_end;
+    encode("\n", line_end);
+    return line_end[0] == tokenizer_->special().unknown ? separator() : line_end[0];
+  }
+  std::unique_ptr<TextFlow> flow(std::span<const int32_t>) const override {
+    return std::make_unique<CharacterFlow>(*tokenizer_);
+  }
+  int64_t unknown_count(const std::vector<int32_t>& ids) const override {
+    return std::count(ids.begin(), ids.end(), tokenizer_->special().unknown);
+  }
+  void save(const std::string& folder) const override { tokenizer_->save(folder, kStem); }
+
+ private:
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+class PretrainedFlow : public TextFlow {
+ public:
+  PretrainedFlow(const PretrainedTokenizer& tokenizer, std::span<const int32_t> context)
+      : stream_(tokenizer, true, context) {}
+  std::string push(int32_t token) override { return stream_.push(token); }
+  std::string finish() override { return stream_.finish(); }
+
+ private:
+  TextStream stream_;
+};
+
+class PretrainedCoder : public TextCoder {
+ public:
+  explicit PretrainedCoder(std::unique_ptr<PretrainedTokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+
+  int64_t vocab_size() const override { return tokenizer_->vocab_size(); }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override { tokenizer_->encode(text, ids); }
+  void encode_whole(std::string_view text, std::vector<int32_t>& ids) const override {
+    const Encoding encoding = tokenizer_->encode(text, EncodeOptions{.offsets = false});
+    ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
+  }
+  std::string decode(const std::vector<int32_t>& ids) const override {
+    return tokenizer_->decode(std::span<const int32_t>(ids));
+  }
+  int32_t begin() const override {
+    const Encoding encoding = tokenizer_->encode("a", EncodeOptions{.offsets = false});
+    return !encoding.ids.empty() && encoding.special[0] == 1 ? encoding.ids[0] : kNoToken;
+  }
+  int32_t separator() const override { return tokenizer_->roles().end; }
+  int32_t start() const override {
+    const TokenRoles& roles = tokenizer_->roles();
+    return roles.begin != kNoToken ? roles.begin : roles.end;
+  }
+  std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const override {
+    return std::make_unique<PretrainedFlow>(*tokenizer_, context);
+  }
+  void save(const std::string& folder) const override { tokenizer_->save(folder, kStem); }
+  const PretrainedTokenizer* pretrained() const override { return tokenizer_.get(); }
+  std::map<std::string, std::string> pretrained_files() const override { return tokenizer_->files(); }
+
+ private:
+  std::unique_ptr<PretrainedTokenizer> tokenizer_;
+};
+
+class NumberFlow : public TextFlow {
+ public:
+  std::string push(int32_t token) override { return std::to_string(token) + " "; }
+  std::string finish() override { return ""; }
+};
+
+class NumberCoder : public TextCoder {
+ public:
+  explicit NumberCoder(int64_t vocab_size) : vocab_size_(vocab_size) {}
+
+  int64_t vocab_size() const override { return vocab_size_; }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
+    std::istringstream in{std::string(text)};
+    int64_t id = 0;
+    while (in >> id) {
+      if (id < 0 || id >= vocab_size_) fail_user("there is no token " + std::to_string(id));
+      ids.push_back(static_cast<int32_t>(id));
+    }
+    if (!in.eof()) fail_user("this model has no tokenizer: its text is token numbers with spaces between");
+  }
+  std::string decode(const std::vector<int32_t>& ids) const override {
+    std::string text;
+    for (const int32_t id : ids) text += std::to_string(id) + " ";
+    return text;
+  }
+  int32_t separator() const override { return -1; }
+  int32_t start() const override { return 0; }
+  std::unique_ptr<TextFlow> flow(std::span<const int32_t>) const override { return std::make_unique<NumberFlow>(); }
+  void save(const std::string& folder) const override {
+    write_file_atomically(folder + "/" + kNumbers, std::to_string(vocab_size_) + "\n");
+  }
+
+ private:
+  int64_t vocab_size_;
+};
+
+}  // namespace
+
+std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size) { return std::make_unique<NumberCoder>(vocab_size); }
+
+std::unique_ptr<TextCoder> open_text_coder(const std::string& path) {
+  return std::make_unique<PretrainedCoder>(load_pretrained_tokenizer(path));
+}
+
+std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts) {
+  if (!config.data.tokenizer_dir.empty()) return open_text_coder(config.data.tokenizer_dir);
+  if (!config.model.from.empty()) return open_text_coder(config.model.from);
+  if (config.data.tokenizer == "byte_bpe") {
+    BpeTrainer trainer({.vocab_size = config.data.vocab_size});
+    for (const std::string& text : texts) trainer.add(text);
+    return std::make_unique<PretrainedCoder>(trainer.train());
+  }
+  if (config.data.tokenizer != "char")
+    fail_user("tokenizer = \"" + config.data.tokenizer +
+              "\": a language model learns \"byte_bpe\" or \"char\" itself; any other is given as tokenizer_dir");
+  TokenizerOptions options;
+  options.kind = config.data.tokenizer;
+  options.vocab_size = config.data.vocab_size;
+  return std::make_unique<CharacterCoder>(train_tokenizer(options, texts));
+}
+
+std::unique_ptr<TextCoder> load_text_coder(const std::string& folder) {
+  if (file_exists(folder + "/" + kStem)) return open_text_coder(folder + "/" + kStem);
+  if (file_exists(folder + "/" + kNumbers))
+    return make_number_coder(std::max<int64_t>(1, std::atoll(read_file(folder + "/" + kNumbers).c_str())));
+  return std::make_unique<CharacterCoder>(load_tokenizer(folder, kStem));
+}
+
+}  // namespace linnet

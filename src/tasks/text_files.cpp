@@ -1,0 +1,41 @@
+#include "tasks/text_files.h"
+
+#include <iterator>
+
+#include "base/error.h"
+#include "data/text/line_reader.h"
+#include "data/text/text_documents.h"
+
+namespace linnet {
+
+bool is_token_file(const std::string& path) { return has_ending(path, ".bin") && !has_ending(path, ".bin.gz"); }
+
+std::string text_path(const Config& config, const std::string& path, const char* key) {
+  if (path.empty())
+    fail_user("task = \"" + config.data.task + "\" reads the text in `" + key + "`, which is not given (--set data." +
+              key + "=FILE)");
+  return data_path(config.data, path);
+}
+
+std::vector<std::string> read_texts(const std::string& path) {
+  std::vector<std::string> texts;
+  read_documents(path, "text", [&](std::string text) { texts.push_back(std::move(text)); });
+  return texts;
+}
+
+std::vector<std::string> split_end(std::vector<std::string>& texts, double share) {
+  if (texts.size() > 1) {
+    const auto first = texts.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(texts.size()) * (1 - share));
+    std::vector<std::string> end(std::make_move_iterator(first), std::make_move_iterator(texts.end()));
+    texts.erase(first, texts.end());
+    return end;
+  }
+  std::string& text = texts[0];
+  auto cut = static_cast<size_t>(static_cast<double>(text.size()) * (1 - share));
+  while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;  // within a character
+  std::vector<std::string> end{text.substr(cut)};
+  text.resize(cut);
+  return end;
+}
+
+}  // namespace linnet

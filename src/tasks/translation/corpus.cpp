@@ -1,0 +1,160 @@
+#include "tasks/translation/corpus.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "config/task_rows.h"
+#include "data/text/dates.h"
+#include "run/memory_report.h"
+#include "text/tokenizer.h"
+
+namespace linnet {
+namespace {
+
+constexpr uint32_t kFirstRandomSymbol = 0x4E00;  // a long run of letters without a meaning here
+
+// A generated text must fit into memory: an extra zero should be told at once.
+void check_samples(const char* key, int64_t count, double bytes_each) {
+  const double bytes = static_cast<double>(count) * bytes_each, available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user(std::string(key) + " = " + std::to_string(count) + " would take " +
+              std::to_string(static_cast<int64_t>(bytes / 1e6)) + " MB, and the machine has " +
+              std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+}
+
+constexpr double kDatePairBytes = 250;  // two strings, their tokens and places
+
+ParallelText generate_dates(const Config& config, DateSplit split, const char* key, int64_t count,
+                            std::vector<int>* formats = nullptr) {
+  check_samples(key, count, kDatePairBytes);
+  ParallelText text;
+  for (int64_t i = 0; i < count; ++i) {
+    DateExample example = make_date(static_cast<uint64_t>(config.train.seed), split, static_cast<uint64_t>(i));
+    text.source.push_back(std::move(example.written));
+    text.target.push_back(std::move(example.iso));
+    if (formats) formats->push_back(example.format);
+  }
+  return text;
+}
+
+// The UTF-8 bytes of symbol `index`: three each, from U+4E00 on, past the surrogates.
+void append_symbol(std::string& line, uint64_t index) {
+  uint64_t point = kFirstRandomSymbol + index;
+  if (point >= 0xD800) point += 0x800;
+  line += static_cast<char>(0xE0 | point >> 12);
+  line += static_cast<char>(0x80 | (point >> 6 & 0x3F));
+  line += static_cast<char>(0x80 | (point & 0x3F));
+}
+
+// Lines of symbols without meaning, of lengths uniform between half and the whole of max_seq_len: for measuring.
+std::vector<std::string> random_lines(const Config& config, uint64_t stream, int64_t count) {
+  const auto symbols = static_cast<uint64_t>(std::max<int64_t>(1, config.data.vocab_size - kSpecialTokenCount));
+  const auto longest = static_cast<uint64_t>(config.model.max_seq_len - 1);
+  uint64_t state = static_cast<uint64_t>(config.train.seed) * 1000003 + stream;
+  std::vector<std::string> lines;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t length = i == 0 ? longest : longest / 2 + next_splitmix64(state) % (longest - longest / 2 + 1);
+    std::string line;
+    for (uint64_t j = 0; j < length; ++j) append_symbol(line, (i == 0 ? j : next_splitmix64(state)) % symbols);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+ParallelText generate_random(const Config& config, uint64_t split, const char* key, int64_t count) {
+  constexpr double kTokenBytes = 3 + 4;  // as text and as a number
+  check_samples(key, count, 2 * (100 + kTokenBytes * 0.75 * static_cast<double>(config.model.max_seq_len)));
+  return {random_lines(config, 2 * split, count), random_lines(config, 2 * split + 1, count)};
+}
+
+ParallelText read_split(const Config& config, const char* name, const std::string& tsv, const std::string& source,
+                        const std::string& target) {
+  const DataConfig& data = config.data;
+  if (!tsv.empty()) return read_tsv(data_path(data, tsv));
+  if (source.empty() || target.empty())
+    fail_user(std::string("no ") + name + " text: give " + name + "_source and " + name + "_target, or " + name +
+              "_tsv" + (std::string(name) == "train" ? " (on the command line: --source FILE --target FILE)" : ""));
+  return read_pair(data_path(data, source), data_path(data, target));
+}
+
+bool has_valid_files(const DataConfig& data) {
+  return !data.valid_tsv.empty() || !data.valid_source.empty() || !data.valid_target.empty();
+}
+
+// How many of the training pairs are held out: never more than half.
+int64_t held_out_pairs(const DataConfig& data, int64_t total) {
+  constexpr int64_t kMostByShare = 500;  // more would only make evaluation slow
+  int64_t count = data.held_out_pairs;
+  if (count == 0)
+    count = std::clamp<int64_t>(std::llround(data.held_out * static_cast<double>(total)), 1, kMostByShare);
+  return std::min(count, total / 2);
+}
+
+// Every k-th pair is set aside, so that a sorted file is held out evenly.
+void hold_out(Corpus& corpus, const DataConfig& data) {
+  const auto total = static_cast<int64_t>(corpus.train.source.size());
+  const int64_t count = held_out_pairs(data, total);
+  if (count == 0) fail_user("no validation text, and the training text has only one pair");
+  ParallelText kept;
+  for (int64_t i = 0, held = 0; i < total; ++i) {
+    const bool out = (i + 1) * count / total > held;
+    held += out;
+    ParallelText& to = out ? corpus.valid : kept;
+    to.source.push_back(std::move(corpus.train.source[static_cast<size_t>(i)]));
+    to.target.push_back(std::move(corpus.train.target[static_cast<size_t>(i)]));
+  }
+  corpus.train = std::move(kept);
+}
+
+}  // namespace
+
+Corpus load_training_corpus(const Config& config) {
+  const DataConfig& data = config.data;
+  Corpus corpus;
+  switch (task_row(config).origin) {
+    case ExampleOrigin::kDates:
+      corpus.train = generate_dates(config, DateSplit::kTrain, "train_samples", data.train_samples);
+      corpus.valid = generate_dates(config, DateSplit::kValid, "valid_samples", data.valid_samples);
+      break;
+    case ExampleOrigin::kRandom:
+      corpus.train = generate_random(config, 0, "train_samples", data.train_samples);
+      corpus.valid = generate_random(config, 1, "valid_samples", data.valid_samples);
+      break;
+    case ExampleOrigin::kFiles:
+      corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
+      if (has_valid_files(data))
+        corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+      else
+        hold_out(corpus, data);
+      break;
+  }
+  return corpus;
+}
+
+Corpus load_test_corpus(const Config& config) {
+  const DataConfig& data = config.data;
+  Corpus corpus;
+  switch (task_row(config).origin) {
+    case ExampleOrigin::kDates:
+      corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
+      break;
+    case ExampleOrigin::kRandom:
+      corpus.test = generate_random(config, 2, "test_samples", data.test_samples);
+      break;
+    case ExampleOrigin::kFiles:
+      corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
+      break;
+  }
+  return corpus;
+}
+
+ParallelText load_valid_split(const Config& config) {
+  const DataConfig& data = config.data;
+  if (task_row(config).origin == ExampleOrigin::kFiles && has_valid_files(data))
+    return read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+  return load_training_corpus(config).valid;
+}
+
+}  // namespace linnet

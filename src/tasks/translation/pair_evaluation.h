@@ -1,0 +1,27 @@
+// How good a model is on a set of sentence pairs: loss, BLEU, chrF and exact match.
+#pragma once
+#include "data/text/pair_dataset.h"
+#include "data/text/parallel_text.h"
+#include "run/training_task.h"
+#include "tasks/translation/translation_session.h"
+
+namespace linnet {
+
+// Pairs to evaluate on: tokens for the loss, text for the translations.
+struct EvaluationSet {
+  EvaluationSet(ParallelText text, const TokenizerPair& tokenizers, int64_t max_seq_len);
+
+  ParallelText text;
+  PairDataset dataset;  // pair i is line i; too long sides are cut
+};
+
+double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets);
+
+// Translates the first `pairs` lines with a generator of the session.
+std::vector<std::string> translate(TranslationSession& session, Generator& generator, const EvaluationSet& set,
+                                   int64_t pairs);
+
+// BLEU, chrF and exact match of translations of the set's first lines.
+Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);
+
+}  // namespace linnet

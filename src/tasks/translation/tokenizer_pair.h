@@ -1,0 +1,25 @@
+// The tokenizers of a run: one for both sides, or one each.
+#pragma once
+#include <memory>
+
+#include "config/config.h"
+#include "data/text/parallel_text.h"
+#include "text/tokenizer.h"
+
+namespace linnet {
+
+struct TokenizerPair {
+  std::shared_ptr<const Tokenizer> source, target;  // the same object when the vocabulary is joint
+  SpecialTokens special = {};                       // what begins and ends a sentence, for the model
+
+  void save(const std::string& folder) const;  // tokenizer.*, or source.* and target.*
+};
+
+// Before worker threads start: SentencePiece trains in a child process.
+TokenizerPair train_tokenizers(const Config& config, const ParallelText& train);
+// What save() left in a run folder.
+TokenizerPair load_tokenizers(const Config& config, const std::string& folder);
+// Those of a model folder in the layout of Hugging Face: Marian has one for each side.
+TokenizerPair open_tokenizers(const std::string& folder);
+
+}  // namespace linnet

@@ -1,0 +1,217 @@
+#include "tasks/translation/translation_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "models/t5.h"
+#include "pretrained/generation_config.h"
+#include "pretrained/marian.h"
+#include "pretrained/t5.h"
+#include "run/memory_report.h"
+#include "run/pretrained_run.h"
+#include "run/run_folder.h"
+#include "text/pretrained_tokenizer.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kConfigFile = "/pretrained/config.json";
+constexpr int64_t kFolderLength = 512;  // most tokens of a side, for a model folder that knows no end
+
+// A forgotten unit or an extra zero should be told before an hour of planning.
+void check_size(const Config& config, const TokenizerPair& tokenizers) {
+  const auto d = static_cast<double>(config.model.d_model), ff = static_cast<double>(config.model.d_ff);
+  const double layers = static_cast<double>(config.model.num_encoder_layers + 2 * config.model.num_decoder_layers);
+  const double vocab = static_cast<double>(tokenizers.source->vocab_size() + 2 * tokenizers.target->vocab_size());
+  const double bytes =
+      4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
+  const double available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
+              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+}
+
+ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
+  check_size(config, tokenizers);
+  const ModelConfig& m = config.model;
+  ConfigFile file = t5_config_file({.vocab_size = tokenizers.source->vocab_size(),
+                                    .width = m.d_model,
+                                    .heads = m.num_heads,
+                                    .head_size = m.d_model / m.num_heads,
+                                    .hidden = m.d_ff,
+                                    .encoder_layers = m.num_encoder_layers,
+                                    .decoder_layers = m.num_decoder_layers,
+                                    .activation = m.activation == "gelu" ? Activation::kGeluTanh : Activation::kRelu,
+                                    .dropout = m.dropout,
+                                    .tied_head = m.tie_head,
+                                    .scaled_head = m.tie_head,
+                                    .start_token = tokenizers.special.pad});
+  file.set("eos_token_id", static_cast<int64_t>(tokenizers.special.end));
+  return file;
+}
+
+ConfigFile marian_file(const Config& config, const TokenizerPair& tokenizers) {
+  TransformerConfig t = transformer_config(config, tokenizers);
+  t.halved_positions = true, t.pad_token = tokenizers.special.pad;
+  return marian_config_file(t, tokenizers.special.pad, tokenizers.special.end);
+}
+
+void set_pretrained(TranslationModel& model, PretrainedModel pretrained) {
+  model.pretrained = std::make_shared<PretrainedModel>(std::move(pretrained));
+  model.model = std::shared_ptr<EncoderDecoder>(model.pretrained, &model.pretrained->as<EncoderDecoder>());
+}
+
+// What begins and ends a sentence is the model's decision.
+void set_special(TranslationModel& model) {
+  const ConfigFile& config = model.pretrained->config;
+  SpecialTokens& special = model.tokenizers.special;
+  const auto token = [&](const char* key, TokenId other) {
+    const std::vector<int64_t> ids = config.integers(key);
+    if (ids.empty()) return other;
+    const int64_t vocab = model.model->output_vocab_size();
+    if (ids[0] >= vocab)
+      config.fail("\"" + std::string(key) + "\" is " + std::to_string(ids[0]) + ", and the vocabulary ends at " +
+                  std::to_string(vocab - 1));
+    return static_cast<TokenId>(std::max<int64_t>(ids[0], -1));
+  };
+  special.pad = token("pad_token_id", special.pad);
+  special.begin = token("decoder_start_token_id", special.pad);
+  special.end = token("eos_token_id", special.end);
+  if (special.begin < 0 || special.end < 0)
+    config.fail(std::string("there is no \"") + (special.end < 0 ? "eos" : "decoder_start") + "_token_id\"");
+}
+
+void check_vocabulary(const TranslationModel& model, const std::string& folder) {
+  const int64_t have = std::max(model.tokenizers.source->vocab_size(), model.tokenizers.target->vocab_size());
+  if (have > model.model->output_vocab_size())
+    fail_user("the tokenizer has " + std::to_string(have) + " tokens, the model in '" + folder + "' only " +
+              std::to_string(model.model->output_vocab_size()));
+}
+
+// The longest sentences the keys ask for must have positions.
+void check_length(const Config& config, const EncoderDecoder& model) {
+  if (config.model.max_seq_len > model.max_length())
+    fail_user("max_seq_len = " + std::to_string(config.model.max_seq_len) + ", and the model takes " +
+              std::to_string(model.max_length()) + " tokens");
+}
+
+}  // namespace
+
+void TranslationModel::save_assets(const std::string& folder) const {
+  tokenizers.save(folder);
+  if (!pretrained) return;
+  ConfigFile file = pretrained->config;
+  if (const T5* t5 = dynamic_cast<const T5*>(model.get())) {  // said by the weights alone in some folders
+    file.set("tie_word_embeddings", t5->config.tied_head);
+    file.set("scale_decoder_outputs", t5->config.scaled_head);
+  }
+  make_directories(folder + "/pretrained");
+  file.save(folder + kConfigFile);
+}
+
+TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {
+  check_size(config, tokenizers);
+  const ModelConfig& m = config.model;
+  TransformerConfig t;
+  t.source_vocab = tokenizers.source->vocab_size(), t.target_vocab = tokenizers.target->vocab_size();
+  t.d_model = m.d_model, t.num_heads = m.num_heads, t.d_ff = m.d_ff;
+  t.num_encoder_layers = m.num_encoder_layers, t.num_decoder_layers = m.num_decoder_layers;
+  t.max_seq_len = m.max_seq_len;
+  t.dropout = m.dropout;
+  t.norm_first = m.norm == "pre", t.final_norm = m.final_norm;
+  t.activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu;
+  t.share_embeddings = m.share_embeddings, t.tie_head = m.tie_head;
+  return t;
+}
+
+TranslationModel make_translation_model(const Config& config, TokenizerPair tokenizers) {
+  TranslationModel model;
+  model.tokenizers = std::move(tokenizers);
+  if (config.model.architecture == "t5")
+    set_pretrained(model, new_pretrained(t5_file(config, model.tokenizers)));
+  else if (config.model.architecture == "marian")
+    set_pretrained(model, new_pretrained(marian_file(config, model.tokenizers)));
+  else
+    model.model = std::make_shared<Transformer>(transformer_config(config, model.tokenizers));
+  return model;
+}
+
+TranslationModel open_translation_folder(const Config& config, const std::string& folder) {
+  TranslationModel model;
+  set_pretrained(model, open_pretrained(folder));
+  model.tokenizers = open_tokenizers(folder);
+  set_special(model);
+  check_vocabulary(model, folder);
+  check_length(config, *model.model);
+  return model;
+}
+
+TranslationModel load_translation_run(const Config& config, const std::string& folder) {
+  TokenizerPair tokenizers = load_tokenizers(config, folder);
+  if (!file_exists(folder + kConfigFile)) return make_translation_model(config, std::move(tokenizers));
+  TranslationModel model;
+  model.tokenizers = std::move(tokenizers);
+  set_pretrained(model, open_run_model(folder));
+  set_special(model);
+  return model;
+}
+
+bool is_translation_folder(const std::string& folder) {
+  if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return false;
+  const Family& family = find_family(ConfigFile(folder + "/config.json"));
+  return &family == &kT5Family || &family == &kMarianFamily;
+}
+
+Config translation_folder_config(const std::string& folder) {
+  Config config;
+  const ConfigFile file(folder + "/config.json");
+  config.model.architecture = file.text("model_type");
+  config.model.max_seq_len = std::min(kFolderLength, file.size("max_position_embeddings", kFolderLength));
+  config.model.from = folder;
+  const GenerationConfig makers = read_generation_config(folder);
+  config.train.beam = makers.beams.value_or(config.train.beam);
+  config.train.length_penalty = makers.length_penalty.value_or(config.train.length_penalty);
+  return config;
+}
+
+OpenedTranslationModel open_translation_model(const std::string& folder) {
+  OpenedTranslationModel opened;
+  opened.folder = folder;
+  opened.is_run = !is_translation_folder(folder);
+  opened.config = opened.is_run ? RunFolder(folder).load_config() : translation_folder_config(folder);
+  static_cast<TranslationModel&>(opened) =
+      opened.is_run ? load_translation_run(opened.config, folder) : open_translation_folder(opened.config, folder);
+  return opened;
+}
+
+void OpenedTranslationModel::load_weights(const ParameterLayout& layout, float* parameters) const {
+  if (is_run)
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
+  else
+    load_parameters(*pretrained, layout, parameters);
+}
+
+void export_translation_run(const std::string& folder, const std::string& out) {
+  const OpenedTranslationModel opened = open_translation_model(folder);
+  if (!opened.pretrained)
+    fail_user("the Transformer of run '" + folder +
+              "' has no form that other programs load; architecture = \"t5\" or \"marian\" has");
+  const ParameterLayout layout(*opened.model);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  opened.load_weights(layout, parameters.data());
+  SaveOptions options;
+  bool whole = true;
+  for (const auto& tokenizer : {opened.tokenizers.source, opened.tokenizers.target}) {
+    const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(tokenizer.get());
+    if (pretrained) options.files.merge(pretrained->files());  // what both have is the source's
+    whole = whole && pretrained != nullptr;
+  }
+  save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
+  if (!whole)
+    log_warning("the run's tokenizer has no form that other programs read: '" + out +
+                "' holds configuration and weights alone");
+}
+
+}  // namespace linnet

@@ -1,0 +1,103 @@
+#include "text/bpe/bpe_model.h"
+#include "text/pipeline/pipeline_reader-inl.h"
+#include "text/sentencepiece/unigram_model.h"
+#include "text/wordpiece/wordpiece_model.h"
+
+namespace linnet {
+namespace {
+
+using nlohmann::json;
+
+Vocabulary read_vocabulary(const JsonObject& model) {
+  const json& pieces = model.at("vocab");
+  if (!pieces.is_object()) model.fail("'vocab' is not an object");
+  Vocabulary vocabulary;
+  for (const auto& [piece, id] : pieces.items()) {
+    if (!id.is_number_integer()) model.fail("'vocab' has an id that is no integer");
+    const bool fits = !id.is_number_unsigned() || id.get<uint64_t>() <= Vocabulary::kMaxId;
+    const int64_t value = fits ? id.get<int64_t>() : -1;
+    if (value < 0 || value > Vocabulary::kMaxId || !vocabulary.add(piece, static_cast<TokenId>(value)))
+      model.fail("'vocab' has an id that is out of range or comes twice: " + id.dump());
+  }
+  return vocabulary;
+}
+
+// "a b", or ["a", "b"] as newer files have it.
+std::vector<std::pair<std::string, std::string>> read_merges(const JsonObject& model) {
+  const json& list = model.at("merges");
+  if (!list.is_array()) model.fail("'merges' is not a list");
+  std::vector<std::pair<std::string, std::string>> merges;
+  merges.reserve(list.size());
+  for (const json& merge : list) {
+    const std::string number = std::to_string(merges.size() + 1);
+    if (merge.is_string()) {
+      const auto& text = merge.get_ref<const std::string&>();
+      const size_t space = text.find(' ');
+      if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+        model.fail("merge " + number + " is not two pieces and a space");
+      merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+    } else {
+      model.fail("merge " + number + " is not two pieces");
+    }
+  }
+  return merges;
+}
+
+std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level) {
+  if (model.has("dropout") && !(model.at("dropout").is_number() && model.at("dropout").get<double>() == 0))
+    model.fail("has a dropout, which Linnet does not do");
+  BpeOptions options;
+  options.byte_level = byte_level;
+  options.byte_fallback = model.flag("byte_fallback", false);
+  options.fuse_unknown = model.flag("fuse_unk", false);
+  options.ignore_merges = model.flag("ignore_merges", false);
+  options.unknown_piece = model.text("unk_token", "");
+  options.continuing_prefix = model.text("continuing_subword_prefix", "");
+  options.word_suffix = model.text("end_of_word_suffix", "");
+  return std::make_unique<BpeModel>(read_vocabulary(model), read_merges(model), std::move(options), model.where());
+}
+
+std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& model) {
+  return std::make_unique<WordPieceModel>(read_vocabulary(model), model.text("unk_token", "[UNK]"),
+                                          model.text("continuing_subword_prefix", "##"),
+                                          model.integer("max_input_chars_per_word", 100), model.where());
+}
+
+// [[piece, score], ...] in the order of the ids.
+std::unique_ptr<SubwordModel> read_unigram(const JsonObject& model) {
+  const json& list = model.at("vocab");
+  if (!list.is_array()) model.fail("'vocab' is not a list");
+  Vocabulary vocabulary;
+  std::vector<double> scores;
+  for (const json& entry : list) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number() ||
+        !vocabulary.add(entry[0].get_ref<const std::string&>(), static_cast<TokenId>(scores.size())))
+      model.fail("'vocab' has an entry " + std::to_string(scores.size()) + " that is not a piece and its score");
+    scores.push_back(entry[1].get<double>());
+  }
+  const int64_t unknown = model.integer("unk_id", -1);
+  if (unknown < -1 || unknown >= static_cast<int64_t>(scores.size()))
+    model.fail("has an unk_id outside its vocabulary");
+  return std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), static_cast<TokenId>(unknown),
+                                        model.flag("byte_fallback", false), model.where());
+}
+
+// Old files do not name the type.
+std::string guess_type(const JsonObject& model) {
+  return model.has("merges") ? "BPE" : model.has("unk_id") ? "Unigram" : "WordPiece";
+}
+
+}  // namespace
+
+std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level) {
+  const std::string type = json.text("type", guess_type(json));
+  if (byte_level && type != "BPE") json.fail("of type " + type + " does not go with a ByteLevel pre-tokenizer");
+  if (type == "BPE") return read_bpe(json, byte_level);
+  if (type == "WordPiece") return read_wordpiece(json);
+  if (type == "Unigram") return read_unigram(json);
+  json.fail("has the type '" + type + "', which Linnet does not know");
+}
+
+}  // namespace linnet

@@ -1,0 +1,20 @@
+// The parts of tokenizer.json, each from its JSON. Only for .cpp files: it includes the JSON library.
+#pragma once
+#include "text/pipeline/json_reader-inl.h"
+#include "text/pipeline/pipeline_tokenizer.h"
+
+namespace linnet {
+
+// `byte_level`: the words that the model sees are spelt in GPT-2's alphabet of bytes.
+std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level);
+
+std::unique_ptr<Normalizer> read_normalizer(const JsonObject& json);
+
+// Appends the steps; returns whether ByteLevel is among them.
+bool read_pre_tokenizer(const JsonObject& json, std::vector<std::unique_ptr<PreTokenizer>>& steps);
+
+void read_post_processor(const JsonObject& json, PostProcessing& post);
+void read_decoder(const JsonObject& json, std::vector<std::unique_ptr<Decoder>>& steps);
+SplitPattern read_pattern(const JsonObject& step);  // {"pattern": {"Regex": "..."}} or {"String": "..."}
+
+}  // namespace linnet
