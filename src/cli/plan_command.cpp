@@ -32,7 +32,7 @@ uint64_t parse_size(const std::string& text) {
 
 struct Arguments : ConfigArguments {
   std::string memory;
-  bool fusion = false;
+  bool fusion = false, exact = false;
 };
 
 // Whether the run fits, and what would.
@@ -53,9 +53,8 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
 }
 
 int plan(const Arguments& arguments) {
-  const Config config = arguments.load();
   const uint64_t limit = arguments.memory.empty() ? available_memory() : parse_size(arguments.memory);
-  const PlanAnswer answer = plan_memory(config, limit);
+  const PlanAnswer answer = plan_memory({.config = arguments.load(), .memory = limit, .exact = arguments.exact});
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
   std::printf("%s", answer.forecast.text().c_str());
@@ -75,6 +74,7 @@ void add_plan_command(Command& linnet) {
   command
       .take("--memory", arguments->memory, "how much there is, e.g. 6GiB (default: what this machine has)",
             {.type = "SIZE"})
+      .flag("--exact", arguments->exact, "read the data, however many they are, for the sizes that training will have")
       .flag("--fusion", arguments->fusion, "also what each pass fused")
       .does([arguments] { return plan(*arguments); });
 }

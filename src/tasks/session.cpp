@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/phase.h"
 #include "exec/backend.h"
 #include "run/memory_report.h"
@@ -73,6 +74,15 @@ void Session::allocate() {
   store.allocate();
   trainer->bind();
   if (resident) resident->bind();
+}
+
+void check_parameters(const Module& model, Capacity capacity) {
+  if (capacity == Capacity::kMayBeShort) return;
+  const double bytes = 4.0 * static_cast<double>(ParameterLayout(model).parameter_count());
+  const auto available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user("the model's parameters alone take " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
+              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity) {

@@ -19,7 +19,7 @@ struct TaskActions {
   TaskKind kind;
   // `from`: a run folder whose assets are taken instead of made anew; empty: none.
   std::unique_ptr<TrainingTask> (*train)(const Config& config, const std::string& from);
-  PlanAnswer (*plan)(const Config& config, uint64_t memory);
+  PlanAnswer (*plan)(const PlanRequest& request);
   EvaluationAnswer (*evaluate)(const EvaluationRequest& request, const Config& config);
   const char* no_translation;  // null: it translates
   std::unique_ptr<Scorer> (*score)(const std::string& folder, const InferenceOptions& options);

@@ -97,5 +97,42 @@ TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   EXPECT_NE(huge.out.find("this does not fit within "), std::string::npos) << huge.out;
 }
 
+// Reading much text and learning its vocabulary takes minutes: a plan says what it assumes instead.
+TEST(Memory, ThePlanCommandReadsManyDataOnlyWhenItIsTold) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 200'000; ++i)
+    text += "the " + std::to_string(i % 100) + " words of line number " + std::to_string(i) + "\n";
+  const std::string file = folder.write("many.txt", text + text);
+  const Arguments plan{"plan", "translate", "--source", file, "--target", file, "--set", "max_seq_len=32"};
+  const Outcome quick = run(plan);
+  EXPECT_EQ(quick.exit_code, 0) << quick.error;
+  EXPECT_NE(quick.out.find(" MB and is not read (--exact reads it): every batch is taken at max_seq_len = 32"),
+            std::string::npos)
+      << quick.out;
+  Arguments exact = plan;
+  exact.insert(exact.end(), {"--exact", "--set", "tokenizer=char"});
+  const Outcome read = run(exact);
+  EXPECT_EQ(read.exit_code, 0) << read.error;
+  EXPECT_EQ(read.out.find("is not read"), std::string::npos) << read.out;
+}
+
+TEST(Memory, ParametersBeyondTheMachineAreRefusedByTrainingAndAnsweredByPlan) {
+  const TemporaryFolder folder;
+  const Arguments settings{
+      "text",        "--data",        folder.write("text.txt", std::string(20'000, 'a') + std::string(20'000, 'b')),
+      "--set",       "d_model=65536", "--set",
+      "d_ff=262144", "--set",         "num_layers=96"};
+  Arguments plan{"plan"}, train{"train"};
+  for (Arguments* arguments : {&plan, &train}) arguments->insert(arguments->end(), settings.begin(), settings.end());
+  const Outcome planned = run(plan);
+  EXPECT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_NE(planned.out.find("this does not fit within "), std::string::npos) << planned.out;
+  train.insert(train.end(), {"--run", folder / "run"});
+  const Outcome trained = run(train);
+  EXPECT_EQ(trained.exit_code, 2);
+  EXPECT_NE(trained.error.find("the model's parameters alone take "), std::string::npos) << trained.error;
+}
+
 }  // namespace
 }  // namespace linnet::testing

@@ -10,7 +10,6 @@
 #include "models/llama.h"
 #include "pretrained/gpt2.h"
 #include "pretrained/llama.h"
-#include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "train/checkpoint.h"
 
@@ -18,18 +17,6 @@ namespace linnet {
 namespace {
 
 constexpr const char* kConfigFolder = "/pretrained";  // in a run folder: config.json of the model it started from
-
-// A forgotten unit or an extra zero should be told before an hour of planning.
-void check_size(const Config& config, int64_t vocab_size) {
-  const auto d = static_cast<double>(config.model.d_model),
-             layers = static_cast<double>(config.model.num_decoder_layers);
-  const double rows = static_cast<double>(vocab_size) + static_cast<double>(config.model.max_seq_len);
-  const double wide = 2 * static_cast<double>(config.model.d_ff);
-  const double bytes = 4 * d * (rows + layers * (4 * d + wide)), available = static_cast<double>(available_memory());
-  if (bytes > available)
-    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
-}
 
 GptConfig gpt_config(const Config& config, int64_t vocab_size) {
   const ModelConfig& m = config.model;
@@ -95,7 +82,6 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
     set_pretrained(language, open_pretrained(config.model.from));
   } else {
     const int64_t vocab_size = language.coder->vocab_size();
-    check_size(config, vocab_size);
     if (config.model.architecture == "llama")
       language.model = std::make_shared<Llama>(llama_config(config, vocab_size));
     else

@@ -21,6 +21,7 @@ LanguageTask::LanguageTask(const Config& config, const std::string& from, Capaci
   }
   log_info(std::to_string(train_->tokens.size()) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
            " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
+  check_parameters(*language_.model, capacity);
   const bool packed = train_->packed || valid_->packed;
   session_.emplace(config, language_.model,
                    LanguageOptions{.packed = packed,

@@ -11,22 +11,21 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kAssumedTokens = 1 << 20, kAssumedTexts = 10'000;
-
-bool is_there(const Config& config, const std::string& path) {
-  return !path.empty() && file_exists(data_path(config.data, path));
-}
+constexpr int64_t kAssumedTexts = 10'000;
 
 }  // namespace
 
-PlanAnswer plan_masked(const Config& config, uint64_t memory) {
+PlanAnswer plan_masked(const PlanRequest& request) {
+  const Config& config = request.config;
   PlanAnswer answer;
   PretrainedModel model;
   MaskingOptions masking;
-  int64_t tokens = kAssumedTokens;
+  int64_t tokens = 0;
   uint64_t resident = 0;
   const bool tokenizer = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
-  if (tokenizer && is_there(config, config.data.text)) {
+  DataAtHand data = text_at_hand(config, request.exact);
+  if (data.read && !tokenizer) data.read = false, data.why_not = "The tokenizer is not there";
+  if (data.read) {
     MaskedTask task(config, "", Capacity::kMayBeShort);
     masking = task.session().masking, tokens = task.train_tokens(), resident = task.forecast().resident;
     model = std::move(task.model().pretrained);
@@ -36,8 +35,9 @@ PlanAnswer plan_masked(const Config& config, uint64_t memory) {
     const BertConfig& bert = model.as<MaskedLanguageModel>().bert.config;
     const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
     masking = masking_options(config, bert, roles, bert.vocab_size, true);
+    tokens = data.assumed_tokens(config.data);
     resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
-    answer.assumption = "The text or its tokenizer is not there: 1,048,576 tokens are assumed, of " +
+    answer.assumption = data.why_not + ": " + std::to_string(tokens) + " tokens are assumed, of " +
                         std::to_string(bert.vocab_size) + " kinds, in documents of all lengths.";
   }
   const int64_t most = std::max<int64_t>(1, tokens / masking.lengths.back());
@@ -46,7 +46,7 @@ PlanAnswer plan_masked(const Config& config, uint64_t memory) {
     other.rows = rows;
     return std::make_unique<MaskedSession>(config, model.as<MaskedLanguageModel>(), other, true, false);
   };
-  answer_rows(answer, *make_session(masking.rows), most, resident, memory, make_session);
+  answer_rows(answer, *make_session(masking.rows), most, resident, request.memory, make_session);
   answer.shorter_key = "context";
   answer.batches = std::to_string(masking.rows) + " x " + std::to_string(masking.lengths.back()) + " tokens, " +
                    std::to_string(masked_places(masking, masking.lengths.back())) + " of a row masked, " +
@@ -54,7 +54,8 @@ PlanAnswer plan_masked(const Config& config, uint64_t memory) {
   return answer;
 }
 
-PlanAnswer plan_classification(const Config& config, uint64_t memory) {
+PlanAnswer plan_classification(const PlanRequest& request) {
+  const Config& config = request.config;
   constexpr const char* kArchitecture = "BertForSequenceClassification";
   PlanAnswer answer;
   PretrainedModel model;
@@ -63,13 +64,16 @@ PlanAnswer plan_classification(const Config& config, uint64_t memory) {
   uint64_t resident = resident_bytes();
   const bool folder = is_pretrained_folder(config.model.from);
   std::unique_ptr<ClassificationTask> task;
-  if (folder && is_there(config, config.data.train_tsv) &&
-      (config.data.valid_tsv.empty() || is_there(config, config.data.valid_tsv))) {
+  std::vector<std::string> paths;
+  for (const std::string* name : {&config.data.train_tsv, &config.data.valid_tsv})
+    if (!name->empty()) paths.push_back(data_path(config.data, *name));
+  const DataAtHand data = data_at_hand("training text", paths, request.exact);
+  if (folder && data.read) {
     task = std::make_unique<ClassificationTask>(config, "", Capacity::kMayBeShort);
     classes = task->session().classes, texts = task->train_count(), resident = task->forecast().resident;
   } else if (folder) {
     model = open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2});
-    answer.assumption = "The texts are not there: 10,000 are assumed, of 2 classes.";
+    answer.assumption = data.why_not + ": " + std::to_string(texts) + " texts are assumed, of 2 classes.";
   } else {
     ConfigFile file = describe_masked_model(config, config.data.vocab_size, 0).config;
     file.set("architectures", std::vector<std::string>{kArchitecture});
@@ -83,25 +87,13 @@ PlanAnswer plan_classification(const Config& config, uint64_t memory) {
     other.data.batch_size = rows;
     return std::make_unique<ClassificationSession>(other, classifier, classes, true, false);
   };
-  answer_rows(answer, *make_session(config.data.batch_size), texts, resident, memory, make_session);
+  answer_rows(answer, *make_session(config.data.batch_size), texts, resident, request.memory, make_session);
   const int64_t longest =
       std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, classifier.bert.config.max_seq_len);
   answer.shorter_key = "context";
   answer.batches = std::to_string(config.data.batch_size) + " texts of up to " + std::to_string(longest) + " tokens, " +
                    std::to_string(classes.size()) + " classes";
   return answer;
-}
-
-int64_t largest_fit(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits) {
-  if (fits(most)) return most;
-  if (!fits(step)) return 0;
-  int64_t low = step, high = step;
-  while (high < most && fits(high = std::min(2 * high, most))) low = high;
-  while (high - low > std::max<int64_t>(step, low / 64)) {
-    const int64_t middle = (low + high) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
 }
 
 }  // namespace linnet

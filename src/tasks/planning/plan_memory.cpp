@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/process_memory.h"
 #include "config/task_rows.h"
+#include "data/images/image_folder.h"
 #include "tasks/images/image_task.h"
 #include "tasks/language/language_task.h"
 #include "tasks/planning/plan_parts.h"
@@ -20,19 +21,28 @@ struct Basis {
   TranslationModel model;
   std::vector<std::pair<int, int>> lengths;
   uint64_t resident = 0;
-  bool assumed = false;
+  std::string assumption;
 };
 
-bool text_is_there(const Config& config) {
-  const DataConfig& data = config.data;
-  if (task_row(config).origin != ExampleOrigin::kFiles) return true;
-  if (!data.train_tsv.empty()) return file_exists(data_path(data, data.train_tsv));
-  return !data.train_source.empty() && file_exists(data_path(data, data.train_source));
+constexpr int64_t kQuickSamples = 1'000'000;
+
+DataAtHand pairs_at_hand(const PlanRequest& request) {
+  const DataConfig& data = request.config.data;
+  if (task_row(request.config).origin != ExampleOrigin::kFiles) {
+    if (request.exact || data.train_samples <= kQuickSamples) return {.read = true};
+    return {.why_not = std::to_string(data.train_samples) + " samples are not made for this (--exact makes them)"};
+  }
+  std::vector<std::string> paths;
+  for (const std::string* name : {&data.train_source, &data.train_target, &data.train_tsv})
+    if (!name->empty()) paths.push_back(data_path(data, *name));
+  return data_at_hand("training text", paths, request.exact);
 }
 
-Basis measure(const Config& config) {
+Basis measure(const PlanRequest& request) {
+  const Config& config = request.config;
   Basis basis;
-  if (text_is_there(config)) {
+  const DataAtHand data = pairs_at_hand(request);
+  if (data.read) {
     TranslationTask task(config, "", Capacity::kMayBeShort);
     basis.model = task.model;
     basis.lengths = task.train->lengths();
@@ -40,7 +50,8 @@ Basis measure(const Config& config) {
     basis.resident = task.forecast().resident;
     return basis;
   }
-  basis.assumed = true;
+  basis.assumption =
+      data.why_not + ": every batch is taken at max_seq_len = " + std::to_string(config.model.max_seq_len) + ".";
   Config random = config;
   random.data.task = "random";
   random.data.tokenizer = "char";
@@ -50,7 +61,8 @@ Basis measure(const Config& config) {
                     : open_translation_folder(config, config.model.from);
   basis.lengths.assign(100'000,
                        {static_cast<int>(config.model.max_seq_len), static_cast<int>(config.model.max_seq_len)});
-  basis.resident = resident_bytes();
+  // The text itself and its tokens.
+  basis.resident = resident_bytes() + data.bytes + 4 * static_cast<uint64_t>(data.assumed_tokens(config.data));
   return basis;
 }
 
@@ -73,8 +85,9 @@ constexpr int64_t kMost = int64_t{1} << 40;
 
 }  // namespace
 
-PlanAnswer plan_translation(const Config& config, uint64_t memory) {
-  const Basis basis = measure(config);
+PlanAnswer plan_translation(const PlanRequest& request) {
+  const Config& config = request.config;
+  const Basis basis = measure(request);
   const Planned planned = plan_once(config, basis);
   PlanAnswer answer;
   answer.forecast = planned.forecast;
@@ -85,9 +98,7 @@ PlanAnswer plan_translation(const Config& config, uint64_t memory) {
   answer.batches = "up to " + std::to_string(shape.batch) + " x (" + std::to_string(shape.source_length) + " + " +
                    std::to_string(shape.target_length) + ") tokens, " + std::to_string(planned.session->shapes.size()) +
                    " shapes";
-  if (basis.assumed)
-    answer.assumption = "The training text is not there: every batch is taken at max_seq_len = " +
-                        std::to_string(config.model.max_seq_len) + ".";
+  answer.assumption = basis.assumption;
   const auto key = config.data.batch_tokens > 0 ? &DataConfig::batch_tokens : &DataConfig::batch_size;
   answer.shorter_key = "max_seq_len";
   answer.batch_key = config.data.batch_tokens > 0 ? "batch_tokens" : "batch_size";
@@ -97,50 +108,88 @@ PlanAnswer plan_translation(const Config& config, uint64_t memory) {
     other.data.*key = value;
     const uint64_t peak = plan_once(other, basis).forecast.peak();
     if (value == step) answer.least_peak = peak;
-    return peak <= memory;
+    return peak <= request.memory;
   });
   answer.all_fit = answer.largest_batch >= kMost;
   return answer;
 }
 
-PlanAnswer plan_images(const Config& config, uint64_t memory) {
+namespace {
+
+constexpr uint64_t kQuickImages = 64 << 20;  // bytes
+
+// What training images that are not read will be, by the names of the folders and the first file.
+ImageFormat outlined_format(const std::string& directory, int64_t size, int64_t& images) {
+  const std::string root = file_exists(directory + "/train") ? directory + "/train" : directory;
+  ImageFormat format;
+  format.class_names = list_folders(root);
+  const std::vector<std::string> files = find_images(root);
+  images = static_cast<int64_t>(files.size());
+  const ImageInfo first = image_info(files.front());
+  format.height = size > 0 ? size : first.height, format.width = size > 0 ? size : first.width;
+  format.channels = first.channels;
+  format.mean.assign(static_cast<size_t>(format.channels), 0);
+  format.deviation.assign(static_cast<size_t>(format.channels), 1);
+  return format;
+}
+
+bool has_images(const std::string& directory) {
+  return has_class_folders(directory) || has_class_folders(directory + "/train");
+}
+
+}  // namespace
+
+PlanAnswer plan_images(const PlanRequest& request) {
+  const Config& config = request.config;
   ImageFormat format;
   int64_t images = 60'000;
   uint64_t resident = 0;
   PlanAnswer answer;
-  if (!config.data.data_dir.empty() && file_exists(config.data.data_dir)) {
+  std::vector<std::string> paths;
+  if (!config.data.data_dir.empty()) paths.push_back(config.data.data_dir);
+  const DataAtHand data = data_at_hand("folder of images", paths, request.exact, kQuickImages);
+  const bool outlined = data.bytes > 0 && has_images(config.data.data_dir);
+  if (data.read || (data.bytes > 0 && !outlined)) {
     const ImageTask task(config, "", Capacity::kMayBeShort);
     format = task.format(), images = task.train_count(), resident = task.forecast().resident;
   } else {
-    format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
-    resident = resident_bytes() + static_cast<uint64_t>(images * format.height * format.width);
-    answer.assumption = "The images are not there: MNIST's are assumed, 60,000 of 28 x 28 x 1 in 10 classes.";
+    if (outlined) {
+      format = outlined_format(config.data.data_dir, config.data.image_size, images);
+      answer.assumption = data.why_not + ": all images are taken to be like the first.";
+    } else {
+      format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
+      answer.assumption = "The images are not there: MNIST's are assumed, 60,000 of 28 x 28 x 1 in 10 classes.";
+    }
+    resident = resident_bytes() + static_cast<uint64_t>(images * format.height * format.width * format.channels);
   }
   const auto make_session = [&](int64_t rows) {
     Config other = config;
     other.data.batch_size = rows;
     return std::make_unique<ImageSession>(other, format, true, false, images);
   };
-  answer_rows(answer, *make_session(config.data.batch_size), images, resident, memory, make_session);
+  answer_rows(answer, *make_session(config.data.batch_size), images, resident, request.memory, make_session);
   answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
                    std::to_string(format.width) + " x " + std::to_string(format.channels);
   return answer;
 }
 
-PlanAnswer plan_language(const Config& config, uint64_t memory) {
+PlanAnswer plan_language(const PlanRequest& request) {
+  const Config& config = request.config;
   PlanAnswer answer;
-  int64_t tokens = 1 << 20;
+  int64_t tokens = 0;
   LanguageModel language;
   uint64_t resident = 0;
   bool packed = false;
-  if (!config.data.text.empty() && file_exists(data_path(config.data, config.data.text))) {
+  const DataAtHand data = text_at_hand(config, request.exact);
+  if (data.read) {
     LanguageTask task(config, "", Capacity::kMayBeShort);
     language = task.language(), tokens = task.train_tokens(), packed = task.session().packed;
     resident = task.forecast().resident;
   } else {
+    tokens = data.assumed_tokens(config.data);
     resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
     language = make_language_model(config, make_number_coder(config.data.vocab_size), "");
-    answer.assumption = "The text is not there: 1,048,576 tokens are assumed, of " +
+    answer.assumption = data.why_not + ": " + std::to_string(tokens) + " tokens are assumed, of " +
                         std::to_string(language.model->vocab_size()) + " kinds.";
   }
   const auto make_session = [&](int64_t rows) {
@@ -154,10 +203,10 @@ PlanAnswer plan_language(const Config& config, uint64_t memory) {
   answer.shorter_key = "context";
   answer.batches = std::to_string(session->windows.rows) + " x " + std::to_string(session->windows.length) + " tokens";
   const int64_t most = std::max<int64_t>(1, tokens / session->windows.length);
-  answer_rows(answer, *session, most, resident, memory, make_session);
+  answer_rows(answer, *session, most, resident, request.memory, make_session);
   return answer;
 }
 
-PlanAnswer plan_memory(const Config& config, uint64_t memory) { return task_actions(config).plan(config, memory); }
+PlanAnswer plan_memory(const PlanRequest& request) { return task_actions(request.config).plan(request); }
 
 }  // namespace linnet

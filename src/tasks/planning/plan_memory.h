@@ -21,6 +21,14 @@ struct PlanAnswer {
   bool all_fit = false;       // even the whole training data as one batch
 };
 
-PlanAnswer plan_memory(const Config& config, uint64_t memory);
+struct PlanRequest {
+  Config config;
+  uint64_t memory = 0;  // bytes that there are
+  bool exact = false;   // read the data however many they are
+};
+
+// Data that take more than a moment to read are not read, unless `exact`: then batches are as long as the configuration
+// lets them be, which PlanAnswer::assumption says.
+PlanAnswer plan_memory(const PlanRequest& request);
 
 }  // namespace linnet

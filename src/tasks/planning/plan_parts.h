@@ -1,12 +1,29 @@
 // What the parts of plan_memory() share.
 #pragma once
 #include <functional>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "passes/passes.h"
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {
+
+// Whether a plan reads the data of its configuration.
+struct DataAtHand {
+  bool read = false;
+  std::string why_not;  // "The text is not there": the beginning of PlanAnswer::assumption
+  uint64_t bytes = 0;   // of the files that are there
+  // Tokens of a text that is not read, by its size.
+  int64_t assumed_tokens(const DataConfig& data) const;
+};
+// `name`: what `paths`, the files or folders of the data, hold: "text". `quick`: bytes that are read in a moment.
+DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>& paths, bool exact,
+                        uint64_t quick = 8 << 20);
+
+// The text of a language model.
+DataAtHand text_at_hand(const Config& config, bool exact);
 
 // The largest value with fits(value), found by doubling, then bisection; 0 if fits(step) is false.
 int64_t largest_fit(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits);
@@ -29,10 +46,10 @@ void answer_rows(PlanAnswer& answer, const Session& session, int64_t most, uint6
   answer.all_fit = answer.largest_batch >= most;
 }
 
-PlanAnswer plan_translation(const Config& config, uint64_t memory);
-PlanAnswer plan_images(const Config& config, uint64_t memory);
-PlanAnswer plan_language(const Config& config, uint64_t memory);
-PlanAnswer plan_masked(const Config& config, uint64_t memory);
-PlanAnswer plan_classification(const Config& config, uint64_t memory);
+PlanAnswer plan_translation(const PlanRequest& request);
+PlanAnswer plan_images(const PlanRequest& request);
+PlanAnswer plan_language(const PlanRequest& request);
+PlanAnswer plan_masked(const PlanRequest& request);
+PlanAnswer plan_classification(const PlanRequest& request);
 
 }  // namespace linnet

@@ -8,7 +8,6 @@
 #include "pretrained/generation_config.h"
 #include "pretrained/marian.h"
 #include "pretrained/t5.h"
-#include "run/memory_report.h"
 #include "run/pretrained_run.h"
 #include "run/run_folder.h"
 #include "text/pretrained_tokenizer.h"
@@ -20,21 +19,7 @@ namespace {
 constexpr const char* kConfigFile = "/pretrained/config.json";
 constexpr int64_t kFolderLength = 512;  // most tokens of a side, for a model folder that knows no end
 
-// A forgotten unit or an extra zero should be told before an hour of planning.
-void check_size(const Config& config, const TokenizerPair& tokenizers) {
-  const auto d = static_cast<double>(config.model.d_model), ff = static_cast<double>(config.model.d_ff);
-  const double layers = static_cast<double>(config.model.num_encoder_layers + 2 * config.model.num_decoder_layers);
-  const double vocab = static_cast<double>(tokenizers.source->vocab_size() + 2 * tokenizers.target->vocab_size());
-  const double bytes =
-      4 * (d * vocab + layers * (4 * d * d + 2 * d * ff) + d * static_cast<double>(config.model.max_seq_len));
-  const double available = static_cast<double>(available_memory());
-  if (bytes > available)
-    fail_user("the model's parameters alone take about " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
-}
-
 ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
-  check_size(config, tokenizers);
   const ModelConfig& m = config.model;
   ConfigFile file = t5_config_file({.vocab_size = tokenizers.source->vocab_size(),
                                     .width = m.d_model,
@@ -112,7 +97,6 @@ void TranslationModel::save_assets(const std::string& folder) const {
 }
 
 TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {
-  check_size(config, tokenizers);
   const ModelConfig& m = config.model;
   TransformerConfig t;
   t.source_vocab = tokenizers.source->vocab_size(), t.target_vocab = tokenizers.target->vocab_size();
