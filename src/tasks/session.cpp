@@ -24,6 +24,15 @@ SharedRegions add_shared_regions(Store& store) {
   return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
 }
 
+// A forgotten unit or an extra zero is told before an hour of planning.
+void check_parameters(const ParameterLayout& layout) {
+  const double bytes = 4.0 * static_cast<double>(layout.parameter_count() + layout.constant_count());
+  const auto available = static_cast<double>(available_memory());
+  if (bytes > available)
+    fail_user("the model's parameters alone take " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
+              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
+}
+
 }  // namespace
 
 Session::Session(const Config& config, const Module& model, bool training, bool verify_plans)
@@ -31,7 +40,9 @@ Session::Session(const Config& config, const Module& model, bool training, bool 
       layout(model, parameter_groups(config)),
       store(open_backend(config.train.device)),
       shared(add_shared_regions(store)),
-      trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {}
+      trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {
+  if (verify_plans) check_parameters(layout);
+}
 
 void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
                    const std::vector<ResidentOptions::Input>& device_data) {
@@ -74,15 +85,6 @@ void Session::allocate() {
   store.allocate();
   trainer->bind();
   if (resident) resident->bind();
-}
-
-void check_parameters(const Module& model, Capacity capacity) {
-  if (capacity == Capacity::kMayBeShort) return;
-  const double bytes = 4.0 * static_cast<double>(ParameterLayout(model).parameter_count());
-  const auto available = static_cast<double>(available_memory());
-  if (bytes > available)
-    fail_user("the model's parameters alone take " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
-              " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity) {

@@ -14,7 +14,8 @@ namespace linnet {
 
 class Session {
  public:
-  // The model must outlive the session. `training` false: evaluation only. `verify_plans` false: only sizes are wanted.
+  // The model must outlive the session. `training` false: evaluation only. `verify_plans` false: only sizes are wanted,
+  // also of a model that the machine cannot hold; otherwise that is a user error before anything is planned.
   Session(const Config& config, const Module& model, bool training, bool verify_plans = true);
   virtual ~Session() = default;
   Session(const Session&) = delete;
@@ -42,9 +43,6 @@ class Session {
 
 // Whether a task that the machine cannot hold is refused, or only planned to tell what it takes.
 enum class Capacity { kMustSuffice, kMayBeShort };
-// A forgotten unit or an extra zero should be told before an hour of planning: user error when the parameters alone are
-// more than the machine has, unless the task is only planned.
-void check_parameters(const Module& model, Capacity capacity);
 // Allocates the session, whose size check_fits() compares with the machine first. One that only is planned and does not
 // fit stays without addresses: false.
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity);

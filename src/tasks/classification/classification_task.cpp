@@ -150,7 +150,7 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   train = {}, valid = {};
   log_info(std::to_string(train_.size()) + " texts to train on, " + std::to_string(valid_.size()) +
            " to choose by, of " + std::to_string(classes.size()) + " classes");
-  session_.emplace(config, classifier, classes, true);
+  session_.emplace(config, classifier, classes, true, capacity == Capacity::kMustSuffice);
   if (allocate_within(*session_, "; a smaller batch_size needs less", capacity)) {
     batches_.emplace(train_, session_->rows, session_->lengths, static_cast<uint64_t>(config.train.seed));
   }

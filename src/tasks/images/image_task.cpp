@@ -37,7 +37,7 @@ ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity
   log_info(std::to_string(train_.count) + " images to train on, " + std::to_string(valid_.count) +
            " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
            std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes");
-  session_.emplace(config, format_, true, true, train_.count);
+  session_.emplace(config, format_, true, capacity == Capacity::kMustSuffice, train_.count);
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
     batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed));
     if (session_->resident)

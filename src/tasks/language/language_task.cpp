@@ -21,12 +21,12 @@ LanguageTask::LanguageTask(const Config& config, const std::string& from, Capaci
   }
   log_info(std::to_string(train_->tokens.size()) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
            " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
-  check_parameters(*language_.model, capacity);
   const bool packed = train_->packed || valid_->packed;
   session_.emplace(config, language_.model,
                    LanguageOptions{.packed = packed,
                                    .documents = train_->packed ? train_->documents : valid_->documents,
-                                   .sample_length = config.train.sample_length});
+                                   .sample_length = config.train.sample_length,
+                                   .verify_plans = capacity == Capacity::kMustSuffice});
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
     windows_.emplace(train_->tokens, session_->windows, static_cast<uint64_t>(config.train.seed), packed);
   }

@@ -141,8 +141,7 @@ MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity c
   const bool several = data_->train.documents.size() > 1;
   const MaskingOptions masking =
       masking_options(config, model_.model().bert.config, tokenizer.roles(), tokenizer.vocab_size(), several);
-  check_parameters(model_.model(), capacity);
-  session_.emplace(config, model_.model(), masking, true);
+  session_.emplace(config, model_.model(), masking, true, capacity == Capacity::kMustSuffice);
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
     windows_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
     valid_windows_.emplace(data_->valid.tokens, data_->valid.documents, masking, 0);

@@ -24,7 +24,7 @@ PlanAnswer plan_masked(const PlanRequest& request) {
   uint64_t resident = 0;
   const bool tokenizer = !config.data.tokenizer_dir.empty() || !config.model.from.empty();
   DataAtHand data = text_at_hand(config, request.exact);
-  if (data.read && !tokenizer) data.read = false, data.why_not = "The tokenizer is not there";
+  if (data.read && !tokenizer) data.read = false, data.why_not = "No tokenizer was given";
   if (data.read) {
     MaskedTask task(config, "", Capacity::kMayBeShort);
     masking = task.session().masking, tokens = task.train_tokens(), resident = task.forecast().resident;
@@ -37,8 +37,9 @@ PlanAnswer plan_masked(const PlanRequest& request) {
     masking = masking_options(config, bert, roles, bert.vocab_size, true);
     tokens = data.assumed_tokens(config.data);
     resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
-    answer.assumption = data.why_not + ": " + std::to_string(tokens) + " tokens are assumed, of " +
-                        std::to_string(bert.vocab_size) + " kinds, in documents of all lengths.";
+    answer.assumption = data.why_not + "; assuming " + std::to_string(tokens) +
+                        " tokens in documents of all lengths, and a vocabulary of " + std::to_string(bert.vocab_size) +
+                        ".";
   }
   const int64_t most = std::max<int64_t>(1, tokens / masking.lengths.back());
   const auto make_session = [&](int64_t rows) {
@@ -73,13 +74,13 @@ PlanAnswer plan_classification(const PlanRequest& request) {
     classes = task->session().classes, texts = task->train_count(), resident = task->forecast().resident;
   } else if (folder) {
     model = open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2});
-    answer.assumption = data.why_not + ": " + std::to_string(texts) + " texts are assumed, of 2 classes.";
+    answer.assumption = data.why_not + "; assuming " + std::to_string(texts) + " texts in 2 classes.";
   } else {
     ConfigFile file = describe_masked_model(config, config.data.vocab_size, 0).config;
     file.set("architectures", std::vector<std::string>{kArchitecture});
     file.set("num_labels", 2);
     model = new_pretrained(file);
-    answer.assumption = "The model folder is not there: a BERT of the configuration's sizes is assumed, and 2 classes.";
+    answer.assumption = "No model folder was given; assuming a BERT of the configuration's sizes, and 2 classes.";
   }
   SequenceClassifier& classifier = task ? task->session().model : model.as<SequenceClassifier>();
   const auto make_session = [&](int64_t rows) {

@@ -30,7 +30,7 @@ DataAtHand pairs_at_hand(const PlanRequest& request) {
   const DataConfig& data = request.config.data;
   if (task_row(request.config).origin != ExampleOrigin::kFiles) {
     if (request.exact || data.train_samples <= kQuickSamples) return {.read = true};
-    return {.why_not = std::to_string(data.train_samples) + " samples are not made for this (--exact makes them)"};
+    return {.why_not = std::to_string(data.train_samples) + " samples were not made (--exact makes them)"};
   }
   std::vector<std::string> paths;
   for (const std::string* name : {&data.train_source, &data.train_target, &data.train_tsv})
@@ -51,7 +51,7 @@ Basis measure(const PlanRequest& request) {
     return basis;
   }
   basis.assumption =
-      data.why_not + ": every batch is taken at max_seq_len = " + std::to_string(config.model.max_seq_len) + ".";
+      data.why_not + "; assuming batches of max_seq_len = " + std::to_string(config.model.max_seq_len) + " tokens.";
   Config random = config;
   random.data.task = "random";
   random.data.tokenizer = "char";
@@ -155,10 +155,10 @@ PlanAnswer plan_images(const PlanRequest& request) {
   } else {
     if (outlined) {
       format = outlined_format(config.data.data_dir, config.data.image_size, images);
-      answer.assumption = data.why_not + ": all images are taken to be like the first.";
+      answer.assumption = data.why_not + "; assuming that all images are like the first.";
     } else {
       format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
-      answer.assumption = "The images are not there: MNIST's are assumed, 60,000 of 28 x 28 x 1 in 10 classes.";
+      answer.assumption = "No images were given; assuming MNIST's, 60,000 of 28 x 28 x 1 in 10 classes.";
     }
     resident = resident_bytes() + static_cast<uint64_t>(images * format.height * format.width * format.channels);
   }
@@ -189,8 +189,8 @@ PlanAnswer plan_language(const PlanRequest& request) {
     tokens = data.assumed_tokens(config.data);
     resident = resident_bytes() + static_cast<uint64_t>(tokens) * 2;
     language = make_language_model(config, make_number_coder(config.data.vocab_size), "");
-    answer.assumption = data.why_not + ": " + std::to_string(tokens) + " tokens are assumed, of " +
-                        std::to_string(language.model->vocab_size()) + " kinds.";
+    answer.assumption = data.why_not + "; assuming " + std::to_string(tokens) + " tokens and a vocabulary of " +
+                        std::to_string(language.model->vocab_size()) + ".";
   }
   const auto make_session = [&](int64_t rows) {
     Config other = config;

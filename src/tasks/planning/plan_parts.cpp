@@ -45,11 +45,11 @@ DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>&
     data.bytes += bytes;
   }
   if (!all) {
-    data.why_not = "The " + name + " is not there";
+    data.why_not = "No " + name + " was found";
   } else if (!exact && data.bytes > quick) {
     char megabytes[32];
     std::snprintf(megabytes, sizeof megabytes, "%.1f", static_cast<double>(data.bytes) / 1e6);
-    data.why_not = "The " + name + " has " + megabytes + " MB and is not read (--exact reads it)";
+    data.why_not = "The " + name + " has " + megabytes + " MB and was not read (--exact reads it)";
   } else {
     data.read = true;
   }

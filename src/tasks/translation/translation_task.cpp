@@ -42,8 +42,9 @@ TranslationTask::TranslationTask(const Config& config, const std::string& from, 
   for (const auto& pair : valid->dataset.lengths()) lengths.push_back(pair);
   buckets = std::make_unique<Buckets>(choose_buckets(config, lengths));
 
-  check_parameters(*model.model, capacity);
-  session = std::make_unique<TranslationSession>(config, model, training_session_options(config, *buckets));
+  SessionOptions options = training_session_options(config, *buckets);
+  options.verify_plans = capacity == Capacity::kMustSuffice;
+  session = std::make_unique<TranslationSession>(config, model, std::move(options));
   if (allocate_within(*session, "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)", capacity)) {
     stream = std::make_unique<BatchStream>(*train, *buckets, static_cast<uint64_t>(config.train.seed));
   }
