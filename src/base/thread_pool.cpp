@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/signals.h"
+#include "base/timeline.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -87,13 +88,16 @@ void ThreadPool::leave() {
 }
 
 void ThreadPool::work(int worker) {
+  Timeline::name_thread("worker " + std::to_string(worker));
   uint32_t seen = 0;
   while (true) {
     wait_while_equal(generation_, seen);
     seen = generation_.load(std::memory_order_acquire);
     if (stop_) return;
     if (!enter()) continue;
+    const int64_t began = Timeline::is_active() ? Timeline::now() : 0;
     drain(worker);
+    if (began != 0) Timeline::record_work(began);
     leave();
   }
 }

@@ -9,12 +9,13 @@ namespace linnet {
 namespace {
 
 struct Arguments : ConfigArguments {
-  std::string folder, init;
+  std::string folder, init, profile;
   bool resume = false;
 };
 
 int train(const Arguments& arguments) {
   TrainRequest request{arguments.load(arguments.resume), arguments.folder, arguments.resume, arguments.init};
+  if (!arguments.profile.empty()) request.profile = parse_profile_options(arguments.profile, "--profile");
   if (request.folder.empty()) request.folder = "runs/" + std::filesystem::path(arguments.config).stem().string();
   run_training(request, make_training_task);
   return 0;
@@ -31,6 +32,9 @@ void add_train_command(Command& linnet) {
             {.type = "DIR"})
       .flag("--resume", arguments->resume, "go on with an existing run folder")
       .take("--init", arguments->init, "start from the weights of another run", {.type = "RUN"})
+      .take("--profile", arguments->profile,
+            "write traces of some steps into the run folder, for example wait=1,warmup=1,active=3,repeat=2",
+            {.type = "STEPS"})
       .does([arguments] { return train(*arguments); });
 }
 

@@ -98,6 +98,7 @@ struct TrainConfig {
   int64_t keep_checkpoints = 0;
   int64_t keep_every = 0;
   int64_t log_every = 1;
+  bool tensorboard = false;
   int64_t threads = 0;
   std::string device = "cpu";
   std::string precision = "fp32";

@@ -233,6 +233,9 @@ const std::vector<ConfigKey>& table() {
       resumable(between(TRAIN(keep_every),
                         "Weights of checkpoints at multiples of this step are kept for good; 0: none.", 0, kMaxCount)),
       resumable(between(TRAIN(log_every), "Steps between lines of metrics.jsonl.", 1, kMaxCount)),
+      resumable(any(TRAIN(tensorboard),
+                    "Also write event files for TensorBoard into the run folder: scalars, and with every evaluation "
+                    "histograms and samples.")),
       resumable(between(TRAIN(threads), "0: what the machine and its cgroup allow.", 0, 4096)),
       resumable(any(TRAIN(device), "Where training runs: cpu, cuda or cuda:N (needs the CUDA module, docs/gpu.md).")),
       one_of(TRAIN(precision),

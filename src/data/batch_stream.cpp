@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/timeline.h"
 #include "data/batch_buffer.h"
 #include "data/batch_order.h"
 
@@ -58,6 +59,7 @@ struct BatchStream::State {
 };
 
 void BatchStream::State::run() {
+  Timeline::name_thread("batches");
   const int64_t capacity = static_cast<int64_t>(buffers.size());
   std::unique_lock lock(mutex);
   for (;;) {
@@ -87,6 +89,7 @@ void BatchStream::State::run() {
 
 // Moves the cursor on.
 void BatchStream::State::fill(BatchBuffer& buffer, BatchCursor& here) {
+  const HostSpan span("fill batch");
   here.check(order.batch_count());
   const auto taken = here.take([this](int64_t) { return order.batch_count(); });
   if (ordered_epoch != taken.epoch) {

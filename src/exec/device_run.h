@@ -24,7 +24,8 @@ class DeviceRun {
   // Returns as soon as the work is queued; the host may then write the next batch.
   // `times`: how often `queue_kernels` queues the plan; there is a recording for each number, so let them be few. More
   // than once: the plan has no batch. Returns the run's number, from 1 on.
-  int64_t run(FunctionRef<void()> queue_kernels, int64_t times = 1);
+  // `replay`: false queues the kernels one by one, although there may be a recording.
+  int64_t run(FunctionRef<void()> queue_kernels, int64_t times = 1, bool replay = true);
   // Copies the batch over and leaves the rest to the caller.
   void push_batch();
   // Waits for that run; 0: the last. A large output is that of the last run and valid until the next, a small one may

@@ -1,6 +1,7 @@
 #include "exec/executor.h"
 
 #include "base/error.h"
+#include "base/timeline.h"
 #include "ir/op.h"
 
 namespace linnet {
@@ -40,8 +41,31 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
 }
 
 void Executor::run_all(ThreadPool& pool) const {
+  if (Timeline::is_active()) return run_recorded(pool);
   for (const Step& step : steps_) run_step(step, pool);
   copy_updates();
+}
+
+// A node begins when the one before it ends, so that the times of all nodes add up to that of the run.
+void Executor::run_recorded(ThreadPool& pool) const {
+  int64_t began = Timeline::now();
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto node = static_cast<int64_t>(i);
+    Timeline::set_work(plan_, node);
+    int64_t ended = 0;
+    if (device_.is_host()) {
+      run_step(steps_[i], pool);
+      ended = Timeline::now();
+    } else {
+      ended = began + static_cast<int64_t>(1e9 * device_.timed([&] { run_step(steps_[i], pool); }));
+    }
+    Timeline::record({.begin = began, .end = ended, .plan = plan_, .index = node});
+    began = ended;
+  }
+  Timeline::set_work(nullptr, -1);
+  copy_updates();
+  if (!copies_.empty() && device_.is_host())
+    Timeline::record({.begin = began, .end = Timeline::now(), .name = "copy states"});
 }
 
 void Executor::copy_updates() const {
@@ -56,7 +80,7 @@ void Executor::check(const ThreadPool& pool) const {
 
 int64_t Executor::run(ThreadPool& pool) const {
   check(pool);
-  if (device_run_) return device_run_->run([&] { run_all(pool); });
+  if (device_run_) return device_run_->run([&] { run_all(pool); }, 1, !Timeline::is_active());
   run_all(pool);
   return 0;
 }
@@ -67,7 +91,7 @@ void Executor::run_together(ThreadPool& pool, int64_t times) const {
     for (int64_t i = 0; i < times; ++i) run_all(pool);
   };
   if (device_run_)
-    device_run_->run(run_each, times);
+    device_run_->run(run_each, times, !Timeline::is_active());
   else
     run_each();
 }

@@ -16,6 +16,9 @@ class Executor {
   // The store must have been allocated; plan and store outlive the executor.
   Executor(const Plan& plan, const Store& store, const SharedRegions& shared);
 
+  // While the Timeline (base/timeline.h) is active, run() and run_together() record the time of each node. On a device
+  // each node is then queued alone and timed there, and the times are put one after another from when the run began.
+  //
   // The pool may not have more threads than the plan was made for. On a device run() only queues: batches may be
   // written and other plans run after it, and output() waits. Returns the run's number for output(), 0 on the CPU.
   int64_t run(ThreadPool& pool) const;
@@ -42,6 +45,7 @@ class Executor {
   void check(const ThreadPool& pool) const;
   void run_step(const Step& step, ThreadPool& pool) const;
   void run_all(ThreadPool& pool) const;
+  void run_recorded(ThreadPool& pool) const;
   void copy_updates() const;
 
   const Plan* plan_;

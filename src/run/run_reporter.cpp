@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "base/process_memory.h"
 #include "config/task_rows.h"
@@ -42,7 +43,19 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
     : config_(config.train),
       items_(task_row(config).items),
       log_(metrics_path, resumed.step, resumed.evaluated),
-      memory_mb_(resident_mb()) {}
+      memory_mb_(resident_mb()) {
+  if (config_.tensorboard) events_.emplace(std::filesystem::path(metrics_path).parent_path().string(), resumed.step);
+}
+
+void RunReporter::write(const MetricsLine& line) {
+  log_.write(line);
+  if (events_) events_->write(line);
+}
+
+void RunReporter::sync() {
+  log_.sync();
+  if (events_) events_->flush();
+}
 
 void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
                        const Pace& pace) {
@@ -51,8 +64,7 @@ void RunReporter::step(const Progress& progress, const StepReport& report, doubl
   loss_ = running_average(loss_, report.loss, 0.95);
   if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
   if (progress.step % config_.log_every == 0)
-    log_.write(
-        {progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_, items_});
+    write({progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_, items_});
   const double per_step = pace.seconds_here / static_cast<double>(++steps_here_);
   bar_.update({progress.step, pace.total_steps, loss_, rate, speed_,
                per_step * static_cast<double>(pace.total_steps - progress.step), memory_mb_, items_});
@@ -73,7 +85,8 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
     line.metric_value = metric_of(config_, result);
   }
   if (judged.other) line.weights = judged.average ? "average" : "trained";
-  log_.write(line);
+  write(line);
+  if (events_) events_->write_samples(progress.step, result.samples);
   bar_.print(fmt::format("step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds,
                          better ? "  best so far" : ""));
   if (judged.other && differ(config_, result, *judged.other))

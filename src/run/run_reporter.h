@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "run/event_log.h"
 #include "run/metrics_log.h"
 #include "run/progress_bar.h"
 #include "run/training_task.h"
@@ -29,7 +30,7 @@ struct Pace {
 
 class RunReporter {
  public:
-  // `resumed` is where the run goes on: lines of metrics.jsonl after it are dropped.
+  // `resumed` is where the run goes on: lines of metrics.jsonl after it are dropped. Events go to the same folder.
   RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed);
 
   // `seconds` is what the step took.
@@ -37,14 +38,19 @@ class RunReporter {
   void evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better);
   void message(const std::string& text) { bar_.print(text); }
   void clear() { bar_.clear(); }
-  void sync() { log_.sync(); }
+  // What was told so far survives a crash.
+  void sync();
+  // Null unless the configuration asks for events.
+  EventLog* events() { return events_ ? &*events_ : nullptr; }
 
  private:
+  void write(const MetricsLine& line);
   std::string figures(const Evaluation& result) const;
 
   const TrainConfig& config_;
   const char* const items_;  // what the model is trained on: "tokens", "images"
   MetricsLog log_;
+  std::optional<EventLog> events_;
   ProgressBar bar_;
   int64_t steps_here_ = 0;
   double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages

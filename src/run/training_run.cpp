@@ -120,9 +120,22 @@ class TrainingRun {
     DataFingerprint::of(request_.config).save(folder_.path());
     task_.batches().seek(progress_.epoch, progress_.batch);
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
+    start_profile();
     last_saved_ = progress_.step;
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && !folder_.has_state()) save();
+  }
+
+  void start_profile() {
+    ProfileOptions options = request_.profile.is_on() ? request_.profile : profile_options_from_environment();
+    if (!options.is_on()) return;
+    options.folder = folder_.path() + "/profile";
+    trainer_.profile(options);
+    trainer_.profiler()->on_summary = [this, folder = options.folder](const ProfileSummary& summary) {
+      reporter_->message(summary_table(summary, 10) + "written to " + folder + "/steps-" +
+                         std::to_string(summary.first_step) + "-" + std::to_string(summary.last_step) +
+                         ".pt.trace.json (for Perfetto) and .summary.json");
+    };
   }
 
   // One step, or as many as are done without the host, up to where something is due. A step during which a stop is
@@ -164,6 +177,7 @@ class TrainingRun {
     progress_.target_tokens += done.report.tokens;
     progress_.seconds = before_ + now() - began_;
     if (out_of_time()) done_ = true;
+    last_shape_ = done.batch.shape_index, last_tokens_ = done.report.tokens;
     progress_.evaluated = !evaluation_due();
     reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()});
   }
@@ -228,12 +242,19 @@ class TrainingRun {
 
   void evaluate() {
     const double began = now();
+    // Evaluation writes over what the step has left in memory.
+    if (reporter_->events() && last_tokens_ > 0 && !task_.resident())
+      reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_);
     const Judged judged = judge();
     pass_last_stop_point();
     progress_.evaluated = true;
     last_saved_ = -1;  // the result belongs into the training state
     progress_.seconds = before_ + now() - began_;
     const bool better = compare(judged.best);
+    if (EventLog* events = reporter_->events()) {
+      trainer_.pull_states();
+      events->write_histograms(progress_.step, trainer_.layout(), trainer_.state("parameters"));
+    }
     reporter_->evaluation(progress_, judged, rate(progress_.step), now() - began, better);
     if (better) save_best(judged.average ? trainer_.evaluated_state() : "parameters");
     if (out_of_time()) done_ = true;
@@ -330,6 +351,8 @@ class TrainingRun {
   const int64_t last_step_;  // by max_steps and max_epochs
   Progress progress_;
   std::optional<RunReporter> reporter_;
+  int last_shape_ = 0;       // of the step that ran last in this process
+  int64_t last_tokens_ = 0;  // its tokens; 0: none has run
   bool stopped_ = false, done_ = false;
   int64_t last_saved_ = 0;
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began

@@ -14,6 +14,7 @@ struct TrainRequest {
   std::string folder;
   bool resume = false;
   std::string init;  // a run folder whose weights to start from; empty: none
+  ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder
 };
 
 struct TrainOutcome {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/timeline.h"
 
 namespace linnet {
 namespace {
@@ -29,26 +30,33 @@ BatchPosition StepQueue::submit(std::span<const double> rates, int64_t first_ste
 }
 
 void StepQueue::submit_step(double rate, int64_t step) {
+  if (trainer_.profiler()) trainer_.profiler()->begin_step(step);
   Waiting waiting{.step = step, .batch = {}, .rate = rate, .began = now(), .report = {}};
   if (trainer_.accumulates()) {
     for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
       stop_point();
-      const Batch& batch = source_.next();
+      const Batch& batch = next_batch();
       waiting.batch = batch;
       trainer_.accumulate(batch, step, micro);
       if (batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
     }
     waiting.report = trainer_.submit_apply(rate, step);
   } else {
-    const Batch& batch = source_.next();
+    const Batch& batch = next_batch();
     waiting.batch = batch;
     waiting.report = trainer_.submit(batch, rate, step);
   }
   waiting_.push_back(waiting);
 }
 
+const Batch& StepQueue::next_batch() {
+  const HostSpan span("next batch");
+  return source_.next();
+}
+
 void StepQueue::submit_chunk(std::span<const double> rates, int64_t first_step) {
   const double began = now();
+  if (trainer_.profiler()) trainer_.profiler()->begin_step(first_step);
   const auto rows = static_cast<size_t>(resident_->rows());
   std::vector<Waiting> chunk;
   std::vector<float> chunk_rates;
@@ -78,6 +86,7 @@ DoneStep StepQueue::collect() {
     if (reports_.empty()) {
       reports_ = resident_->reports();
       finished_ = now();
+      if (trainer_.profiler()) trainer_.profiler()->end_step();
     }
     done.report = reports_[reports_.size() - waiting_.size()];
     done.seconds = (finished_ - waiting.began) / static_cast<double>(reports_.size());

@@ -23,9 +23,9 @@ class StepQueue {
   StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store);
 
   // How many steps one submit() takes at most.
-  int64_t most_steps() const { return resident_ ? resident_->steps_per_chunk() : 1; }
+  int64_t most_steps() const { return resident_ && !is_profiling() ? resident_->steps_per_chunk() : 1; }
   // How many steps may be waiting while the host goes on: a device does them meanwhile.
-  size_t steps_ahead() const { return steps_ahead_; }
+  size_t steps_ahead() const { return is_profiling() ? 0 : steps_ahead_; }
   size_t waiting() const { return waiting_.size(); }
   // Begins the steps from `first_step` on, one for each of `rates`, up to the end of an epoch at most. Returns the last
   // step's batch. May throw Stopped: nothing was begun then.
@@ -41,6 +41,9 @@ class StepQueue {
     double rate, began;
     SubmittedStep report;  // of a step that the host feeds
   };
+  // Profiled steps are done one by one.
+  bool is_profiling() const { return trainer_.profiler() && !trainer_.profiler()->is_done(); }
+  const Batch& next_batch();
   void submit_step(double rate, int64_t step);
   void submit_chunk(std::span<const double> rates, int64_t first_step);
   void restore(const Waiting& step);

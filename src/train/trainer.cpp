@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/timeline.h"
 #include "exec/interpreter.h"
+#include "ir/op.h"
+#include "kernels/bandwidth.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/isa.h"
+#include "kernels/peak.h"
 #include "nn/model_store.h"
+#include "plan/memory_map.h"
 
 namespace linnet {
 namespace {
@@ -15,6 +22,20 @@ namespace {
 constexpr size_t kLine = 64;  // each small input on a cache line of its own
 
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
+bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
+
+// Whether the bytes of a flat gradient still hold it when the plan has run: nothing that is computed after its norm may
+// lie there.
+bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
+  if (location.region != arena) return true;
+  const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
+  const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
+  return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
+    return tenant.first >= norm && tenant.offset < location.offset + bytes &&
+           location.offset < tenant.offset + tenant.bytes;
+  });
+}
 
 }  // namespace
 
@@ -55,6 +76,27 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
   if (options_.training && accumulates())
     apply_ = make_plan(optimize(apply_graph(layout, step_options_), passes()), store, shared,
                        {.threads = options.threads, .verify = options.verify_plans});
+  if (options_.training) profile(options_.profile.is_on() ? options_.profile : profile_options_from_environment());
+}
+
+void Trainer::profile(const ProfileOptions& options) {
+  profiler_.reset();
+  if (options.is_on())
+    profiler_ = std::make_unique<StepProfiler>(
+        options, StepProfiler::Source{.plans = [this] { return plans(); },
+                                      .measure_peak = [this] { return measure_peak(); },
+                                      .arena = shared_.arena,
+                                      .planned_bytes = [this] { return store_.total_bytes(); }});
+}
+
+// Of a device nothing is measured: its name says what it is.
+MachinePeak Trainer::measure_peak() {
+  constexpr size_t kBlock = size_t{128} << 20;
+  if (!store_.device().is_host()) return {.name = store_.device().info().name};
+  return {.name = std::to_string(pool_.size()) + (pool_.size() == 1 ? " thread, " : " threads, ") + current_isa() +
+                  ", " + precision_name(precision()),
+          .flops = 1e9 * measured_peak_gflops(precision(), pool_),
+          .bandwidth = measured_bandwidth(pool_, kBlock)};
 }
 
 // Passes ask the store's backend for kernels.
@@ -163,6 +205,7 @@ void Trainer::set_step(double learning_rate, int64_t step) {
 }
 
 void Trainer::load(const Batch& batch) const {
+  const HostSpan span("load batch");
   for (const auto& [name, bytes] : batch.arrays) {
     store_.find(name, bytes.size());  // an internal error when the input takes less
     std::memcpy(store_.data(name), bytes.data(), bytes.size());
@@ -170,6 +213,7 @@ void Trainer::load(const Batch& batch) const {
 }
 
 SubmittedStep Trainer::submit(int shape, double learning_rate, int64_t step) {
+  if (profiler_) profiler_->begin_step(step);
   set_step(learning_rate, step);
   const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;
   return {&executor, executor.run(pool_)};
@@ -179,7 +223,9 @@ StepReport Trainer::collect(const SubmittedStep& step) const {
   const auto scalar = [&](const char* name) {
     return static_cast<double>(step.executor->output(name, step.run).as<float>()[0]);
   };
-  return step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
+  const StepReport report = step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
+  if (profiler_) profiler_->end_step();
+  return report;
 }
 
 StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
@@ -213,6 +259,42 @@ std::string Trainer::find_non_finite(int shape) const {
     inputs[input.name] = std::move(tensor);
   }
   return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
+}
+
+bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
+  if (accumulates()) {
+    shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
+    for (const TrainedRange& range : layout_.ranges()) {
+      const std::string name = "gradient" + range.suffix;
+      store_.pull(name);
+      float* values = store_.as<float>(name);
+      visit(range, {values, static_cast<size_t>(range.count)});
+      std::fill_n(values, range.count, 0.0F);
+      store_.push(name);
+    }
+    const float zero = 0;
+    for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+    return true;
+  }
+  const Plan& plan = shapes_[static_cast<size_t>(shape)]->train;
+  std::vector<Location> places;
+  for (const Node& node : plan.graph.nodes())
+    if (is_norm(node)) places.push_back(plan.location[static_cast<size_t>(node.in[0])]);
+  for (size_t i = 0; i < places.size(); ++i) {
+    const TrainedRange& range = layout_.ranges()[i];
+    if (!is_intact(plan, shared_.arena, places[i], float_bytes(range.count))) return false;
+    const auto count = static_cast<size_t>(range.count);
+    const std::byte* from = store_.place(places[i].region) + places[i].offset;
+    if (store_.device().is_host()) {
+      visit(range, {reinterpret_cast<const float*>(from), count});
+      continue;
+    }
+    std::vector<float> copy(count);
+    store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, float_bytes(range.count));
+    store_.device().wait();
+    visit(range, copy);
+  }
+  return true;
 }
 
 NamedPlans Trainer::plans() const {

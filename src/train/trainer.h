@@ -7,12 +7,15 @@
 //   StepReport report = trainer.step(batch, learning_rate, step);
 #pragma once
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "data/batch.h"
 #include "exec/executor.h"
 #include "passes/passes.h"
 #include "plan/plan_file.h"
+#include "profile/step_profiler.h"
 #include "train/step_graphs.h"
 
 namespace linnet {
@@ -27,6 +30,8 @@ struct TrainerOptions {
   bool verify_plans = true;  // see PlanOptions
   // For a Learner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store says.
   const Backend* backend = &cpu_backend();
+  // Which steps are profiled; if it is off, the environment variable LINNET_PROFILE decides.
+  ProfileOptions profile = {};
 };
 
 struct StepReport {
@@ -129,9 +134,17 @@ class Trainer {
   bool has_average() const { return evaluated_ != "parameters"; }
   // What evaluation and saved models take: the average, where there is one, and frozen parameters.
   ParameterValues evaluated_values() const { return {state(evaluated_), state("parameters")}; }
+  // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
+  // shape; call it before any other plan runs. The values are read where the step has left them; of a step of several
+  // micro-batches those of the last one are computed again. False: the plan has written something else over them.
+  using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
+  bool visit_gradient(int shape, GradientVisitor visit);
   // Exchanges the parameters and their moving average, so that evaluation sees the parameters. A second call restores
   // both; no step may run in between.
   void exchange_average();
+  // Profiles the steps that the options name, from now on.
+  void profile(const ProfileOptions& options);
+  StepProfiler* profiler() { return profiler_.get(); }  // null: nothing is profiled
   // What runs a shape's training step, for profiles.
   const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
   // What the passes made of the training graph planned last.
@@ -152,6 +165,7 @@ class Trainer {
   void declare_states();
   void set_control(double learning_rate, int64_t step);
   void set_random(int64_t step, int64_t micro);
+  MachinePeak measure_peak();
 
   const ParameterLayout& layout_;
   Store& store_;
@@ -165,6 +179,7 @@ class Trainer {
   Plan apply_;
   std::unique_ptr<Executor> run_apply_;
   ThreadPool pool_;
+  std::unique_ptr<StepProfiler> profiler_;
 };
 
 }  // namespace linnet

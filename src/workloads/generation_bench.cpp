@@ -1,10 +1,10 @@
 #include "workloads/generation_bench.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 
 #include "generate/causal_generator.h"
+#include "kernels/bandwidth.h"
 #include "models/gpt.h"
 
 namespace linnet {
@@ -13,28 +13,6 @@ namespace {
 constexpr int64_t kUncachedStep = 64;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// Of reading far more than the caches hold; the best of a few passes.
-double read_bandwidth(ThreadPool& pool) {
-  constexpr int64_t kBlock = 1 << 16, kBlocks = 1024;  // of 8 bytes: 512 MB
-  std::vector<uint64_t> memory(static_cast<size_t>(kBlock * kBlocks), 1);
-  std::atomic<uint64_t> total{0};
-  double best = 0;
-  for (int pass = 0; pass < 10; ++pass) {
-    const double began = now();
-    pool.run(kBlocks, [&](int64_t block, int) {
-      const uint64_t* p = memory.data() + block * kBlock;
-      // Several streams at once, as a product with a few rows reads its weights.
-      constexpr int64_t kStreams = 8, kLength = kBlock / kStreams;
-      uint64_t sums[kStreams] = {};
-      for (int64_t i = 0; i < kLength; ++i)
-        for (int64_t s = 0; s < kStreams; ++s) sums[s] += p[s * kLength + i];
-      for (const uint64_t sum : sums) total += sum;
-    });
-    best = std::max(best, static_cast<double>(kBlock * kBlocks * 8) / (now() - began));
-  }
-  return total > 0 ? best : 0;
-}
 
 // A model with random weights and one generator.
 struct Writer {
@@ -65,7 +43,7 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most) {
   const CausalOptions options{
       .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
   Writer writer(options, threads);
-  m.bandwidth = read_bandwidth(writer.pool);
+  m.bandwidth = measured_bandwidth(writer.pool, size_t{512} << 20);
   const double position_table = static_cast<double>(writer.model.config.max_seq_len * writer.model.config.width);
   const double weights = 4 * (static_cast<double>(writer.layout.parameter_count()) - position_table);
   const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);

@@ -1,0 +1,65 @@
+// Records what ran when, for profiles. A span is recorded on the thread that ran it. The process has one timeline;
+// while it is not active, code that could record pays for one load of a flag.
+//
+//   const HostSpan span("next batch");   // until the end of the block
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace linnet {
+
+struct Span {
+  int64_t begin = 0, end = 0;  // nanoseconds of the steady clock
+  const char* name = nullptr;  // a string literal; null: node `index` of `plan` ran
+  const void* plan = nullptr;
+  int64_t index = -1;
+};
+
+struct Track {
+  std::string thread;       // "main", "worker 1", "batches"
+  std::vector<Span> spans;  // in the order of their ends
+};
+
+class Timeline {
+ public:
+  static bool is_active() { return active_.load(std::memory_order_relaxed); }
+  static void start();
+  static void stop();
+  // Returns what was recorded since start() and forgets it. One track for each thread that recorded anything; the
+  // thread that calls is the first.
+  static std::vector<Track> take();
+
+  static void record(const Span& span);  // also while inactive: a span may end after stop()
+  static int64_t now();
+  // What the calling thread is called in the tracks; "main" if never set.
+  static void name_thread(std::string name);
+  // The node that kernels compute now: what the threads of a pool are recorded to have worked on. One for the process,
+  // so while several plans run at the same time the workers' spans may name the wrong one.
+  static void set_work(const void* plan, int64_t node);
+  // Records that the calling thread worked on it.
+  static void record_work(int64_t begin);
+
+ private:
+  static std::atomic<bool> active_;
+};
+
+// Records the time from its construction to its destruction, if the timeline is active at both.
+class HostSpan {
+ public:
+  explicit HostSpan(const char* name, int64_t index = -1)
+      : name_(name), index_(index), begin_(Timeline::is_active() ? Timeline::now() : 0) {}
+  ~HostSpan() {
+    if (begin_ != 0 && Timeline::is_active())
+      Timeline::record({.begin = begin_, .end = Timeline::now(), .name = name_, .index = index_});
+  }
+  HostSpan(const HostSpan&) = delete;
+  HostSpan& operator=(const HostSpan&) = delete;
+
+ private:
+  const char* name_;
+  int64_t index_, begin_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,63 @@
+// Event files as TensorBoard reads them: records of u64 length, masked crc32c of it, an Event message
+// (tensorflow/core/util/event.proto), masked crc32c of that.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace linnet {
+
+// CRC-32C (Castagnoli), as in RFC 3720; "123456789" gives 0xe3069283.
+uint32_t crc32c(std::string_view bytes);
+
+// How often values lie in each range: 8 ranges for each power of two on either side of zero. Values that are not finite
+// are left out.
+class Histogram {
+ public:
+  void add(std::span<const float> values, double factor = 1);  // values times factor
+  int64_t count() const { return count_; }
+  double min() const { return min_; }
+  double max() const { return max_; }
+  double sum() const { return sum_; }
+  double sum_squares() const { return sum_squares_; }
+  // Calls visit(upper limit, values up to it and above the limit before it) from the smallest limit to the largest. The
+  // first has a count of 0: it only says where the second begins.
+  template <class Visit>
+  void for_each_range(const Visit& visit) const;
+
+ private:
+  // By sign, exponent and the first 3 bits of the mantissa, which are the first 12 bits of a float.
+  std::array<int64_t, 4096> ranges_{};
+  int64_t count_ = 0;
+  double min_ = 0, max_ = 0, sum_ = 0, sum_squares_ = 0;
+};
+
+class EventFile {
+ public:
+  // Makes a new file in `folder`, which readers take after those that are there. If there are any, events of
+  // `first_step` and later steps in them are declared void: the run was interrupted and goes on from there.
+  EventFile(const std::string& folder, int64_t first_step);
+  ~EventFile();  // writes what add calls have left, if it can
+  EventFile(const EventFile&) = delete;
+  EventFile& operator=(const EventFile&) = delete;
+
+  void add_scalar(int64_t step, std::string_view tag, double value);
+  void add_histogram(int64_t step, std::string_view tag, const Histogram& histogram);
+  void add_text(int64_t step, std::string_view tag, std::string_view markdown);
+  // What was added is in the file; otherwise that happens every few seconds. Throws Error(kSystem) when the disk is
+  // full.
+  void flush();
+  const std::string& path() const { return path_; }
+
+ private:
+  void add_value(int64_t step, std::string_view summary_value);
+  void add_event(std::string_view fields);
+
+  std::string path_, buffer_;
+  int descriptor_ = -1;
+  double flushed_ = 0;  // seconds since the epoch
+};
+
+}  // namespace linnet

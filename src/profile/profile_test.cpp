@@ -1,0 +1,170 @@
+#include "profile/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "nn/layers.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "train/learner.h"
+
+namespace linnet {
+namespace {
+
+struct Net : Module {
+  Linear first{this, "first", 64, 128}, second{this, "second", 128, 8};
+};
+
+Loss net_loss(Net& net, Trace& trace) {
+  const Tensor x = trace.input("x", {DType::kF32, {32, 64}});
+  return {sum_to(square(net.second(relu(net.first(x)))), {}), trace.number(32)};
+}
+
+// Profiles a small network and keeps what the profiler found.
+struct Profiled {
+  explicit Profiled(ProfileOptions options, int64_t accumulate = 1, int steps = 12)
+      : learner(net, [this](Trace& trace) { return net_loss(net, trace); },
+                {.accumulate_steps = accumulate, .threads = 2, .profile = options}) {
+    StepProfiler& profiler = *learner.trainer().profiler();
+    profiler.on_summary = [this](const ProfileSummary& summary) { summaries.push_back(summary); };
+    for (int64_t step = 1; step <= steps; ++step) {
+      if (accumulate == 1) {
+        learner.step(0.01);
+        continue;
+      }
+      profiler.begin_step(step);
+      for (int64_t micro = 0; micro < accumulate; ++micro) learner.trainer().accumulate(0, step, micro);
+      learner.trainer().apply(0.01, step);
+    }
+  }
+  Net net;
+  Learner learner;
+  std::vector<ProfileSummary> summaries;
+};
+
+std::string fresh_folder(const std::string& name) {
+  const std::string folder = testing::TempDir() + "/linnet_profile_" + name;
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
+double phase_seconds(const ProfileSummary& summary, const std::string& phase) {
+  double seconds = 0;
+  for (const ProfileRow& row : summary.rows)
+    if (row.phase == phase) seconds += row.seconds;
+  return seconds;
+}
+
+TEST(Profile, TheStepsAreThoseOfTheSchedule) {
+  const std::string folder = fresh_folder("schedule");
+  const Profiled run({.skip_first = 1, .wait = 1, .warmup = 1, .active = 3, .repeat = 2, .folder = folder});
+  ASSERT_EQ(run.summaries.size(), 2u);
+  EXPECT_EQ(run.summaries[0].first_step, 4);
+  EXPECT_EQ(run.summaries[0].last_step, 6);
+  EXPECT_EQ(run.summaries[1].first_step, 9);
+  EXPECT_EQ(run.summaries[1].last_step, 11);
+  EXPECT_TRUE(file_exists(folder + "/steps-4-6.pt.trace.json"));
+  EXPECT_TRUE(file_exists(folder + "/steps-9-11.summary.json"));
+  EXPECT_FALSE(Timeline::is_active());
+}
+
+TEST(Profile, RowsHavePhaseModuleSourceAndOperations) {
+  const Profiled run({.active = 2, .folder = fresh_folder("rows")});
+  const ProfileSummary& summary = run.summaries.at(0);
+  EXPECT_GT(phase_seconds(summary, "forward"), 0);
+  EXPECT_GT(phase_seconds(summary, "backward"), 0);
+  EXPECT_GT(phase_seconds(summary, "update"), 0);
+  EXPECT_LE(summary.node_seconds, summary.step_seconds);
+  bool found = false;
+  for (const ProfileRow& row : summary.rows)
+    if (row.module == "first" && row.phase == "forward" && row.flops > 0) {
+      found = true;
+      EXPECT_EQ(row.label, "matmul+bias+relu");
+      EXPECT_EQ(row.flops, 2.0 * 32 * 64 * 128);
+      EXPECT_TRUE(row.source.starts_with("profile_test.cpp:")) << row.source;
+      EXPECT_EQ(row.calls, 2);
+      EXPECT_EQ(row.kept_bytes, 4.0 * 32 * 128);  // relu's result, for its gradient and the weights'
+    }
+  EXPECT_TRUE(found);
+}
+
+TEST(Profile, MicroBatchesAndTheUpdateAreOneStep) {
+  const Profiled run({.wait = 0, .warmup = 0, .active = 2, .folder = fresh_folder("micro")}, 3, 2);
+  const ProfileSummary& summary = run.summaries.at(0);
+  EXPECT_EQ(summary.steps, 2);
+  EXPECT_GT(phase_seconds(summary, "update"), 0);
+  for (const ProfileRow& row : summary.rows)
+    if (row.module == "first" && row.phase == "forward") {
+      EXPECT_EQ(row.calls, 6);
+    }
+}
+
+// Slices of one track that begin within another one end within it.
+void expect_nesting(const nlohmann::json& trace) {
+  std::map<int, std::vector<std::pair<int64_t, int64_t>>> tracks;  // nanoseconds
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "X") {
+      const int64_t begin = std::llround(event["ts"].get<double>() * 1000);
+      tracks[event["tid"]].emplace_back(begin, begin + std::llround(event["dur"].get<double>() * 1000));
+    }
+  EXPECT_FALSE(tracks.empty());
+  for (auto& [thread, slices] : tracks) {
+    std::ranges::sort(slices,
+                      [](auto a, auto b) { return a.first < b.first || (a.first == b.first && a.second > b.second); });
+    std::vector<int64_t> open;
+    for (const auto& [begin, end] : slices) {
+      while (!open.empty() && open.back() <= begin) open.pop_back();
+      if (!open.empty()) {
+        EXPECT_LE(end, open.back()) << "thread " << thread;
+      }
+      open.push_back(end);
+    }
+  }
+}
+
+TEST(Profile, TheTraceIsWhatViewersRead) {
+  const std::string folder = fresh_folder("trace");
+  const Profiled run({.active = 2, .folder = folder});
+  const auto trace = nlohmann::json::parse(read_file(folder + "/steps-3-4.pt.trace.json"));
+  EXPECT_EQ(trace["distributedInfo"]["rank"], 0);
+  expect_nesting(trace);
+  std::map<std::string, int> names;
+  double live = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    ++names[event["name"]];
+    if (event["name"] == "live activations") live = std::max(live, event["args"]["MB"].get<double>());
+  }
+  EXPECT_EQ(names["ProfilerStep#3"], 1);
+  EXPECT_EQ(names["forward"], 2);
+  EXPECT_EQ(names["backward"], 2);
+  EXPECT_EQ(names["update"], 2);
+  EXPECT_GE(names["matmul+bias+relu"], 2);  // and the other thread's part of it
+  EXPECT_NEAR(live * 1e6, static_cast<double>(run.summaries[0].peak_live_bytes), 1);
+  const auto summary = nlohmann::json::parse(read_file(folder + "/steps-3-4.summary.json"));
+  EXPECT_EQ(summary["rows"].size(), run.summaries[0].rows.size());
+}
+
+TEST(Profile, OptionsAreReadAndMistakesNamed) {
+  const ProfileOptions options = parse_profile_options("wait=2,active=5", "--profile");
+  EXPECT_EQ(options.wait, 2);
+  EXPECT_EQ(options.warmup, 1);
+  EXPECT_EQ(options.active, 5);
+  EXPECT_EQ(options.repeat, 1);
+  for (const char* bad :
+       {"wait", "wait=", "wait=-1", "active=0", "actve=3", "wait=1x", ",", "active=99999999999999999999"})
+    try {
+      parse_profile_options(bad, "--profile");
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      EXPECT_TRUE(std::string(error.what()).starts_with("--profile: ")) << error.what();
+    }
+}
+
+}  // namespace
+}  // namespace linnet
