@@ -94,7 +94,8 @@ Command& Command::take(const char* name, T& value, const char* help, const Value
   std::string text = help;
   if constexpr (std::is_arithmetic_v<T>)
     if (rules.show_default) text += " (default " + CLI::detail::to_string(value) + ")";
-  described_->arguments.push_back({.name = name,
+  const std::string_view names = name;  // the last one is shown
+  described_->arguments.push_back({.name = std::string(names.substr(names.rfind(',') + 1)),
                                    .help = text,
                                    .type = *rules.type                    ? rules.type
                                            : std::is_arithmetic_v<Number> ? "N"

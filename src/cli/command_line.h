@@ -33,7 +33,7 @@ class Command {
   Command(CLI::App& app, Action& chosen, CommandDescription& described)
       : app_(&app), chosen_(&chosen), described_(&described) {}
 
-  // "--beam", or "model" for an argument by its position. An optional stays empty when the argument is not given. A
+  // "--beam", "-o,--out" with a short form, or "model" for an argument by its position. An optional stays empty when the argument is not given. A
   // vector takes one value each time its option is given, or all positional arguments that are left.
   // T: std::string, int, int64_t, uint64_t, double, an optional string, int64_t or double, or a vector of strings.
   template <class T>

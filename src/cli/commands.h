@@ -24,6 +24,7 @@ struct ConfigArguments {
 };
 
 void add_train_command(Command& linnet);
+void add_report_command(Command& linnet);
 void add_runs_command(Command& linnet);
 void add_average_command(Command& linnet);
 void add_eval_command(Command& linnet);

@@ -1,9 +1,12 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <span>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "cli/commands.h"
+#include "run/run_record.h"
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {
@@ -31,7 +34,7 @@ uint64_t parse_size(const std::string& text) {
 }
 
 struct Arguments : ConfigArguments {
-  std::string memory;
+  std::string memory, html;
   bool fusion = false, exact = false;
 };
 
@@ -52,15 +55,26 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
                 answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
 }
 
+void write_page(const Arguments& arguments, const Config& config, const PlanAnswer& answer) {
+  ReportRun run{.name = arguments.config, .config = report_config(config), .memory = answer.memory_record};
+  const ReportTitle title{.title = "Memory of " + arguments.config,
+                          .subtitle = "Planned before training; batches of " + answer.batches,
+                          .command = "plan --html"};
+  write_file_atomically(arguments.html, report_page(title, std::span(&run, 1)));
+  std::printf("written to %s\n", arguments.html.c_str());
+}
+
 int plan(const Arguments& arguments) {
   const uint64_t limit = arguments.memory.empty() ? available_memory() : parse_size(arguments.memory);
-  const PlanAnswer answer = plan_memory({.config = arguments.load(), .memory = limit, .exact = arguments.exact});
+  const Config config = arguments.load();
+  const PlanAnswer answer = plan_memory({.config = config, .memory = limit, .exact = arguments.exact});
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
   std::printf("%s", answer.forecast.text().c_str());
   std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
               static_cast<double>(answer.arena_lower_bound) / 1e6);
   print_fit(answer, limit);
+  if (!arguments.html.empty()) write_page(arguments, config, answer);
   if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
   return 0;
 }
@@ -75,6 +89,7 @@ void add_plan_command(Command& linnet) {
       .take("--memory", arguments->memory, "how much there is, e.g. 6GiB (default: what this machine has)",
             {.type = "SIZE"})
       .flag("--exact", arguments->exact, "read the data, however many they are, for the sizes that training will have")
+      .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--fusion", arguments->fusion, "also what each pass fused")
       .does([arguments] { return plan(*arguments); });
 }

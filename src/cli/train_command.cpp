@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/build_version.h"
 #include "cli/commands.h"
 #include "run/training_run.h"
 #include "tasks/task_table.h"
@@ -15,6 +16,7 @@ struct Arguments : ConfigArguments {
 
 int train(const Arguments& arguments) {
   TrainRequest request{arguments.load(arguments.resume), arguments.folder, arguments.resume, arguments.init};
+  request.program = build_version();
   if (!arguments.profile.empty()) request.profile = parse_profile_options(arguments.profile, "--profile");
   if (request.folder.empty()) request.folder = "runs/" + std::filesystem::path(arguments.config).stem().string();
   run_training(request, make_training_task);

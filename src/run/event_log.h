@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "run/metrics_log.h"
 #include "io/event_file.h"
+#include "run/metrics_log.h"
 #include "train/trainer.h"
 
 namespace linnet {

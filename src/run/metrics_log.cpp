@@ -20,21 +20,6 @@ std::optional<Place> place_of(std::string_view text) {
   return Place{line["step"], line.value("split", "train") != "train"};
 }
 
-// The length of the prefix of the file that belongs to steps up to `last_step`. A damaged line before its end is kept:
-// it says nothing, but what follows it does.
-uint64_t good_bytes(const std::string& path, int64_t last_step, bool keep_evaluation) {
-  if (!std::filesystem::is_regular_file(path)) return 0;  // not there, or /dev/null
-  const std::string text = read_file(path);
-  size_t good = 0;
-  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
-    const std::optional<Place> place = place_of(std::string_view(text).substr(start, end - start));
-    if (!place) continue;
-    if (place->step > last_step || (place->step == last_step && place->evaluation && !keep_evaluation)) break;
-    good = end + 1;
-  }
-  return good;
-}
-
 // A line in the making, without allocation.
 class Line {
  public:
@@ -73,8 +58,22 @@ class Line {
 
 }  // namespace
 
+// A damaged line before the end is kept: it says nothing, but what follows it does.
+uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation) {
+  if (!std::filesystem::is_regular_file(path)) return 0;  // not there, or /dev/null
+  const std::string text = read_file(path);
+  size_t good = 0;
+  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
+    const std::optional<Place> place = place_of(std::string_view(text).substr(start, end - start));
+    if (!place) continue;
+    if (place->step > last_step || (place->step == last_step && place->evaluation && !keep_evaluation)) break;
+    good = end + 1;
+  }
+  return good;
+}
+
 MetricsLog::MetricsLog(const std::string& path, int64_t last_step, bool keep_evaluation) : file_(path) {
-  const uint64_t good = good_bytes(path, last_step, keep_evaluation);
+  const uint64_t good = bytes_up_to_step(path, last_step, keep_evaluation);
   if (good != file_.size()) file_.truncate_to(good);
 }
 

@@ -17,6 +17,10 @@ struct MetricsLine {
   std::string_view weights = {};  // what was evaluated, of a run with a moving average: "average" or "trained"
 };
 
+// The length of the prefix of a file of such lines that belongs to steps up to `last_step`, without what a crash left
+// half written. `keep_evaluation`: evaluations of the last step are part of it.
+uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_evaluation);
+
 class MetricsLog {
  public:
   // Keeps the lines of steps up to `last_step` and drops what a crash left after them, a half-written line included.

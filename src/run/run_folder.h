@@ -6,6 +6,10 @@
 //   training_state.safetensors   everything --resume needs
 //   metrics.jsonl                one JSON object a line
 //   data.json                    what the data looked like
+//   memory.json, system.json     the planned memory, and what trains it (run_record.h)
+//   samples.jsonl                what evaluations let the model write
+//   profile/                     traces of steps (profile/step_profiler.h), if they were asked for
+//   events.out.tfevents.*        for TensorBoard, the same
 #pragma once
 #include <optional>
 #include <string>

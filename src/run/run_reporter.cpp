@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "base/process_memory.h"
 #include "config/task_rows.h"
 
@@ -44,6 +46,12 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
       items_(task_row(config).items),
       log_(metrics_path, resumed.step, resumed.evaluated),
       memory_mb_(resident_mb()) {
+  samples_path_ = (std::filesystem::path(metrics_path).parent_path() / "samples.jsonl").string();
+  if (file_exists(samples_path_)) {
+    const uint64_t good = bytes_up_to_step(samples_path_, resumed.step, resumed.evaluated);
+    samples_.emplace(samples_path_);
+    if (good != samples_->size()) samples_->truncate_to(good);
+  }
   if (config_.tensorboard) events_.emplace(std::filesystem::path(metrics_path).parent_path().string(), resumed.step);
 }
 
@@ -52,8 +60,16 @@ void RunReporter::write(const MetricsLine& line) {
   if (events_) events_->write(line);
 }
 
+void RunReporter::write_samples(int64_t step, const std::vector<std::string>& samples) {
+  if (samples.empty()) return;
+  if (!samples_) samples_.emplace(samples_path_);
+  const nlohmann::ordered_json line{{"step", step}, {"split", "valid"}, {"samples", samples}};
+  samples_->write_line(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
 void RunReporter::sync() {
   log_.sync();
+  if (samples_) samples_->sync();
   if (events_) events_->flush();
 }
 
@@ -86,6 +102,7 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
   }
   if (judged.other) line.weights = judged.average ? "average" : "trained";
   write(line);
+  write_samples(progress.step, result.samples);
   if (events_) events_->write_samples(progress.step, result.samples);
   bar_.print(fmt::format("step {}  valid {}  ({:.1f} s){}", progress.step, figures(result), seconds,
                          better ? "  best so far" : ""));

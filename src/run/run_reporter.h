@@ -45,11 +45,14 @@ class RunReporter {
 
  private:
   void write(const MetricsLine& line);
+  void write_samples(int64_t step, const std::vector<std::string>& samples);
   std::string figures(const Evaluation& result) const;
 
   const TrainConfig& config_;
   const char* const items_;  // what the model is trained on: "tokens", "images"
   MetricsLog log_;
+  std::optional<AppendFile> samples_;  // samples.jsonl, once there are any
+  std::string samples_path_;
   std::optional<EventLog> events_;
   ProgressBar bar_;
   int64_t steps_here_ = 0;

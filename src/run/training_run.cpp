@@ -13,6 +13,7 @@
 #include "kernels/isa.h"
 #include "run/data_fingerprint.h"
 #include "run/kept_checkpoints.h"
+#include "run/run_record.h"
 #include "run/run_reporter.h"
 #include "run/trainer_options.h"
 #include "train/schedule.h"
@@ -118,6 +119,8 @@ class TrainingRun {
     task_.save_assets(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     DataFingerprint::of(request_.config).save(folder_.path());
+    write_memory_record(folder_.path(), task_);
+    write_system_record(folder_.path(), request_.program, where_it_runs(config_, trainer_.options().threads));
     task_.batches().seek(progress_.epoch, progress_.batch);
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     start_profile();

@@ -13,8 +13,9 @@ struct TrainRequest {
   Config config;
   std::string folder;
   bool resume = false;
-  std::string init;  // a run folder whose weights to start from; empty: none
-  ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder
+  std::string init;                // a run folder whose weights to start from; empty: none
+  std::string program = "linnet";  // with its version, for system.json
+  ProfileOptions profile = {};     // the folder in it is not looked at: files go to profile/ in the run folder
 };
 
 struct TrainOutcome {

@@ -94,6 +94,7 @@ PlanAnswer plan_translation(const PlanRequest& request) {
   answer.parameters = planned.session->layout.parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = planned.session->trainer->arena_use();
   answer.fusion = fusion_report(planned.session->trainer->pass_reports());
+  answer.memory_record = memory_record(*planned.session->trainer, planned.session->store, answer.forecast);
   const BatchShape& shape = planned.session->shapes.back();
   answer.batches = "up to " + std::to_string(shape.batch) + " x (" + std::to_string(shape.source_length) + " + " +
                    std::to_string(shape.target_length) + ") tokens, " + std::to_string(planned.session->shapes.size()) +

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "passes/passes.h"
+#include "run/run_record.h"
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {
@@ -37,6 +38,7 @@ void answer_rows(PlanAnswer& answer, const Session& session, int64_t most, uint6
   answer.parameters = session.layout.parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->arena_use();
   answer.fusion = fusion_report(session.trainer->pass_reports());
+  answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
   answer.batch_key = "batch_size";
   answer.largest_batch = largest_fit(1, most, [&](int64_t rows) {
     const uint64_t peak = forecast_memory(resident, make_session(rows)->store).peak();
