@@ -33,9 +33,10 @@ class Command {
   Command(CLI::App& app, Action& chosen, CommandDescription& described)
       : app_(&app), chosen_(&chosen), described_(&described) {}
 
-  // "--beam", "-o,--out" with a short form, or "model" for an argument by its position. An optional stays empty when the argument is not given. A
-  // vector takes one value each time its option is given, or all positional arguments that are left.
-  // T: std::string, int, int64_t, uint64_t, double, an optional string, int64_t or double, or a vector of strings.
+  // "--beam", "-o,--out" with a short form, or "model" for an argument by its position. An optional stays empty when
+  // the argument is not given. A vector takes one value each time its option is given, or all positional arguments that
+  // are left. T: std::string, int, int64_t, uint64_t, double, an optional string, int64_t or double, or a vector of
+  // strings.
   template <class T>
   Command& take(const char* name, T& value, const char* help, const ValueRules& rules = {});
   Command& flag(const char* name, bool& value, const char* help);

@@ -28,6 +28,8 @@ int run(int argc, char** argv) {
     linnet::add_generate_command(root);
     linnet::add_export_command(root);
     linnet::add_plan_command(root);
+    linnet::add_check_command(root);
+    linnet::add_profile_command(root);
     linnet::add_report_command(root);
     linnet::add_runs_command(root);
     linnet::add_average_command(root);

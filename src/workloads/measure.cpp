@@ -107,6 +107,7 @@ class Measuring {
     return seconds;
   }
 
+  Trainer& trainer() { return learner_.trainer(); }
   const Graph& graph() { return learner_.trainer().train_executor(0).plan().graph; }
 
  private:
@@ -231,6 +232,17 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
     text += line + key + "\n";
   }
   return text;
+}
+
+ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps) {
+  Measuring measuring(workload, options, true);
+  Trainer& trainer = measuring.trainer();
+  trainer.profile({.wait = 0, .warmup = 2, .active = steps});
+  ProfileSummary found;
+  trainer.profiler()->write_files = false;
+  trainer.profiler()->on_summary = [&](const ProfileSummary& summary) { found = summary; };
+  while (!trainer.profiler()->is_done()) measuring.step();
+  return found;
 }
 
 void write_data(const Workload& workload, const std::string& path) {

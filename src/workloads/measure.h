@@ -5,6 +5,7 @@
 
 #include "kernels/precision.h"
 #include "ops/kernel.h"
+#include "profile/profile.h"
 #include "workloads/workload.h"
 
 namespace linnet {
@@ -39,6 +40,9 @@ Measurement measure(const Workload& workload, const MeasureOptions& options, uin
 
 // Where the time of a step goes: a table with a line for each kind of op, the slowest first.
 std::string profile(const Workload& workload, const MeasureOptions& options);
+
+// The same by module, phase and op, of `steps` steps after two others (profile/layer_table.h).
+ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& options, int64_t steps);
 
 // Stacked batches as safetensors, for another program.
 void write_data(const Workload& workload, const std::string& path);

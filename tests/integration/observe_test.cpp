@@ -51,6 +51,27 @@ TEST(Observe, AMistakeInProfileIsOneLine) {
   EXPECT_FALSE(exists(folder / "run"));
 }
 
+TEST(Observe, CheckPassesOnASanePresetAndNamesWhatFails) {
+  const Arguments small{"check", "dates", "--set", "train_samples=200", "--set", "valid_samples=8", "--threads", "1"};
+  const Outcome sane = run(small);
+  EXPECT_EQ(sane.exit_code, 0) << sane.out << sane.error;
+  EXPECT_NE(sane.out.find("pass  no look at later tokens"), sane.out.npos);
+  const Outcome wild = run(with(small, {"--lr", "100", "--json"}));
+  EXPECT_EQ(wild.exit_code, 1);
+  for (const auto& line : nlohmann::json::parse(wild.out)["checks"])
+    EXPECT_EQ(line["verdict"] == "fail", line["name"] == "overfitting one batch") << line.dump();
+}
+
+TEST(Observe, LayersAreProfiledWithoutARunFolder) {
+  const Outcome outcome = run({"profile", "dates", "--set", "train_samples=200", "--set", "valid_samples=8",
+                               "--profiled", "2", "--threads", "1", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const auto summary = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(summary["steps"], 2);
+  EXPECT_GT(summary["rows"].size(), 50u);
+  EXPECT_GT(summary["nodes_ms"].get<double>(), 0.8 * summary["step_ms"].get<double>());
+}
+
 struct Scalar {
   int64_t step;
   float value;

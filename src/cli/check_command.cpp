@@ -1,0 +1,53 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "tasks/check_subject.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments : ConfigArguments {
+  bool json = false;
+};
+
+const char* verdict_name(Verdict verdict) {
+  return verdict == Verdict::kPass ? "pass" : verdict == Verdict::kFail ? "FAIL" : "skip";
+}
+
+void print(const CheckLine& line) {
+  std::printf("%s  %-28s  %s\n", verdict_name(line.verdict), line.name.c_str(), line.figure.c_str());
+  std::fflush(stdout);
+}
+
+int check(const Arguments& arguments) {
+  TaskCheck task(arguments.load());
+  const std::vector<CheckLine> lines =
+      run_checks(task.subject(), arguments.json ? std::function<void(const CheckLine&)>{} : print);
+  const auto failed = std::ranges::count(lines, Verdict::kFail, &CheckLine::verdict);
+  if (arguments.json) {
+    nlohmann::ordered_json json{{"failed", failed}, {"checks", nlohmann::ordered_json::array()}};
+    for (const CheckLine& line : lines)
+      json["checks"].push_back({{"name", line.name},
+                                {"verdict", line.verdict == Verdict::kFail ? "fail" : verdict_name(line.verdict)},
+                                {"figure", line.figure}});
+    std::printf("%s\n", json.dump(1).c_str());
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void add_check_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  Command command =
+      linnet.subcommand("check", "whether a model is sane, before it is trained: exit code 1 if a check fails");
+  arguments->declare(command);
+  command.flag("--json", arguments->json, "one JSON object instead of lines").does([arguments] {
+    return check(*arguments);
+  });
+}
+
+}  // namespace linnet

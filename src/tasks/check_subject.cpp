@@ -1,0 +1,87 @@
+#include "tasks/check_subject.h"
+
+#include <algorithm>
+
+#include "config/task_rows.h"
+#include "tasks/task_table.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kRows = 4, kImages = 32, kLength = 64, kExamples = 2000;
+
+Config small(Config config) {
+  config.model.dropout = 0;
+  TrainConfig& train = config.train;
+  train.label_smoothing = 0, train.ema_decay = 0, train.accumulate_steps = 1;
+  train.precision = "fp32", train.attention_precision = "same";
+  train.metric = "loss", train.sample_length = 0, train.tensorboard = false;
+  DataConfig& data = config.data;
+  const TaskKind kind = task_kind(config);
+  const int64_t rows = kind == TaskKind::kImages ? kImages : kRows;
+  data.batch_size = data.batch_size > 0 ? std::min(data.batch_size, rows) : rows;
+  if (kind != TaskKind::kImages) data.batch_tokens = 0;
+  if (kind == TaskKind::kTranslation) {
+    data.num_buckets = std::min<int64_t>(data.num_buckets, 2);
+    data.train_samples = std::min(data.train_samples, kExamples);
+  } else if (kind != TaskKind::kImages) {
+    const int64_t own = data.context > 0 ? data.context : config.model.max_seq_len;
+    data.context = std::min(own, kLength);
+  }
+  return config;
+}
+
+bool has(const CheckBatch& batch, const char* name) { return batch.contains(name); }
+
+// By the names that the losses give their inputs.
+void describe_sequences(CheckSubject& subject) {
+  const CheckBatch& batch = subject.batch;
+  if (has(batch, "target_in")) {
+    subject.sequences = {{.tokens = "source", .lengths = "source_lengths", .targets = ""},
+                         {.tokens = "target_in", .lengths = "target_lengths", .targets = "target_out"}};
+    subject.labels = {"target_out"};
+  } else if (has(batch, "tokens") && has(batch, "lengths")) {
+    subject.sequences = {{.tokens = "tokens", .lengths = "lengths", .targets = ""}};
+    subject.labels = {has(batch, "labels") ? "labels" : "targets"};
+    if (has(batch, "positions")) subject.flat_positions = "positions";
+  } else if (has(batch, "tokens")) {
+    subject.sequences = {{.tokens = "tokens", .lengths = "", .targets = "targets"}};
+    subject.labels = {"targets"};
+  }
+}
+
+std::unique_ptr<TrainingTask> make_task(const Config& config) {
+  std::unique_ptr<TrainingTask> task = task_actions(config).train(config, "");
+  task->take_memory();
+  task->initialize();
+  return task;
+}
+
+}  // namespace
+
+TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(make_task(config_)) {
+  subject_.emplace(CheckSubject{.trainer = task_->trainer(), .store = task_->store(), .batch = {}});
+  CheckSubject& subject = *subject_;
+  const Batch& batch = task_->batches().next();
+  subject.shape = batch.shape_index;
+  for (const BatchArray& array : batch.arrays) subject.batch[array.name] = {array.bytes.begin(), array.bytes.end()};
+  subject.reset = [this] { task_->initialize(); };
+  subject.learning_rate = config.train.learning_rate;
+  subject.is_fresh = config.model.from.empty();
+  describe_sequences(subject);
+  if (config.train.device != "cpu" || cpu_precision(Precision::kBf16) == Precision::kBf16)
+    subject.bf16_loss = [this] { return bf16_loss(); };
+}
+
+double TaskCheck::bf16_loss() {
+  Config config = config_;
+  config.train.precision = "bf16";
+  const std::unique_ptr<TrainingTask> other = make_task(config);
+  Batch batch;
+  batch.shape_index = subject_->shape;
+  for (const auto& [name, bytes] : subject_->batch) batch.arrays.push_back({name.c_str(), bytes});
+  const LossTotal total = other->trainer().evaluate(batch);
+  return total.sum / static_cast<double>(total.tokens);
+}
+
+}  // namespace linnet
