@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "nn/trace.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
+#include "ops/reduce/reduce.h"
 
 namespace linnet {
 
@@ -30,6 +32,36 @@ Tensor LayerNorm::operator()(At x) {
   const Tensor scale = weight ? weight->tensor() : Tensor{};
   return kind == NormKind::kRms ? rms_norm(x, scale, epsilon)
                                 : layer_norm(x, scale, bias ? bias->tensor() : Tensor{}, epsilon);
+}
+
+BatchNorm::BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon, double momentum)
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {channels}, constant_init(1)},
+      bias{this, "bias", {channels}, constant_init(0)},
+      running_mean{this, "running_mean", {channels}, constant_init(0)},
+      running_var{this, "running_var", {channels}, constant_init(1)},
+      epsilon(epsilon),
+      momentum(momentum) {}
+
+Tensor BatchNorm::operator()(At x) {
+  ModuleScope scope(*this);
+  const Shape& channels = weight.spec().shape;
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  Tensor mean = running_mean, variance = running_var;
+  Tensor centered = x - mean;  // checks the number of channels
+  if (Trace::current().options().training) {
+    const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
+    if (count < 2)
+      fail_user("batch normalization of " + x.value.shape().text() + " has one element a channel, of which it cannot " +
+                "take the variance (in " + path() + ")");
+    const Tensor batch_mean = sum_to(x, channels) * (1 / count);
+    centered = x - batch_mean;
+    const Tensor squares = sum_to(square(at(centered)), channels);
+    running_mean.update(mean * (1 - momentum) + batch_mean * momentum);
+    running_var.update(variance * (1 - momentum) + squares * (momentum / (count - 1)));
+    variance = squares * (1 / count);
+  }
+  return at(centered) * (rsqrt(variance + epsilon) * weight) + bias;
 }
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)

@@ -34,6 +34,19 @@ struct LayerNorm : Module {
   double epsilon;
 };
 
+// Batch normalization (Ioffe & Szegedy 2015) over all axes but the last, which holds the channels: x [..., channels].
+// Training normalizes with the mean and variance of the batch and moves running_mean and running_var by `momentum`
+// toward them (the variance without bias, as PyTorch does); otherwise those are used. Needs more than one element a
+// channel to train on.
+struct BatchNorm : Module {
+  BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon = 1e-5, double momentum = 0.1);
+  Tensor operator()(At x);
+
+  Parameter weight, bias;            // [channels]
+  SavedBuffer running_mean, running_var;  // [channels]
+  double epsilon, momentum;
+};
+
 // ids i32 [...] -> [..., width]. By default as in the Transformer of 2017: scaled by sqrt(width), with an initial
 // deviation of 1 / sqrt(width).
 struct Embedding : Module {

@@ -3,15 +3,17 @@
 namespace linnet {
 
 void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
-                  bool with_frozen) {
+                  bool with_untrained) {
   const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
-  const size_t all = bytes(with_frozen ? layout.parameter_count() : layout.trained_count());
+  const size_t all = bytes(with_untrained ? layout.parameter_count() : layout.trained_count());
   const RegionId region = store.add_region(name, kind, all);
   store.bind(name, {region, 0}, all);  // also the input of the first range, which begins here
   for (const TrainedRange& range : layout.ranges())
     if (!range.suffix.empty()) store.bind(name + range.suffix, {region, bytes(range.offset)}, bytes(range.count));
-  if (with_frozen && !layout.frozen().empty())
-    store.bind(kFrozenInput, {region, bytes(layout.trained_count())}, all - bytes(layout.trained_count()));
+  if (!with_untrained) return;
+  const size_t frozen = bytes(layout.trained_count()), buffers = bytes(layout.buffer_offset());
+  if (!layout.frozen().empty()) store.bind(kFrozenInput, {region, frozen}, buffers - frozen);
+  if (!layout.buffers().empty()) store.bind(kBufferInput, {region, buffers}, all - buffers);
 }
 
 SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
@@ -19,7 +21,7 @@ SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
     const size_t bytes = static_cast<size_t>(count) * sizeof(float);
     store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
   };
-  declare_flat(store, layout, "parameters", MemoryKind::kParameters, /*with_frozen=*/true);
+  declare_flat(store, layout, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
   declare("constants", MemoryKind::kConstants, layout.constant_count());
   return {store.add_region("arena", MemoryKind::kActivations, 0),
           store.add_region("workspace", MemoryKind::kWorkspace, 0)};

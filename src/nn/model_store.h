@@ -9,8 +9,9 @@ namespace linnet {
 SharedRegions declare_model(Store& store, const ParameterLayout& layout);
 
 // A region for a flat buffer in the order of the layout, bound by `name` as a whole and by the inputs of graphs: one
-// for each trained range, and, for the parameters themselves (`with_frozen`), one for the frozen ones behind them.
+// for each trained range, and, for the parameters themselves (`with_untrained`), one for the frozen ones
+// behind them and one for buffers.
 void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
-                  bool with_frozen);
+                  bool with_untrained);
 
 }  // namespace linnet

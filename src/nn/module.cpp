@@ -44,6 +44,8 @@ Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initi
 
 Parameter::operator Tensor() const { return Trace::current().parameter(spec_); }
 
+void SavedBuffer::update(Tensor next) const { Trace::current().update_buffer(spec_, next); }
+
 ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}
 ModuleScope::~ModuleScope() { Trace::current().graph().leave_scope(outer_); }
 

@@ -23,6 +23,7 @@ struct ParameterSpec {
   Initializer initializer;
   bool weight_decay;  // matrices yes, biases and norms no
   bool trainable = true;
+  bool buffer = false;  // not trainable, but saved: see SavedBuffer
 };
 
 class Parameter;
@@ -76,6 +77,22 @@ class Constant : public Parameter {
     spec_.trainable = false;
     spec_.weight_decay = false;
   }
+};
+
+// State that training graphs update and evaluation graphs read (the running statistics of batch normalization): not
+// trained, saved with the parameters. A moving average of the parameters leaves it alone.
+class SavedBuffer : public Parameter {
+ public:
+  SavedBuffer(Module* module, const std::string& name, Shape shape, Initializer initializer)
+      : Parameter(module, name, shape, std::move(initializer)) {
+    spec_.trainable = false;
+    spec_.weight_decay = false;
+    spec_.buffer = true;
+  }
+
+  // After the step (with accumulation: after each micro-batch) the buffer holds `next`, of its shape. Only in graphs
+  // that train, and once in each; reading the buffer in the same graph gives the old value.
+  void update(Tensor next) const;
 };
 
 // Nodes made while this is alive carry the module's path.

@@ -65,8 +65,12 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
     if (groups[i].frozen)
       for (const ParameterSpec& spec : members[i + 1]) place(parameters_, parameter_count_, spec);
   if (trained_places_ == 0 && !parameters_.empty()) fail_user("all parameters are frozen: nothing is left to train");
-  for (const ParameterSpec& spec : specs)
-    if (!spec.trainable) place(constants_, constant_count_, spec);
+  buffer_places_ = parameters_.size();
+  buffer_offset_ = parameter_count_;
+  for (const ParameterSpec& spec : specs) {
+    if (spec.buffer) place(parameters_, parameter_count_, spec);
+    if (!spec.trainable && !spec.buffer) place(constants_, constant_count_, spec);
+  }
 }
 
 size_t ParameterLayout::places_in(const TrainedRange& range) const {

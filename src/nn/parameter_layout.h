@@ -3,7 +3,7 @@
 // offsets of their parameters.
 //
 // Order: the groups that are trained one after another, in each the parameters with weight decay before the others;
-// then all that are frozen. Constants (positions) have a buffer of their own.
+// then all that are frozen, then buffers (running statistics). Constants (positions) lie elsewhere.
 #pragma once
 #include <map>
 #include <span>
@@ -36,14 +36,21 @@ class ParameterLayout {
   // Throws Error(kUser) for a pattern that no parameter has, and when everything is frozen.
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {});
 
-  const std::vector<ParameterPlace>& parameters() const { return parameters_; }  // frozen ones last
+  const std::vector<ParameterPlace>& parameters() const { return parameters_; }  // all that is saved, in order
   std::span<const ParameterPlace> trained() const { return {parameters_.data(), trained_places_}; }
-  std::span<const ParameterPlace> frozen() const { return std::span(parameters_).subspan(trained_places_); }
+  std::span<const ParameterPlace> frozen() const {
+    return std::span(parameters_).subspan(trained_places_, buffer_places_ - trained_places_);
+  }
+  std::span<const ParameterPlace> buffers() const { return std::span(parameters_).subspan(buffer_places_); }
+  // Frozen parameters and buffers: what is saved and has no moments and no moving average.
+  std::span<const ParameterPlace> untrained() const { return std::span(parameters_).subspan(trained_places_); }
   const std::vector<TrainedRange>& ranges() const { return ranges_; }
   size_t places_in(const TrainedRange& range) const;  // parameters in it
   const std::vector<ParameterPlace>& constants() const { return constants_; }
+  // Elements, of which the first trained_count() are trained; from buffer_offset() on they belong to buffers.
   int64_t parameter_count() const { return parameter_count_; }
   int64_t trained_count() const { return trained_count_; }
+  int64_t buffer_offset() const { return buffer_offset_; }
   int64_t constant_count() const { return constant_count_; }
 
   void initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const;
@@ -54,12 +61,13 @@ class ParameterLayout {
 
   std::vector<ParameterPlace> parameters_, constants_;
   std::vector<TrainedRange> ranges_;
-  size_t trained_places_ = 0;
-  int64_t parameter_count_ = 0, trained_count_ = 0, constant_count_ = 0;
+  size_t trained_places_ = 0, buffer_places_ = 0;
+  int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, constant_count_ = 0;
 };
 
-// The graph input that holds the frozen parameters.
+// The graph inputs that hold the frozen parameters, and the buffers.
 inline constexpr const char* kFrozenInput = "parameters.frozen";
+inline constexpr const char* kBufferInput = "parameters.buffers";
 
 // Values of all parameters where trained and frozen ones come from different buffers: those of a moving average, say.
 struct ParameterValues {

@@ -33,6 +33,7 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
     places = places.subspan(count);
   }
   cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
+  cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
   cut(graph_, options.dtype, "constants", layout.constants(), parts_);
 }
 Trace::~Trace() { t_current = outer_; }
@@ -45,6 +46,31 @@ Trace& Trace::current() {
 Tensor Trace::parameter(const ParameterSpec& spec) {
   if (!options_.layout) return graph_.input(spec.name, {options_.dtype, spec.shape});
   return parts_.at(spec.name);
+}
+
+void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
+  if (!options_.training) fail_internal("buffer " + spec.name + " is updated in a graph that does not train");
+  if (next.shape() != spec.shape)
+    fail_user("buffer " + spec.name + " has the shape " + spec.shape.text() + ", its update " + next.shape().text());
+  if (!next_buffers_.emplace(spec.name, next).second)
+    fail_user("buffer " + spec.name + " is updated twice in one graph: its module is used twice");
+}
+
+void Trace::finish_buffers() {
+  if (next_buffers_.empty()) return;
+  if (!options_.layout) {
+    for (const auto& [name, next] : next_buffers_) graph_.update(graph_.input(name, next.type()), next);
+    return;
+  }
+  std::vector<Tensor> parts;
+  for (const ParameterPlace& place : options_.layout->buffers()) {
+    const auto next = next_buffers_.find(place.spec.name);
+    const Tensor value = next == next_buffers_.end() ? parts_.at(place.spec.name) : next->second;
+    parts.push_back(reshape(value, {place.spec.shape.elements()}));
+  }
+  const int64_t count = options_.layout->parameter_count() - options_.layout->buffer_offset();
+  graph_.update(graph_.input(kBufferInput, {options_.dtype, {count}}),
+                concat(parts[0], std::span(parts).subspan(1), 0));
 }
 
 Tensor Trace::number(double value, SourceLine where) { return fill(graph_, {options_.dtype, {}}, value, where); }

@@ -35,13 +35,18 @@ class Trace {
   const TraceOptions& options() const { return options_; }
   // A parameter as a tensor of this graph.
   Tensor parameter(const ParameterSpec& spec);
+  // The value that a buffer has after the graph has run. Internal error outside training or for a second one.
+  void update_buffer(const ParameterSpec& spec, Tensor next);
+  // Makes the updates of buffers part of the graph. Whoever builds a training graph calls it once, at the end.
+  void finish_buffers();
   Tensor random();  // see ops/dropout: {seed low, seed high, step, micro-step}
   Graph finish() { return std::move(graph_); }
 
  private:
   Graph graph_;
   TraceOptions options_;
-  std::map<std::string, Tensor> parts_;  // parameters cut from the flat inputs, by name
+  std::map<std::string, Tensor> parts_;         // parameters cut from the flat inputs, by name
+  std::map<std::string, Tensor> next_buffers_;  // updated buffers, by name
   Trace* outer_;
 };
 

@@ -75,7 +75,7 @@ void save_model(const std::string& path, const ParameterLayout& layout, const Pa
                 const Metadata& metadata) {
   std::vector<SafetensorsTensor> tensors;
   add_tensors(tensors, layout.trained(), "", values.trained);
-  add_tensors(tensors, layout.frozen(), "", values.frozen);
+  add_tensors(tensors, layout.untrained(), "", values.frozen);
   save_safetensors(path, tensors, metadata);
 }
 

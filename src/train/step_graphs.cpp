@@ -98,6 +98,7 @@ Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, cons
   add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count);
   trace.graph().output("loss_sum", traced.loss.sum);
   trace.graph().output("token_count", traced.loss.count);
+  trace.finish_buffers();
   return trace.finish();
 }
 
@@ -111,6 +112,7 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
     const Tensor total = graph.input(name, {options.dtype, {}});
     graph.update(total, total + value);
   }
+  trace.finish_buffers();
   return trace.finish();
 }
 

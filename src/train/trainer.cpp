@@ -114,14 +114,14 @@ bool Trainer::any_adam() const {
 
 void Trainer::declare_states() {
   states_ = {"parameters"};
-  declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_frozen=*/true);
+  declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
   if (options_.training) {
     states_.emplace_back("moment1");
     if (any_adam()) states_.emplace_back("moment2");
     if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
     for (size_t i = 1; i < states_.size(); ++i)
-      declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_frozen=*/false);
-    if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_frozen=*/false);
+      declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
+    if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
   }
   evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
   const size_t constants = float_bytes(layout_.constant_count());
