@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "cli/export_onnx.h"
 #include "models/causal_model.h"
 #include "pretrained/pretrained.h"
 #include "run/run_folder.h"
@@ -21,9 +22,21 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
 }
 
 struct Arguments {
-  std::string run, out;
-  bool overwrite = false;
+  std::string run, out, onnx;
+  int64_t opset = 17;
+  bool overwrite = false, no_cache = false;
 };
+
+// `folder` is free to be written to, or holds an export already that may be replaced.
+void check_onnx_out(const Arguments& arguments) {
+  if (file_exists(arguments.onnx + "/config.toml") || file_exists(arguments.onnx + "/model.safetensors"))
+    fail_user("--onnx '" + arguments.onnx + "' is a run or a model folder; name another one");
+  if (arguments.overwrite) return;
+  for (const char* name : {"/model.onnx", "/encoder_model.onnx"})
+    if (file_exists(arguments.onnx + name))
+      fail_user("--onnx '" + arguments.onnx + "' holds a model already (" + (name + 1) +
+                "); name another folder, or replace it with --overwrite");
+}
 
 // A folder that holds a model already: most likely another one, which must not be lost.
 void check_out(const Arguments& arguments) {
@@ -37,6 +50,12 @@ void check_out(const Arguments& arguments) {
 }
 
 int export_run(const Arguments& arguments) {
+  if (arguments.out.empty() == arguments.onnx.empty()) fail_user("give one of --out DIR and --onnx DIR");
+  if (!arguments.onnx.empty()) {
+    check_onnx_out(arguments);
+    export_onnx({arguments.run, arguments.onnx, arguments.opset, !arguments.no_cache});
+    return 0;
+  }
   check_out(arguments);
   const RunFolder run(arguments.run);
   if (run.has_config())
@@ -50,9 +69,12 @@ int export_run(const Arguments& arguments) {
 
 void add_export_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
-  linnet.subcommand("export", "write a run's model as a folder that other programs load (Hugging Face's layout)")
-      .take("run", arguments->run, "the run folder", {.required = true})
-      .take("--out", arguments->out, "the folder to write", {.required = true, .type = "DIR"})
+  linnet.subcommand("export", "write a model as a folder that other programs load (Hugging Face's layout, or ONNX)")
+      .take("run", arguments->run, "a run folder, or with --onnx a model folder", {.required = true})
+      .take("--out", arguments->out, "the folder to write, in Hugging Face's layout", {.type = "DIR"})
+      .take("--onnx", arguments->onnx, "the folder to write in ONNX", {.type = "DIR"})
+      .take("--opset", arguments->opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
+      .flag("--no-cache", arguments->no_cache, "ONNX decoders without keys and values of earlier tokens")
       .flag("--overwrite", arguments->overwrite, "replace a model that is there")
       .does([arguments] { return export_run(*arguments); });
 }

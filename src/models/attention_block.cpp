@@ -1,5 +1,7 @@
 #include "models/attention_block.h"
 
+#include <tuple>
+
 #include "nn/trace.h"
 #include "ops/attention/attention.h"
 #include "ops/cache/cache.h"
@@ -59,7 +61,8 @@ Tensor SelfAttention::project(Tensor x, Tensor positions) {
 Tensor SelfAttention::operator()(Tensor x, const Sight& sight) {
   ModuleScope scope(*this);
   const int64_t key_width = config.key_width();
-  const auto qkv = split(project(x, sight.positions), -1, {config.query_width(), key_width, key_width});
+  auto qkv = split(project(x, sight.positions), -1, {config.query_width(), key_width, key_width});
+  if (sight.extend) std::tie(qkv[1], qkv[2]) = sight.extend(*this, qkv[1], qkv[2]);
   AttentionOptions options = options_for(config, *this);
   options.causal = sight.causal;
   options.window = config.window;

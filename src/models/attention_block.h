@@ -1,5 +1,7 @@
 // Multi-head attention with its projections: of a sequence to itself, and of one sequence to another.
 #pragma once
+#include <functional>
+
 #include "nn/layers.h"
 #include "ops/rope/rope.h"
 
@@ -32,6 +34,10 @@ struct AttentionConfig {
   int64_t key_width() const { return key_heads() * size(); }
 };
 
+// Puts the keys and values of earlier positions before those of this call, [B, T, key_width] each, and returns both.
+// For graphs that get earlier keys and values as inputs and give all of them as outputs, as ONNX decoders do.
+using ExtendKeys = std::function<std::pair<Tensor, Tensor>(const Module& attention, Tensor keys, Tensor values)>;
+
 // What the positions of a batch of sequences see of them, and where they stand (ops/attention).
 struct Sight {
   Tensor lengths = {};  // i32 [B]; undefined: every position counts
@@ -39,6 +45,7 @@ struct Sight {
   Tensor starts = {};         // i32 [B, T]: of documents packed into a row, which do not see each other
   Tensor positions = {};      // i32 [B, T], where they are rotary; undefined: 0, 1, 2, ... in every row
   Tensor distance_bias = {};  // [heads, 2 T - 1], of scores
+  ExtendKeys extend = {};     // undefined: there are no earlier positions
 };
 
 // Where a prefill leaves keys and values: the cache of generation has `slots` rows of max_length entries.

@@ -11,6 +11,8 @@ struct TokenRows {
   Tensor tokens;          // i32 [B, T]
   Tensor positions = {};  // i32 [B, T]; undefined: 0, 1, 2, ... in every row
   Tensor starts = {};     // i32 [B, T]; undefined: 0
+  Tensor lengths = {};    // i32 [B], of keys that count; undefined: all
+  ExtendKeys extend = {};
 };
 
 struct CausalModel : Module {

@@ -47,7 +47,11 @@ Llama::Llama(const LlamaConfig& config)
 Tensor Llama::hidden(const TokenRows& rows) {
   check_length(rows.tokens.dim(1), config);
   Tensor x = tokens(rows.tokens);
-  const Sight sight{.causal = true, .starts = rows.starts, .positions = rows.positions};
+  const Sight sight{.lengths = rows.lengths,
+                    .causal = true,
+                    .starts = rows.starts,
+                    .positions = rows.positions,
+                    .extend = rows.extend};
   for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, sight);
   return norm(x);
 }

@@ -73,6 +73,9 @@ struct SaveOptions {
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                      const std::string& folder, const SaveOptions& options = {});
 
+// Writes all of a folder but the weights, for weights in another format.
+void save_companions(const PretrainedModel& model, const std::string& folder);
+
 // `folder` holds a config.json with a model_type: a model folder rather than a run of ours.
 bool is_pretrained_folder(const std::string& folder);
 

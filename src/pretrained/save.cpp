@@ -78,6 +78,13 @@ ConfigFile saved_config(const PretrainedModel& model, const SaveOptions& options
 
 }  // namespace
 
+void save_companions(const PretrainedModel& model, const std::string& folder) {
+  PendingFiles files;
+  if (!model.folder.empty()) prepare_companions(files, model.folder, folder, {});
+  prepare(files, fs::path(folder) / "config.json", saved_config(model, {}).dump());
+  for (const auto& file : files) file->commit();
+}
+
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                      const std::string& folder, const SaveOptions& options) {
   if (options.dtype && !is_float(*options.dtype))

@@ -12,7 +12,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kArgmax{.name = "argmax", .infer = infer};
+const OpDef kArgmax{.name = "argmax", .infer = infer, .to_onnx = argmax_to_onnx};
 
 Tensor argmax_last(At x) { return x.value.graph->add_one(kArgmax, std::array{x.value}, {}, x.where); }
 

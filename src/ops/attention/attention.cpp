@@ -133,6 +133,7 @@ const OpDef kAttention{.name = "attention",
                        .storage = reduced<0b111, 0b1>,
                        .product = ProductKind::kAttention,
                        .with_precision = set_precision<AttentionAttrs>,
+                       .to_onnx = attention_to_onnx,
                        .by_gpu_library = true,
                        .flops = forward_flops};
 const OpDef kAttentionGrad{.name = "attention_grad",

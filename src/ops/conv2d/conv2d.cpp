@@ -54,6 +54,7 @@ const OpDef kConv2d{.name = "conv2d",
                     .read_attrs = read_attrs<Conv2dAttrs>,
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<Conv2dAttrs>,
+                    .to_onnx = conv2d_to_onnx,
                     .by_gpu_library = true};
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
                              .infer = infer_input_grad,

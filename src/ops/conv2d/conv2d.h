@@ -27,6 +27,7 @@ extern const OpDef kConv2d, kConv2dInputGrad, kConv2dWeightGrad;
 KernelList conv2d_kernels();
 KernelList conv2d_input_grad_kernels();
 KernelList conv2d_weight_grad_kernels();
+void conv2d_to_onnx(OnnxLowering& to);
 
 Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0);
 

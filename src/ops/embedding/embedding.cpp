@@ -41,7 +41,8 @@ const OpDef kEmbedding{.name = "embedding",
                        .infer = infer,
                        .gradient = gradient,
                        .read_attrs = read_attrs<EmbeddingAttrs>,
-                       .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; }};
+                       .storage = [](const Node&) { return StorageRule{.out = {Storage::kAny}}; },
+                       .to_onnx = embedding_to_onnx};
 
 const OpDef kEmbeddingGrad{
     .name = "embedding_grad",

@@ -34,7 +34,11 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 
 }  // namespace
 
-const OpDef kMaxPool{.name = "max_pool", .infer = infer, .gradient = gradient, .read_attrs = read_attrs<MaxPoolAttrs>};
+const OpDef kMaxPool{.name = "max_pool",
+                     .infer = infer,
+                     .gradient = gradient,
+                     .read_attrs = read_attrs<MaxPoolAttrs>,
+                     .to_onnx = max_pool_to_onnx};
 const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_grad, .read_attrs = read_attrs<MaxPoolAttrs>};
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {

@@ -127,7 +127,8 @@ const OpDef kReshape{.name = "reshape",
                      },
                      .read_attrs = read_attrs<ReshapeAttrs>,
                      .algebra = always<Algebra::kReshape>,
-                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                     .to_onnx = reshape_to_onnx};
 // Without a gradient for its operand, the backward pass ends here.
 const OpDef kStopGradient{.name = "stop_gradient",
                           .infer = [](const InferArgs& args) -> std::vector<TensorType> {
@@ -136,7 +137,8 @@ const OpDef kStopGradient{.name = "stop_gradient",
                           },
                           .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {Tensor{}}; },
                           .algebra = always<Algebra::kReshape>,
-                          .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                          .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                          .to_onnx = identity_to_onnx};
 // split and concat read and write any strides: they are what the views pass could not do away with.
 const OpDef kSplit{.name = "split",
                    .infer = infer_split,
@@ -146,7 +148,8 @@ const OpDef kSplit{.name = "split",
                    .strided_outputs = ~0u,
                    .algebra = always<Algebra::kSplit>,
                    .axis = [](const Node& node) { return node.attrs.as<SplitAttrs>().axis; },
-                   .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                   .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                   .to_onnx = split_to_onnx};
 const OpDef kConcat{.name = "concat",
                     .infer = infer_concat,
                     .gradient = gradient_concat,
@@ -155,14 +158,16 @@ const OpDef kConcat{.name = "concat",
                     .strided_outputs = ~0u,
                     .algebra = always<Algebra::kConcat>,
                     .axis = [](const Node& node) { return node.attrs.as<ConcatAttrs>().axis; },
-                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                    .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                    .to_onnx = concat_to_onnx};
 const OpDef kPermute{.name = "permute",
                      .infer = infer_permute,
                      .gradient = gradient_permute,
                      .read_attrs = read_attrs<PermuteAttrs>,
                      .strided_inputs = 1,
                      .algebra = always<Algebra::kMove>,
-                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                     .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                     .to_onnx = permute_to_onnx};
 const OpDef kBroadcast{.name = "broadcast",
                        .infer = infer_broadcast,
                        .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
@@ -170,17 +175,20 @@ const OpDef kBroadcast{.name = "broadcast",
                        },
                        .read_attrs = read_attrs<BroadcastAttrs>,
                        .algebra = always<Algebra::kMove>,
-                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; }};
+                       .storage = [](const Node&) { return StorageRule{.rest = Storage::kMoved}; },
+                       .to_onnx = broadcast_to_onnx};
 const OpDef kFill{.name = "fill",
                   .infer = infer_fill,
                   .gradient = [](const GradientArgs&) -> std::vector<Tensor> { return {}; },
-                  .read_attrs = read_attrs<FillAttrs>};
+                  .read_attrs = read_attrs<FillAttrs>,
+                  .to_onnx = fill_to_onnx};
 const OpDef kCast{.name = "cast",
                   .infer = infer_cast,
                   .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
                     return {cast(args.out_grad[0], args.in[0].type().dtype)};
                   },
-                  .read_attrs = read_attrs<CastAttrs>};
+                  .read_attrs = read_attrs<CastAttrs>,
+                  .to_onnx = cast_to_onnx};
 
 namespace {
 int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape().rank() : axis; }

@@ -19,7 +19,10 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 }  // namespace
 
-const OpDef kScalePixels{.name = "scale_pixels", .infer = infer, .read_attrs = read_attrs<ScalePixelsAttrs>};
+const OpDef kScalePixels{.name = "scale_pixels",
+                         .infer = infer,
+                         .read_attrs = read_attrs<ScalePixelsAttrs>,
+                         .to_onnx = scale_pixels_to_onnx};
 
 PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, const std::vector<double>& deviation) {
   const auto count = static_cast<size_t>(channels);

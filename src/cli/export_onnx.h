@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+
+namespace linnet {
+
+struct ExportOnnxRequest {
+  std::string model, out;  // a run or a model folder; the folder to write
+  int64_t opset = 17;
+  bool cache = true;  // decoders take earlier keys and values
+};
+
+void export_onnx(const ExportOnnxRequest& request);
+
+}  // namespace linnet

@@ -1,0 +1,58 @@
+// The wire format of Protocol Buffers: fields of a number and a value, one after another.
+// https://protobuf.dev/programming-guides/encoding/
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace linnet {
+
+// Reads the fields of one message. `fail` is called with the problem when the bytes are no message, and must throw.
+class ProtoReader {
+ public:
+  using Fail = std::function<void(const std::string& problem)>;
+  ProtoReader(std::string_view bytes, const Fail& fail) : bytes_(bytes), fail_(fail) {}
+
+  // Goes to the next field. False at the message's end.
+  bool next();
+  uint64_t number() const { return number_; }
+  // The field's value. A field of another wire type is an error.
+  std::string_view data() const { return expect(2), data_; }
+  uint64_t integer() const { return expect(0), value_; }
+  float real() const;
+  // Calls `add` for each element of a repeated number, which may be packed or not.
+  void each_integer(const std::function<void(uint64_t)>& add) const;
+  void each_real(const std::function<void(float)>& add) const;
+  void each_double(const std::function<void(double)>& add) const;
+
+ private:
+  void expect(int wire) const;
+  [[noreturn]] void fail(const std::string& problem) const;
+  uint64_t varint();
+  std::string_view take(uint64_t size);
+
+  std::string_view bytes_, data_;
+  const Fail& fail_;
+  uint64_t number_ = 0, value_ = 0;
+  int wire_ = 0;
+};
+
+// Appends fields to a string.
+class ProtoWriter {
+ public:
+  void integer(int number, uint64_t value);
+  void real(int number, float value);
+  void text(int number, std::string_view value);  // strings, bytes and messages
+  void message(int number, const ProtoWriter& message) { text(number, message.bytes_); }
+  // The beginning of a field of `size` bytes that the caller writes elsewhere.
+  void begin(int number, uint64_t size);
+
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void varint(uint64_t value);
+  std::string bytes_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,101 @@
+#include "onnx/save_onnx.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "io/onnx/lowering.h"
+#include "ir/op.h"
+#include "passes/passes.h"
+#include "passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+// Ops that ONNX has no nodes for, as the basic ops they consist of.
+Graph decompose_for_onnx(const Graph& graph) {
+  Rewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    if (node.op->to_onnx || !node.op->decompose) {
+      rewriter.copy(node);
+      continue;
+    }
+    rewriter.graph().set_scope(node.scope);
+    const std::vector<Tensor> out = node.op->decompose({rewriter.graph(), node, rewriter.inputs_of(node)});
+    for (size_t i = 0; i < out.size(); ++i) rewriter.map(node.out[i], out[i]);
+  }
+  return rewriter.finish();
+}
+
+std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
+  std::vector<Graph> traces;
+  for (const std::vector<int64_t>& sizes : sets) {
+    Trace trace;
+    source.trace(trace, sizes);
+    traces.push_back(remove_dead_code(decompose_for_onnx(trace.finish())));
+  }
+  return traces;
+}
+
+std::map<std::string, OnnxParameter> parameters_of(const ParameterLayout& layout, const float* parameters,
+                                                   const std::vector<float>& constants) {
+  std::map<std::string, OnnxParameter> result;
+  for (const ParameterPlace& place : layout.parameters())
+    result[place.spec.name] = {place.spec.name, place.spec.shape, parameters + place.offset};
+  for (const ParameterPlace& place : layout.constants())
+    result[place.spec.name] = {place.spec.name, place.spec.shape, constants.data() + place.offset};
+  return result;
+}
+
+}  // namespace
+
+// Different primes as far as possible, so that no size is another one, a sum or a product of others by chance; ten
+// positions in all, which the smallest models have.
+SizeSets default_sizes(size_t symbols) {
+  const SizeSets all{{2, 5, 3, 4}, {3, 7, 2, 9}, {5, 4, 6, 7}, {4, 6, 1, 11}};
+  SizeSets sets;
+  for (const std::vector<int64_t>& set : all) sets.emplace_back(set.begin(), set.begin() + static_cast<int>(symbols));
+  return sets;
+}
+
+void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
+               const std::string& path, const OnnxOptions& options) {
+  if (options.opset < kLeastOnnxOpset || options.opset > kMostOnnxOpset)
+    fail_user("opset " + std::to_string(options.opset) + " cannot be written; " + std::to_string(kLeastOnnxOpset) +
+              " to " + std::to_string(kMostOnnxOpset) + " can");
+  const SizeSets sets = source.sizes.empty() ? default_sizes(source.symbols.size()) : source.sizes;
+  const std::vector<Graph> traces = trace_all(source, sets);
+  std::vector<float> constants(static_cast<size_t>(layout.constant_count()));
+  if (!constants.empty()) {
+    ThreadPool pool(1);
+    layout.initialize_constants(constants.data(), pool);
+  }
+  const auto known = parameters_of(layout, parameters, constants);
+
+  OnnxBuilder builder(options.opset, source.symbols);
+  OnnxLowering lowering(builder, traces, sets);
+  for (const GraphInput& input : traces[0].inputs()) {
+    const auto mask = std::ranges::find_if(source.masks, [&](const OnnxMask& m) { return m.lengths == input.name; });
+    if (const auto found = known.find(input.name); found != known.end()) {
+      lowering.bind_parameter(input.value, found->second);
+    } else if (mask != source.masks.end()) {
+      builder.input(mask->name, OnnxElement::kInt64, mask->shape);
+      lowering.bind_key_mask(input.value, mask->name);
+    } else {
+      lowering.bind_input(input.value);
+    }
+  }
+  lowering.run();
+  for (const GraphOutput& output : traces[0].outputs())
+    builder.output(output.name, lowering.value(output.value), onnx_element(traces[0].value(output.value).type.dtype),
+                   lowering.shape_of(output.value));
+
+  OnnxModel model;
+  model.ir_version = options.opset >= 17 ? 8 : 7;
+  model.opsets[""] = options.opset;
+  model.producer = "linnet";
+  model.graph = builder.finish("linnet");
+  write_onnx(model, path, {.most_inside = options.most_inside});
+}
+
+}  // namespace linnet

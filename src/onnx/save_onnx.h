@@ -1,0 +1,53 @@
+// Writes a model as an ONNX file whose batch and lengths stay open.
+//
+//   OnnxSource source{.symbols = {"batch_size", "sequence_length"}, .trace = [&](Trace& trace, auto sizes) {
+//     const Tensor tokens = trace.input("input_ids", {DType::kI32, {sizes[0], sizes[1]}});
+//     trace.graph().output("logits", model(tokens));
+//   }};
+//   save_onnx(model, layout, parameters, source, "model.onnx");
+//
+// Graphs have fixed shapes. The model is traced at several sets of sizes; the traces must be alike but for sizes, and
+// each size must follow from the symbols (io/onnx/symbolic_size.h) at all of them. Ops become ONNX nodes by
+// OpDef::to_onnx, ops without it through their decomposition.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/onnx/model.h"
+#include "io/onnx/symbolic_size.h"
+#include "nn/parameter_layout.h"
+#include "nn/trace.h"
+
+namespace linnet {
+
+// An input "lengths" i32 [B] of the traced graph that ONNX has as a mask int64 [B, keys], 1 where a key counts.
+struct OnnxMask {
+  std::string lengths, name;
+  SymbolicShape shape;
+};
+
+struct OnnxSource {
+  std::vector<std::string> symbols;  // names of the sizes that are known when the model runs
+  // Declares inputs and names outputs, under the names and in the order that the file will have; sizes[i] is that of
+  // symbols[i].
+  std::function<void(Trace& trace, std::span<const int64_t> sizes)> trace;
+  std::vector<OnnxMask> masks = {};
+  SizeSets sizes = {};  // what to trace at; empty: default_sizes(symbols.size())
+};
+
+SizeSets default_sizes(size_t symbols);
+
+struct OnnxOptions {
+  int64_t opset = 17;                    // 14 to 18
+  uint64_t most_inside = 1'800'000'000;  // bytes of weights; more go to a file beside the model
+};
+
+constexpr int64_t kLeastOnnxOpset = 14, kMostOnnxOpset = 18;
+
+// `parameters` is a flat buffer in the order of `layout`, which is the module's. User error naming the op and the
+// model's line where ONNX cannot have the computation.
+void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
+               const std::string& path, const OnnxOptions& options = {});
+
+}  // namespace linnet
