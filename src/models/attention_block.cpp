@@ -114,22 +114,31 @@ CrossAttention::CrossAttention(Module* parent, std::string name, const Attention
       kv_proj{this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.projection, 2), config.biases},
       out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
 
-Tensor CrossAttention::attend(Tensor q, Tensor keys_values, Tensor lengths) {
-  const std::vector<Tensor> kv = split_evenly(keys_values, -1, 2);
+Tensor CrossAttention::attend(Tensor q, Tensor keys, Tensor values, Tensor lengths) {
   AttentionOptions options = options_for(config, *this);
   options.lengths = lengths;
-  return attention(q, kv[0], kv[1], options);
+  return attention(q, keys, values, options);
 }
 
 Tensor CrossAttention::operator()(Tensor x, Tensor memory, Tensor lengths) {
   ModuleScope scope(*this);
-  return out_proj(attend(q_proj(x), project_memory(memory), lengths));
+  const Tensor q = q_proj(x);
+  const std::vector<Tensor> kv = split_evenly(project_memory(memory), -1, 2);
+  return out_proj(attend(q, kv[0], kv[1], lengths));
+}
+
+Tensor CrossAttention::operator()(Tensor x, const MemoryKeys& memory, Tensor lengths) {
+  ModuleScope scope(*this);
+  const Tensor q = q_proj(x);
+  const auto [keys, values] = memory(*this);
+  return out_proj(attend(q, keys, values, lengths));
 }
 
 Tensor CrossAttention::step(Tensor x, Tensor keys_values, Tensor lengths, int64_t beams) {
   ModuleScope scope(*this);
   const Tensor q = reshape(q_proj(x), {x.dim(0) / beams, beams, config.query_width()});
-  const Tensor attended = attend(q, keys_values, lengths);
+  const std::vector<Tensor> kv = split_evenly(keys_values, -1, 2);
+  const Tensor attended = attend(q, kv[0], kv[1], lengths);
   return out_proj(reshape(attended, {x.dim(0), 1, config.query_width()}));
 }
 

@@ -38,6 +38,10 @@ struct AttentionConfig {
 // For graphs that get earlier keys and values as inputs and give all of them as outputs, as ONNX decoders do.
 using ExtendKeys = std::function<std::pair<Tensor, Tensor>(const Module& attention, Tensor keys, Tensor values)>;
 
+struct CrossAttention;
+// Keys and values of the memory, [B, S, key_width] each, for one layer's attention to it.
+using MemoryKeys = std::function<std::pair<Tensor, Tensor>(CrossAttention& attention)>;
+
 // What the positions of a batch of sequences see of them, and where they stand (ops/attention).
 struct Sight {
   Tensor lengths = {};  // i32 [B]; undefined: every position counts
@@ -46,6 +50,7 @@ struct Sight {
   Tensor positions = {};      // i32 [B, T], where they are rotary; undefined: 0, 1, 2, ... in every row
   Tensor distance_bias = {};  // [heads, 2 T - 1], of scores
   ExtendKeys extend = {};     // undefined: there are no earlier positions
+  MemoryKeys memory = {};     // in a decoder's layer; undefined: projected from its memory
 };
 
 // Where a prefill leaves keys and values: the cache of generation has `slots` rows of max_length entries.
@@ -87,6 +92,8 @@ struct CrossAttention : Module {
 
   // x [B, T, D] attends to memory [B, S, D], of which the first lengths[b] rows count.
   Tensor operator()(Tensor x, Tensor memory, Tensor lengths);
+  // With keys and values from elsewhere.
+  Tensor operator()(Tensor x, const MemoryKeys& memory, Tensor lengths);
   // Keys and values of the memory, kept for all steps: [B, S, 2 key_width].
   Tensor project_memory(Tensor memory) { return kv_proj(memory); }
   // x [B * beams, 1, D]: the beams of a sentence are queries to the same memory.
@@ -96,7 +103,7 @@ struct CrossAttention : Module {
   Linear q_proj, kv_proj, out_proj;
 
  private:
-  Tensor attend(Tensor q, Tensor keys_values, Tensor lengths);
+  Tensor attend(Tensor q, Tensor keys, Tensor values, Tensor lengths);
 };
 
 }  // namespace linnet

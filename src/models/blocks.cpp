@@ -107,7 +107,9 @@ DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& 
 Tensor DecoderLayer::operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths) {
   ModuleScope scope(*this);
   x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, sight); });
-  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn(y, memory, memory_lengths); });
+  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) {
+    return sight.memory ? cross_attn(y, sight.memory, memory_lengths) : cross_attn(y, memory, memory_lengths);
+  });
   return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
 }
 

@@ -66,6 +66,7 @@ struct EncoderLayer : Module {
 
 struct DecoderLayer : Module {
   DecoderLayer(Module* parent, std::string name, const LayerConfig& config);
+  // memory may be undefined where sight.memory has its keys and values.
   Tensor operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths);
   Tensor step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths, Tensor distance_bias = {});
 

@@ -6,9 +6,24 @@
 
 namespace linnet {
 
+// Target positions `past`, past + 1, ... of a batch, for decoders whose caller keeps earlier keys and values.
+struct TargetRows {
+  Tensor tokens;  // i32 [B, T]
+  int64_t past = 0;
+  Tensor source_lengths;   // i32 [B]
+  ExtendKeys extend = {};  // undefined: nothing came before
+  MemoryKeys memory;       // what the layers' attention to the source reads
+};
+
 struct EncoderDecoder : Module {
   virtual int64_t output_vocab_size() const = 0;
   virtual int64_t max_length() const = 0;  // the most positions a source or a target may have
+  virtual const AttentionConfig& decoder_attention() const = 0;
+  int64_t width() const { return decoder_attention().width; }
+
+  // source i32 [B, S], lengths i32 [B] -> [B, S, D]
+  virtual Tensor encode(Tensor source, Tensor source_lengths) = 0;
+  virtual Tensor decode(const TargetRows& rows) = 0;  // logits [B, T, V]
 
   // The sum of cross-entropies of the decoder's predictions for targets i32 [B, T], of which negative ones are left
   // out. target_in i32 [B, T]: begin, then the target without its last token.

@@ -89,6 +89,18 @@ Tensor T5::hidden(Tensor source, Tensor source_lengths, Tensor target_in) {
   return scaled(decoder.dropout_out(decoder.norm(x)));
 }
 
+Tensor T5::decode(const TargetRows& rows) {
+  Tensor x = decoder.dropout_in(tokens(rows.tokens));
+  const int64_t length = rows.tokens.dim(1);
+  const Tensor first = fill(*x.graph, {DType::kI32, {1}}, static_cast<double>(rows.past));
+  const Sight sight{.causal = true,
+                    .distance_bias = decoder.distance_bias(*x.graph, length, rows.past + length, first),
+                    .extend = rows.extend,
+                    .memory = rows.memory};
+  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, sight, {}, rows.source_lengths);
+  return logits(scaled(decoder.dropout_out(decoder.norm(x))));
+}
+
 // What follows a target's end is neither seen, by the causal mask, nor a target.
 Tensor T5::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor, Tensor targets,
                 double label_smoothing) {

@@ -38,8 +38,8 @@ struct T5Stack : Module {
 struct T5 : EncoderDecoder {
   explicit T5(const T5Config& config);
 
-  // source i32 [B, S], lengths i32 [B] -> [B, S, D]
-  Tensor encode(Tensor source, Tensor source_lengths);
+  Tensor encode(Tensor source, Tensor source_lengths) override;
+  Tensor decode(const TargetRows& rows) override;
   // What the head predicts from, scaled: target_in i32 [B, T], the start token, then the target -> [B, T, D]
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in);
   Tensor logits(Tensor hidden) { return matmul(hidden, head_weight(), false, true); }  // [..., D] -> [..., V]
@@ -49,6 +49,7 @@ struct T5 : EncoderDecoder {
               double label_smoothing) override;
 
   int64_t output_vocab_size() const override { return config.vocab_size; }
+  const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return 1 << 20; }  // distances have no end
   void prefill(Tensor source, Tensor source_lengths) override;
   Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) override;

@@ -37,9 +37,8 @@ Decoder::Decoder(Module* parent, std::string name, const TransformerConfig& conf
   if (config.final_norm) norm.emplace(this, "norm", config.d_model);
 }
 
-Tensor Decoder::operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths) {
-  for (size_t i = 0; i < layers.size(); ++i)
-    x = layers[i](x, {.lengths = lengths, .causal = true}, memory, memory_lengths);
+Tensor Decoder::operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths) {
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, sight, memory, memory_lengths);
   return norm ? (*norm)(x) : x;
 }
 
@@ -80,8 +79,8 @@ Transformer::Transformer(const TransformerConfig& config)
   }
 }
 
-Tensor Transformer::embed(Embedding& table, Tensor ids) {
-  return embedding_dropout(table(ids) + slice(positions.tensor(), 0, 0, ids.dim(1)));
+Tensor Transformer::embed(Embedding& table, Tensor ids, int64_t first_position) {
+  return embedding_dropout(table(ids) + slice(positions.tensor(), 0, first_position, ids.dim(1)));
 }
 
 Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
@@ -90,7 +89,12 @@ Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
 
 Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
   const Tensor memory = encode(source, source_lengths);
-  return decoder(embed(target_table(), target_in), target_lengths, memory, source_lengths);
+  return decoder(embed(target_table(), target_in), {.lengths = target_lengths, .causal = true}, memory, source_lengths);
+}
+
+Tensor Transformer::decode(const TargetRows& rows) {
+  const Sight sight{.causal = true, .extend = rows.extend, .memory = rows.memory};
+  return head(decoder(embed(target_table(), rows.tokens, rows.past), sight, {}, rows.source_lengths), target_table());
 }
 
 Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {

@@ -36,7 +36,7 @@ struct Encoder : Module {
 
 struct Decoder : Module {
   Decoder(Module* parent, std::string name, const TransformerConfig& config);
-  Tensor operator()(Tensor x, Tensor lengths, Tensor memory, Tensor memory_lengths);
+  Tensor operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths);
 
   ModuleList<DecoderLayer> layers;
   std::optional<LayerNorm> norm;
@@ -55,14 +55,15 @@ struct Head : Module {
 struct Transformer : EncoderDecoder {
   explicit Transformer(const TransformerConfig& config);
 
-  // source i32 [B, S], lengths i32 [B] -> [B, S, D]
-  Tensor encode(Tensor source, Tensor source_lengths);
+  Tensor encode(Tensor source, Tensor source_lengths) override;
+  Tensor decode(const TargetRows& rows) override;
   // target_in i32 [B, T]: begin, then the target without its last token -> logits [B, T, V]
   Tensor operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
               double label_smoothing) override;
 
   int64_t output_vocab_size() const override { return config.target_vocab; }
+  const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return config.max_seq_len; }
   void prefill(Tensor source, Tensor source_lengths) override;
   Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) override;
@@ -78,7 +79,7 @@ struct Transformer : EncoderDecoder {
  private:
   Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
   Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
-  Tensor embed(Embedding& table, Tensor ids);
+  Tensor embed(Embedding& table, Tensor ids, int64_t first_position = 0);
   // What the head predicts from: [B, T, D]
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };

@@ -116,6 +116,7 @@ class ModuleList : public Module {
   }
   size_t size() const { return items_.size(); }
   T& operator[](size_t i) { return *items_[i]; }
+  const T& operator[](size_t i) const { return *items_[i]; }
 
  private:
   std::deque<std::unique_ptr<T>> items_;

@@ -10,7 +10,8 @@ void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& lay
                         const std::string& folder, const OnnxFolderOptions& options) {
   make_directories(folder);
   for (const OnnxFile& file : onnx_files(*model.module, options.files))
-    save_onnx(layout, parameters, file.source, (std::filesystem::path(folder) / file.name).string(), options.onnx);
+    write_onnx(make_onnx(layout, parameters, file, options.onnx), (std::filesystem::path(folder) / file.name).string(),
+               {.most_inside = options.onnx.most_inside});
   save_companions(model, folder);
 }
 

@@ -38,37 +38,37 @@ std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
 }
 
 std::map<std::string, OnnxParameter> parameters_of(const ParameterLayout& layout, const float* parameters,
-                                                   const std::vector<float>& constants) {
+                                                   const std::shared_ptr<std::vector<float>>& constants) {
   std::map<std::string, OnnxParameter> result;
   for (const ParameterPlace& place : layout.parameters())
     result[place.spec.name] = {place.spec.name, place.spec.shape, parameters + place.offset};
   for (const ParameterPlace& place : layout.constants())
-    result[place.spec.name] = {place.spec.name, place.spec.shape, constants.data() + place.offset};
+    result[place.spec.name] = {place.spec.name, place.spec.shape, constants->data() + place.offset, constants};
   return result;
 }
 
 }  // namespace
 
-// Different primes as far as possible, so that no size is another one, a sum or a product of others by chance; ten
-// positions in all, which the smallest models have.
+// No size is another one, a sum or a product of others by chance in all sets. A sequence and what came before it have
+// at most twelve positions together, which the smallest models have.
 SizeSets default_sizes(size_t symbols) {
-  const SizeSets all{{2, 5, 3, 4}, {3, 7, 2, 9}, {5, 4, 6, 7}, {4, 6, 1, 11}};
+  const SizeSets all{{2, 5, 3, 4}, {3, 7, 2, 5}, {5, 4, 6, 2}, {4, 6, 4, 3}};
   SizeSets sets;
   for (const std::vector<int64_t>& set : all) sets.emplace_back(set.begin(), set.begin() + static_cast<int>(symbols));
   return sets;
 }
 
-void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
-               const std::string& path, const OnnxOptions& options) {
+OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
+                    const OnnxOptions& options) {
   if (options.opset < kLeastOnnxOpset || options.opset > kMostOnnxOpset)
     fail_user("opset " + std::to_string(options.opset) + " cannot be written; " + std::to_string(kLeastOnnxOpset) +
               " to " + std::to_string(kMostOnnxOpset) + " can");
   const SizeSets sets = source.sizes.empty() ? default_sizes(source.symbols.size()) : source.sizes;
   const std::vector<Graph> traces = trace_all(source, sets);
-  std::vector<float> constants(static_cast<size_t>(layout.constant_count()));
-  if (!constants.empty()) {
+  const auto constants = std::make_shared<std::vector<float>>(static_cast<size_t>(layout.constant_count()));
+  if (!constants->empty()) {
     ThreadPool pool(1);
-    layout.initialize_constants(constants.data(), pool);
+    layout.initialize_constants(constants->data(), pool);
   }
   const auto known = parameters_of(layout, parameters, constants);
 
@@ -86,7 +86,11 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
     }
   }
   lowering.run();
-  for (const GraphOutput& output : traces[0].outputs())
+  std::vector<GraphOutput> outputs = traces[0].outputs();
+  std::ranges::stable_partition(outputs, [&](const GraphOutput& output) {
+    return std::ranges::find(source.first_outputs, output.name) != source.first_outputs.end();
+  });
+  for (const GraphOutput& output : outputs)
     builder.output(output.name, lowering.value(output.value), onnx_element(traces[0].value(output.value).type.dtype),
                    lowering.shape_of(output.value));
 
@@ -95,7 +99,12 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
   model.opsets[""] = options.opset;
   model.producer = "linnet";
   model.graph = builder.finish("linnet");
-  write_onnx(model, path, {.most_inside = options.most_inside});
+  return model;
+}
+
+void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
+               const std::string& path, const OnnxOptions& options) {
+  write_onnx(make_onnx(layout, parameters, source, options), path, {.most_inside = options.most_inside});
 }
 
 }  // namespace linnet

@@ -33,7 +33,8 @@ struct OnnxSource {
   // symbols[i].
   std::function<void(Trace& trace, std::span<const int64_t> sizes)> trace;
   std::vector<OnnxMask> masks = {};
-  SizeSets sizes = {};  // what to trace at; empty: default_sizes(symbols.size())
+  SizeSets sizes = {};                          // what to trace at; empty: default_sizes(symbols.size())
+  std::vector<std::string> first_outputs = {};  // outputs that come before the others
 };
 
 SizeSets default_sizes(size_t symbols);
@@ -44,6 +45,10 @@ struct OnnxOptions {
 };
 
 constexpr int64_t kLeastOnnxOpset = 14, kMostOnnxOpset = 18;
+
+// The model as data. What its tensors are filled from must outlive it.
+OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
+                    const OnnxOptions& options = {});
 
 // `parameters` is a flat buffer in the order of `layout`, which is the module's. User error naming the op and the
 // model's line where ONNX cannot have the computation.

@@ -5,6 +5,9 @@
 #include "models/cnn.h"
 #include "models/gpt.h"
 #include "models/llama.h"
+#include "models/t5.h"
+#include "models/transformer.h"
+#include "onnx/merge_decoders.h"
 #include "ops/movement/movement.h"
 
 namespace linnet {
@@ -37,26 +40,51 @@ std::vector<OnnxFile> bert_file(const BertOutputs& outputs) {
   return {{"model.onnx", source}};
 }
 
-// Keys and values of earlier positions come in as past_key_values.<i>.key and .value [B, heads, past, size] and go out,
-// with those of the new ones, as present.<i>.key and .value.
-ExtendKeys extend_with_past(Trace& trace, std::span<const int64_t> sizes, const AttentionConfig& config,
-                            const std::shared_ptr<int>& layers) {
-  return [&trace, batch = sizes[kBatch], past = sizes[kPast], config, layers](const Module&, Tensor keys,
-                                                                              Tensor values) {
-    const std::string layer = std::to_string((*layers)++);
-    const int64_t heads = config.key_heads(), size = config.size();
-    const auto extend = [&](Tensor rows, const std::string& what) {
-      const Tensor earlier = trace.input("past_key_values." + layer + what, {DType::kF32, {batch, heads, past, size}});
-      const Tensor first = reshape(permute(earlier, {0, 2, 1, 3}), {batch, past, heads * size});
-      const Tensor all = concat(first, std::array{rows}, 1);
-      trace.graph().output("present." + layer + what,
-                           permute(reshape(all, {batch, all.dim(1), heads, size}), {0, 2, 1, 3}));
-      return all;
+// Keys and values that enter and leave a decoder, as [B, heads, T, size]; `kind` is "", ".decoder" or ".encoder".
+class KeyValues {
+ public:
+  KeyValues(Trace& trace, int64_t batch, const AttentionConfig& config)
+      : trace_(trace), batch_(batch), heads_(config.key_heads()), size_(config.size()) {}
+
+  // past_key_values.<layer>.key and .value, `length` of them, as rows [B, length, heads * size].
+  std::pair<Tensor, Tensor> take(int layer, const std::string& kind, int64_t length) {
+    const auto take = [&](const char* what) {
+      const Tensor apart =
+          trace_.input(name("past_key_values", layer, kind) + what, {DType::kF32, {batch_, heads_, length, size_}});
+      return reshape(permute(apart, {0, 2, 1, 3}), {batch_, length, heads_ * size_});
     };
-    const Tensor all_keys = extend(keys, ".key");
-    return std::pair(all_keys, extend(values, ".value"));
-  };
-}
+    const Tensor keys = take(".key");
+    return {keys, take(".value")};
+  }
+  // present.<layer>.key and .value
+  void give(int layer, const std::string& kind, Tensor keys, Tensor values) {
+    const auto give = [&](Tensor rows, const char* what) {
+      trace_.graph().output(name("present", layer, kind) + what,
+                            permute(reshape(rows, {batch_, rows.dim(1), heads_, size_}), {0, 2, 1, 3}));
+    };
+    give(keys, ".key");
+    give(values, ".value");
+  }
+  // What came before, `past` positions (0: nothing), is taken, and all is given.
+  ExtendKeys extend(const std::string& kind, int64_t past) {
+    return [*this, kind, past, layer = 0](const Module&, Tensor keys, Tensor values) mutable {
+      if (past > 0) {
+        const auto [earlier_keys, earlier_values] = take(layer, kind, past);
+        keys = concat(earlier_keys, std::array{keys}, 1);
+        values = concat(earlier_values, std::array{values}, 1);
+      }
+      give(layer++, kind, keys, values);
+      return std::pair(keys, values);
+    };
+  }
+
+ private:
+  static std::string name(const char* which, int layer, const std::string& kind) {
+    return std::string(which) + "." + std::to_string(layer) + kind;
+  }
+  Trace& trace_;
+  int64_t batch_, heads_, size_;
+};
 
 std::vector<OnnxFile> decoder_files(CausalModel& model, const AttentionConfig& attention, bool cache) {
   OnnxSource source{.symbols = first_symbols(cache ? 3 : 2)};
@@ -65,13 +93,61 @@ std::vector<OnnxFile> decoder_files(CausalModel& model, const AttentionConfig& a
     TokenRows rows{.tokens = trace.input("input_ids", ids)};
     rows.lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
     rows.positions = trace.input("position_ids", ids);
-    if (cache) rows.extend = extend_with_past(trace, sizes, attention, std::make_shared<int>(0));
+    if (cache) rows.extend = KeyValues(trace, sizes[kBatch], attention).extend("", sizes[kPast]);
     const Tensor hidden = model.hidden(rows);
     trace.graph().output("logits", model.logits(hidden));
   };
   const SymbolicSize keys = cache ? symbol(kPast) + symbol(kLength) : symbol(kLength);
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), keys}}};
+  source.first_outputs = {"logits"};
   return {{"model.onnx", source}};
+}
+
+OnnxSource encoder_source(EncoderDecoder& model) {
+  OnnxSource source{.symbols = {"batch_size", "encoder_sequence_length"}};
+  source.trace = [&model](Trace& trace, std::span<const int64_t> sizes) {
+    const Tensor tokens = trace.input("input_ids", {DType::kI32, {sizes[0], sizes[1]}});
+    const Tensor lengths = trace.input("lengths", {DType::kI32, {sizes[0]}});
+    trace.graph().output("last_hidden_state", model.encode(tokens, lengths));
+  };
+  source.masks = {{"lengths", "attention_mask", {symbol(0), symbol(1)}}};
+  return source;
+}
+
+// The decoder of an encoder-decoder. Without a past it projects the encoder's states to keys and values, and gives them
+// beside its own; with one it is given both.
+OnnxSource decoder_source(EncoderDecoder& model, bool past, bool cache) {
+  enum : int { kTargets = 1, kSources = 2, kEarlier = 3 };
+  OnnxSource source{.symbols = {"batch_size", "decoder_sequence_length", "encoder_sequence_length"}};
+  if (past) source.symbols.emplace_back("past_decoder_sequence_length");
+  source.trace = [&model, past, cache](Trace& trace, std::span<const int64_t> sizes) {
+    const int64_t batch = sizes[kBatch], sources = sizes[kSources], earlier = past ? sizes[kEarlier] : 0;
+    KeyValues key_values(trace, batch, model.decoder_attention());
+    TargetRows rows{.tokens = trace.input("input_ids", {DType::kI32, {batch, sizes[kTargets]}}), .past = earlier};
+    rows.source_lengths = trace.input("lengths", {DType::kI32, {batch}});
+    if (cache) rows.extend = key_values.extend(".decoder", earlier);
+    const Tensor memory =
+        past ? Tensor{} : trace.input("encoder_hidden_states", {DType::kF32, {batch, sources, model.width()}});
+    rows.memory = [=, layer = 0](CrossAttention& attention) mutable {
+      if (past) return key_values.take(layer++, ".encoder", sources);
+      const std::vector<Tensor> both = split_evenly(attention.project_memory(memory), -1, 2);
+      if (cache) key_values.give(layer++, ".encoder", both[0], both[1]);
+      return std::pair(both[0], both[1]);
+    };
+    trace.graph().output("logits", model.decode(rows));
+  };
+  source.masks = {{"lengths", "encoder_attention_mask", {symbol(kBatch), symbol(kSources)}}};
+  source.first_outputs = {"logits"};
+  return source;
+}
+
+std::vector<OnnxFile> encoder_decoder_files(EncoderDecoder& model, bool cache) {
+  std::vector<OnnxFile> files{{"encoder_model.onnx", encoder_source(model)},
+                              {"decoder_model.onnx", decoder_source(model, false, cache)}};
+  if (!cache) return files;
+  files.push_back({"decoder_with_past_model.onnx", decoder_source(model, true, true)});
+  files.push_back({"decoder_model_merged.onnx", files[1].source, files[2].source});
+  return files;
 }
 
 std::vector<OnnxFile> image_file(Cnn& model) {
@@ -85,6 +161,13 @@ std::vector<OnnxFile> image_file(Cnn& model) {
 }
 
 }  // namespace
+
+OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file,
+                    const OnnxOptions& options) {
+  OnnxModel model = make_onnx(layout, parameters, file.source, options);
+  if (!file.with_past) return model;
+  return merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options));
+}
 
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options) {
   if (auto* model = dynamic_cast<SequenceClassifier*>(&module))
@@ -103,6 +186,7 @@ std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options)
     return decoder_files(*model, model->layers[0].self_attn.config, options.cache);
   if (auto* model = dynamic_cast<Llama*>(&module))
     return decoder_files(*model, model->layers[0].self_attn.config, options.cache);
+  if (auto* model = dynamic_cast<EncoderDecoder*>(&module)) return encoder_decoder_files(*model, options.cache);
   if (auto* model = dynamic_cast<Cnn*>(&module)) return image_file(*model);
   fail_user("there is no form of this kind of model in ONNX");
 }

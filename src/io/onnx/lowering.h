@@ -17,6 +17,7 @@ struct OnnxParameter {
   std::string name;
   Shape shape;
   const float* values;
+  std::shared_ptr<const void> owner = {};  // what keeps `values` alive; null: the caller
 };
 
 class OnnxLowering {
