@@ -15,6 +15,7 @@
 #include "ops/kernel.h"
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
 #include "ops/max_pool/max_pool.h"
 #include "ops/movement/movement.h"
@@ -42,6 +43,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kPermute, permute_kernels()},
       OpEntry{&kBroadcast, broadcast_kernels()},
       OpEntry{&kFill, fill_kernels()},
+      OpEntry{&kLiteral, literal_kernels()},
       OpEntry{&kCast, cast_kernels()},
 
       OpEntry{&kEmbedding, embedding_kernels()},

@@ -16,6 +16,7 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"permute", permute_cuda_kernels()},
       BackendOp{"broadcast", broadcast_cuda_kernels()},
       BackendOp{"fill", fill_cuda_kernels()},
+      BackendOp{"literal", literal_cuda_kernels()},
       BackendOp{"cast", cast_cuda_kernels()},
       BackendOp{"reduce", reduce_cuda_kernels()},
       BackendOp{"dropout", dropout_cuda_kernels()},

@@ -15,6 +15,7 @@ KernelList concat_cuda_kernels();
 KernelList permute_cuda_kernels();
 KernelList broadcast_cuda_kernels();
 KernelList fill_cuda_kernels();
+KernelList literal_cuda_kernels();
 KernelList cast_cuda_kernels();
 KernelList reduce_cuda_kernels();
 KernelList dropout_cuda_kernels();

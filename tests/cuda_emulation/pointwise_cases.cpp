@@ -33,7 +33,7 @@ Expression of_many() {
 
 std::vector<PointwiseCase> pointwise_cases() {
   std::vector<PointwiseCase> cases;
-  for (int f = static_cast<int>(Scalar::kAdd); f <= static_cast<int>(Scalar::kSelect); ++f) {
+  for (int f = static_cast<int>(Scalar::kAdd); f <= static_cast<int>(kLastScalar); ++f) {
     const auto function = static_cast<Scalar>(f);
     const std::vector<PointwiseSource::Operand> operands(static_cast<size_t>(scalar_arity(function)), {kF32, kFull});
     cases.push_back(

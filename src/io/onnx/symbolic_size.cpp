@@ -82,13 +82,13 @@ std::optional<SymbolicSize> fit_size(std::span<const int64_t> values, const Size
       if (a < b)
         if (const auto size = fit_product({a, b}, values, sets)) return size;
       if (a == b) continue;
-      for (const int64_t sign : {1, -1}) {
-        if (sign == 1 && a > b) continue;
-        SymbolicSize size;
-        size.terms = {{1, {a}}, {sign, {b}}};
-        size.constant = values[0] - size.at(sets[0]);
-        if (fits(size, values, sets)) return size;
-      }
+      for (const int64_t first : {1, 2})
+        for (const int64_t second : {1, -1}) {
+          SymbolicSize size;
+          size.terms = {{first, {a}}, {second, {b}}};
+          size.constant = values[0] - size.at(sets[0]);
+          if (fits(size, values, sets)) return size;
+        }
     }
   return std::nullopt;
 }

@@ -34,7 +34,7 @@ using SymbolicShape = std::vector<SymbolicSize>;
 using SizeSets = std::vector<std::vector<int64_t>>;
 
 // The simplest of these forms that gives values[i] at sets[i] for all of them: a constant; constant + factor * symbol;
-// constant + factor * symbol * symbol; constant + the sum or difference of two symbols. Empty: none does.
+// constant + factor * symbol * symbol; constant + (once or twice) a symbol, plus or minus another. Empty: none does.
 std::optional<SymbolicSize> fit_size(std::span<const int64_t> values, const SizeSets& sets);
 
 }  // namespace linnet

@@ -15,12 +15,13 @@ struct Row {
 
 // In the order of Scalar.
 constexpr Row kRows[] = {
-    {"input", 0},  {"constant", 0},   {"add", 2},  {"sub", 2},     {"mul", 2},     {"div", 2},
-    {"max", 2},    {"min", 2},        {"neg", 1},  {"exp", 1},     {"log", 1},     {"sqrt", 1},
-    {"rsqrt", 1},  {"reciprocal", 1}, {"tanh", 1}, {"sigmoid", 1}, {"erf", 1},     {"relu", 1},
-    {"square", 1}, {"abs", 1},        {"sin", 1},  {"cos", 1},     {"greater", 2}, {"select", 3},
+    {"input", 0},  {"constant", 0},   {"add", 2},   {"sub", 2},     {"mul", 2},     {"div", 2},
+    {"max", 2},    {"min", 2},        {"neg", 1},   {"exp", 1},     {"log", 1},     {"sqrt", 1},
+    {"rsqrt", 1},  {"reciprocal", 1}, {"tanh", 1},  {"sigmoid", 1}, {"erf", 1},     {"relu", 1},
+    {"square", 1}, {"abs", 1},        {"sin", 1},   {"cos", 1},     {"greater", 2}, {"select", 3},
+    {"equal", 2},  {"floor", 1},      {"round", 1}, {"pow", 2},     {"atan", 1},
 };
-static_assert(std::size(kRows) == static_cast<size_t>(Scalar::kSelect) + 1);
+static_assert(std::size(kRows) == static_cast<size_t>(kLastScalar) + 1);
 
 }  // namespace
 

@@ -33,7 +33,13 @@ enum class Scalar : uint8_t {
   kCos,
   kGreater,  // a > b ? 1 : 0
   kSelect,   // a != 0 ? b : c
+  kEqual,    // a == b ? 1 : 0
+  kFloor,
+  kRound,  // to the nearest whole number, halves to the even one
+  kPow,    // a to the power b
+  kAtan,
 };
+constexpr Scalar kLastScalar = Scalar::kAtan;
 
 struct Instruction {
   Scalar function;
@@ -117,6 +123,16 @@ T apply_scalar(Scalar function, T a, T b, T c) {
       return a > b ? T(1) : T(0);
     case Scalar::kSelect:
       return a != 0 ? b : c;
+    case Scalar::kEqual:
+      return a == b ? T(1) : T(0);
+    case Scalar::kFloor:
+      return std::floor(a);
+    case Scalar::kRound:
+      return std::nearbyint(a);
+    case Scalar::kPow:
+      return std::pow(a, b);
+    case Scalar::kAtan:
+      return std::atan(a);
   }
   return a;
 }

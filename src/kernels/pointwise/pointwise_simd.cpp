@@ -76,13 +76,21 @@ HWY_INLINE void Select(Stream a, Stream b, Stream c, float* out, int64_t length)
   }
 }
 
-// libm, lane by lane: rare in models, and its reduction of large arguments is exact.
+// libm, lane by lane: rare in models, and exact for arguments of any size.
 template <class F>
 HWY_INLINE Floats PerLane(Floats x, const F& f) {
   HWY_ALIGN float lanes[kFloatLanes];
   hn::Store(x, FloatTag(), lanes);
   for (float& lane : lanes) lane = f(lane);
   return hn::Load(FloatTag(), lanes);
+}
+
+HWY_INLINE Floats PowPerLane(Floats x, Floats y) {
+  HWY_ALIGN float base[kFloatLanes], exponent[kFloatLanes];
+  hn::Store(x, FloatTag(), base);
+  hn::Store(y, FloatTag(), exponent);
+  for (int64_t i = 0; i < kFloatLanes; ++i) base[i] = std::pow(base[i], exponent[i]);
+  return hn::Load(FloatTag(), base);
 }
 
 #define LINNET_UNARY(expression) return Map1(a, out, length, [](Floats x) LINNET_LAMBDA { return expression; })
@@ -119,6 +127,12 @@ void RunUnary(Scalar function, Stream a, float* out, int64_t length) {
       LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::sin(v); }));
     case Scalar::kCos:
       LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::cos(v); }));
+    case Scalar::kFloor:
+      LINNET_UNARY(hn::Floor(x));
+    case Scalar::kRound:
+      LINNET_UNARY(hn::Round(x));
+    case Scalar::kAtan:
+      LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::atan(v); }));
     default:
       LINNET_UNARY(x);  // a copy
   }
@@ -138,6 +152,10 @@ void RunBinary(Scalar function, Stream a, Stream b, float* out, int64_t length) 
       LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y));
     case Scalar::kMin:
       LINNET_BINARY(hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y));
+    case Scalar::kEqual:
+      LINNET_BINARY(hn::IfThenElseZero(hn::Eq(x, y), SetAll(1)));
+    case Scalar::kPow:
+      LINNET_BINARY(PowPerLane(x, y));
     default:
       LINNET_BINARY(hn::IfThenElseZero(hn::Gt(x, y), SetAll(1)));  // kGreater
   }

@@ -54,7 +54,7 @@ TEST(Pointwise, EveryFunctionMatchesItsDefinition) {
   }
   const std::vector<PointwiseOperand> operands = {
       {x.data(), 77, Broadcast::kFull}, {y.data(), 77, Broadcast::kFull}, {z.data(), 77, Broadcast::kFull}};
-  for (int f = static_cast<int>(Scalar::kAdd); f <= static_cast<int>(Scalar::kSelect); ++f) {
+  for (int f = static_cast<int>(Scalar::kAdd); f <= static_cast<int>(kLastScalar); ++f) {
     const auto function = static_cast<Scalar>(f);
     SCOPED_TRACE(scalar_name(function));
     expect_right(77, {{input(0), input(1), input(2), {.function = function, .a = 0, .b = 1, .c = 2}}}, operands, 2e-6);

@@ -90,9 +90,9 @@ std::vector<TensorType> infer_fill(const InferArgs& args) {
 
 std::vector<TensorType> infer_cast(const InferArgs& args) {
   expect_inputs(args, 1);
-  const auto stored = [](DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; };
-  const DType dtype = args.attrs.as<CastAttrs>().dtype;
-  expect(stored(args.in[0].dtype) && stored(dtype),
+  const DType from = args.in[0].dtype, dtype = args.attrs.as<CastAttrs>().dtype;
+  const auto fits = [](DType one, DType other) { return one != DType::kBF16 || other == DType::kF32; };
+  expect(from == dtype || (fits(from, dtype) && fits(dtype, from)),
          "got " + args.in[0].text() + ", cannot become " + dtype_name(dtype));
   return {{dtype, args.in[0].shape}};
 }
@@ -185,7 +185,9 @@ const OpDef kFill{.name = "fill",
 const OpDef kCast{.name = "cast",
                   .infer = infer_cast,
                   .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-                    return {cast(args.out_grad[0], args.in[0].type().dtype)};
+                    const DType from = args.in[0].type().dtype;
+                    if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
+                    return {cast(args.out_grad[0], from)};
                   },
                   .read_attrs = read_attrs<CastAttrs>,
                   .to_onnx = cast_to_onnx};

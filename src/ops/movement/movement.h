@@ -68,6 +68,7 @@ Tensor permute(At x, std::vector<int> order);
 Tensor broadcast_to(At x, Shape shape);  // from a scalar, a suffix or a prefix of `shape` (ops/broadcast.h)
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
 // Between f32 and bf16, rounded to the nearest, ties to even. The gradient is cast back.
+// Between f32 and bf16, and between all other types. Floats become whole numbers towards zero, the nearest that fit.
 Tensor cast(At x, DType dtype);
 
 }  // namespace linnet

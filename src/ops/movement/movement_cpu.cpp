@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "ops/broadcast.h"
 #include "ops/movement/movement.h"
@@ -112,8 +114,47 @@ uint16_t bf16_bits(float x) {
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
+template <class Body>
+void with_type(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::kF32:
+      return body.template operator()<float>();
+    case DType::kF64:
+      return body.template operator()<double>();
+    case DType::kI32:
+      return body.template operator()<int32_t>();
+    case DType::kU8:
+      return body.template operator()<uint8_t>();
+    case DType::kBF16:
+      break;
+  }
+  fail_internal("a cast of bf16 to or from another type than f32");
+}
+
+// Towards zero, the nearest that fits; NaN becomes 0.
+template <class To, class From>
+To converted(From x) {
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    if (x != x) return 0;
+    const auto limited = std::clamp(static_cast<double>(x), static_cast<double>(std::numeric_limits<To>::lowest()),
+                                    static_cast<double>(std::numeric_limits<To>::max()));
+    return static_cast<To>(limited);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+void cast_numbers(const TensorView& in, const TensorView& out) {
+  with_type(in.type.dtype, [&]<class From>() {
+    with_type(out.type.dtype, [&]<class To>() {
+      for (int64_t i = 0; i < out.elements(); ++i) out.as<To>()[i] = converted<To>(in.as<const From>()[i]);
+    });
+  });
+}
+
 void run_cast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
+  if (in.type.dtype != DType::kBF16 && out.type.dtype != DType::kBF16) return cast_numbers(in, out);
   for (int64_t i = 0; i < out.elements(); ++i) {
     const float x = in.type.dtype == DType::kBF16
                         ? std::bit_cast<float>(static_cast<uint32_t>(in.as<uint16_t>()[i]) << 16)

@@ -182,7 +182,11 @@ constexpr Kernel kConcatKernels[] = {{"copy", nullptr, nullptr, run_concat}};
 constexpr Kernel kPermuteKernels[] = {{"copy", nullptr, nullptr, run_permute}};
 constexpr Kernel kBroadcastKernels[] = {{"repeat", nullptr, nullptr, run_broadcast}};
 constexpr Kernel kFillKernels[] = {{"fill", nullptr, nullptr, run_fill}};
-constexpr Kernel kCastKernels[] = {{"cast", nullptr, nullptr, run_cast}};
+bool casts_storage(const KernelQuery& query) {
+  const auto stored = [](const TensorType& type) { return type.dtype == DType::kF32 || type.dtype == DType::kBF16; };
+  return stored(query.in[0]) && stored(query.out[0]);
+}
+constexpr Kernel kCastKernels[] = {{"cast", casts_storage, nullptr, run_cast}};
 
 }  // namespace
 

@@ -87,7 +87,19 @@ TEST(Movement, CastRoundsToNearestEven) {
       EXPECT_EQ(out[i], expected[i]) << i;
   }
   EXPECT_TRUE(std::signbit(out[3]));
-  EXPECT_THROW(cast(graph.input("i", {DType::kI32, {2}}), DType::kF32), Error);
+  EXPECT_THROW(cast(graph.input("i", {DType::kI32, {2}}), DType::kBF16), Error);
+}
+
+TEST(Movement, CastsOfNumbersRoundTowardsZeroAndStayInRange) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {6}});
+  graph.output("i", cast(cast(x, DType::kI32), DType::kF32));
+  graph.output("u", cast(cast(cast(x, DType::kF64), DType::kU8), DType::kF64));
+  const std::array<float, 6> in{-2.7F, -0.5F, 2.7F, 300.9F, 3e10F, NAN};
+  const NamedTensors outputs =
+      interpret(graph, {{"x", HostTensor({DType::kF32, {6}}, std::span<const float>(in))}}).outputs;
+  EXPECT_EQ(outputs.at("i").values(), (std::vector<double>{-2, 0, 2, 300, 2147483648., 0}));
+  EXPECT_EQ(outputs.at("u").values(), (std::vector<double>{0, 0, 2, 255, 255, 0}));
 }
 
 TEST(Movement, BroadcastAndItsMirror) {

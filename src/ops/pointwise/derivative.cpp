@@ -63,7 +63,15 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
     case Scalar::kCos:
       return neg(mul(dy, e.apply(Scalar::kSin, a)));
     case Scalar::kGreater:
+    case Scalar::kEqual:
+    case Scalar::kFloor:
+    case Scalar::kRound:
       return number(0);
+    case Scalar::kPow:
+      if (which == 0) return mul(dy, mul(b, e.apply(Scalar::kPow, a, sub(b, number(1)))));
+      return mul(dy, select(greater(a, number(0)), mul(y, e.apply(Scalar::kLog, a)), number(0)));
+    case Scalar::kAtan:
+      return e.apply(Scalar::kDiv, dy, e.apply(Scalar::kAdd, number(1), mul(a, a)));
     case Scalar::kSelect:
       if (which == 0) return number(0);
       return which == 1 ? select(a, dy, number(0)) : select(a, number(0), dy);

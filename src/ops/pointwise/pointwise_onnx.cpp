@@ -44,6 +44,14 @@ const char* operator_of(Scalar function) {
       return "Sin";
     case Scalar::kCos:
       return "Cos";
+    case Scalar::kFloor:
+      return "Floor";
+    case Scalar::kRound:
+      return "Round";
+    case Scalar::kPow:
+      return "Pow";
+    case Scalar::kAtan:
+      return "Atan";
     default:
       return nullptr;
   }
@@ -54,6 +62,7 @@ std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::
   if (function == Scalar::kSquare) return builder.add("Mul", {in[0], in[0]});
   if (function == Scalar::kRsqrt) return builder.add("Reciprocal", {builder.add("Sqrt", in)});
   if (function == Scalar::kGreater) return builder.cast(builder.add("Greater", in), OnnxElement::kFloat);
+  if (function == Scalar::kEqual) return builder.cast(builder.add("Equal", in), OnnxElement::kFloat);
   if (function == Scalar::kSelect) return builder.add("Where", {builder.cast(in[0], OnnxElement::kBool), in[1], in[2]});
   fail_internal(std::string("ONNX: no operator for ") + scalar_name(function));
 }

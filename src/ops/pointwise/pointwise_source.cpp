@@ -36,8 +36,13 @@ constexpr const char* kFormulas[] = {
     "cosf(a)",                   // cos
     "a > b ? 1.0f : 0.0f",       // greater
     "a != 0.0f ? b : c",         // select
+    "a == b ? 1.0f : 0.0f",      // equal
+    "floorf(a)",                 // floor
+    "rintf(a)",                  // round
+    "powf(a, b)",                // pow
+    "atanf(a)",                  // atan
 };
-static_assert(std::size(kFormulas) == static_cast<size_t>(Scalar::kSelect) + 1);
+static_assert(std::size(kFormulas) == static_cast<size_t>(kLastScalar) + 1);
 
 const char* type_name(DType dtype) {
   if (dtype == DType::kF32) return "float";

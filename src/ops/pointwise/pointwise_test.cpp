@@ -20,19 +20,32 @@ Tensor apply(Scalar function, const std::vector<Tensor>& x) {
 }
 
 TEST(Pointwise, EveryScalarFunctionAndItsDerivative) {
-  for (Scalar function :
-       {Scalar::kAdd,  Scalar::kSub,     Scalar::kMul,     Scalar::kDiv,   Scalar::kMax,    Scalar::kMin,
-        Scalar::kNeg,  Scalar::kExp,     Scalar::kLog,     Scalar::kSqrt,  Scalar::kRsqrt,  Scalar::kReciprocal,
-        Scalar::kTanh, Scalar::kSigmoid, Scalar::kErf,     Scalar::kRelu,  Scalar::kSquare, Scalar::kAbs,
-        Scalar::kSin,  Scalar::kCos,     Scalar::kGreater, Scalar::kSelect}) {
+  for (Scalar function : {Scalar::kAdd,     Scalar::kSub,        Scalar::kMul,   Scalar::kDiv,     Scalar::kMax,
+                          Scalar::kMin,     Scalar::kNeg,        Scalar::kExp,   Scalar::kLog,     Scalar::kSqrt,
+                          Scalar::kRsqrt,   Scalar::kReciprocal, Scalar::kTanh,  Scalar::kSigmoid, Scalar::kErf,
+                          Scalar::kRelu,    Scalar::kSquare,     Scalar::kAbs,   Scalar::kSin,     Scalar::kCos,
+                          Scalar::kGreater, Scalar::kSelect,     Scalar::kEqual, Scalar::kPow,     Scalar::kAtan}) {
     SCOPED_TRACE(scalar_name(function));
     // log, sqrt and division want operands away from zero; the others see both signs.
     const bool positive = function == Scalar::kLog || function == Scalar::kSqrt || function == Scalar::kRsqrt ||
-                          function == Scalar::kReciprocal || function == Scalar::kDiv;
+                          function == Scalar::kReciprocal || function == Scalar::kDiv || function == Scalar::kPow;
     std::vector<testing::OpInput> inputs(static_cast<size_t>(scalar_arity(function)),
                                          {.shape = {5, 7}, .center = positive ? 2.0 : 0.1, .spread = 1.5});
     check_op({.inputs = inputs, .build = [=](Graph&, const auto& x) { return std::vector{apply(function, x)}; }});
   }
+}
+
+// Steps: their derivative is 0 where it exists, which finite differences see away from the steps alone.
+TEST(Pointwise, FloorAndRound) {
+  for (const Scalar function : {Scalar::kFloor, Scalar::kRound})
+    check_op({.inputs = {{.shape = {5, 70}, .spread = 5}},
+              .build = [=](Graph&, const auto& x) { return std::vector{apply(function, x)}; },
+              .differentiate = false});
+  Graph graph;
+  graph.output("y", apply(Scalar::kRound, {graph.input("x", {DType::kF32, {6}})}));
+  const HostTensor halves({DType::kF32, {6}}, std::span<const float>(std::array{-2.5F, -1.5F, -.5F, .5F, 1.5F, 2.5F}));
+  for (const NamedTensors& outputs : testing::run_everywhere(graph, {{"x", halves}}))
+    EXPECT_EQ(outputs.at("y").values(), (std::vector<double>{-2, -2, 0, 0, 2, 2}));
 }
 
 TEST(Pointwise, GeluAndChains) {
