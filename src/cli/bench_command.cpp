@@ -6,6 +6,7 @@
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
 #include "cli/commands.h"
+#include "config/byte_size.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "kernels/peak.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct Arguments {
   std::string name, precision = "fp32", attention_precision = "same", device = "cpu", isa = "auto", write_data;
+  std::string recompute = "auto", memory;
   int threads = 0;
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false;
@@ -61,6 +63,8 @@ nlohmann::ordered_json figures(const Arguments& arguments, const Workload& workl
           {"flop_per_step", m.flop_per_step},
           {"memory_mb", m.memory_mb},
           {"predicted_mb", m.predicted_mb},
+          {"recomputation", m.recomputation},
+          {"extra_work", m.extra_work},
           {"first_step_seconds", m.first_step_seconds},
           {"parameters", m.parameters},
           {"first_loss", m.first_loss},
@@ -80,6 +84,8 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
                   backward * 1e3, m.update_seconds * 1e3);
     std::printf("memory %.1f MB (planned %.1f MB), %lld parameters, first step done %.2f s after the start\n",
                 m.memory_mb, m.predicted_mb, static_cast<long long>(m.parameters), m.first_step_seconds);
+    if (!m.recomputation.empty())
+      std::printf("to take less memory it %s; planned in %.2f s\n", m.recomputation.c_str(), m.planning_seconds);
     return;
   }
   nlohmann::ordered_json json = figures(arguments, workload, m);
@@ -88,6 +94,7 @@ void print(const Arguments& arguments, const Workload& workload, const Measureme
                {"gflops", gflops},
                {"peak_gflops", peak},
                {"fraction_of_peak", gflops / peak},
+               {"planning_seconds", m.planning_seconds},
                {"forward_ms", nullptr},
                {"backward_ms", nullptr},
                {"update_ms", nullptr}});
@@ -164,6 +171,12 @@ int bench(const Arguments& arguments) {
     return 0;
   }
   MeasureOptions options{.precision = precision, .backend = &backend, .threads = threads, .seconds = arguments.seconds};
+  options.recompute = recompute_mode(arguments.recompute);
+  if (!arguments.memory.empty()) {
+    const auto memory = parse_byte_size(arguments.memory);
+    if (!memory) fail_user("--memory " + arguments.memory + " is not an amount; write for example 2GiB or 500MB");
+    options.memory = *memory;
+  }
   if (arguments.attention_precision != "same")
     options.attention_precision = precision_of(arguments.attention_precision);
   if (arguments.profile) {
@@ -189,6 +202,12 @@ void add_bench_command(Command& linnet) {
       .take("--attention-precision", arguments->attention_precision,
             "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)",
             {.choices = {"same", "bf16"}})
+      .take("--recompute", arguments->recompute,
+            "what of each layer the backward pass computes again: auto (default) what --memory asks for, none, "
+            "attention or block",
+            {.choices = {"auto", "none", "attention", "block"}})
+      .take("--memory", arguments->memory,
+            "the most memory for parameters, states, batch and activations together, such as 2GiB", {.type = "SIZE"})
       .take("--seconds", arguments->seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
       .take("--dropout", arguments->dropout, "instead of the workload's own", {.least = 0, .most = 0.99})
       .take("--write-data", arguments->write_data, "write the batches as safetensors and stop", {.type = "FILE"})

@@ -16,7 +16,7 @@ struct ConfigArguments {
   std::string data, source, target;                                // --data, --source, --target
   std::optional<std::string> steps, epochs, batch, learning_rate;  // short forms of keys, as they were written
   int threads = 0;
-  std::string isa, device;
+  std::string isa, device, memory;
 
   void declare(Command& command);
   // Reads, applies the settings, validates, and selects the instruction set.

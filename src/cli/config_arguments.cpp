@@ -61,6 +61,10 @@ void ConfigArguments::declare(Command& command) {
             {.type = "FILE"})
       .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
       .take("--target", target, "its translation, line by line", {.type = "FILE"})
+      .take("--memory", memory,
+            "short for --set memory=SIZE: the most memory that training may take, such as 2GiB; layers are computed "
+            "again until it is kept",
+            {.type = "SIZE"})
       .take_threads(threads)
       .take_device(device, "cpu, cuda or cuda:N")
       .take_isa(isa);
@@ -97,6 +101,7 @@ Config ConfigArguments::load(bool resume) const {
                                            {"--batch", "batch_size", &batch},
                                            {"--lr", "learning_rate", &learning_rate}})
     if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
+  if (!memory.empty()) set_value(loaded, "memory=" + memory, "--memory " + memory);
   if (threads > 0) loaded.train.threads = threads;
   if (!isa.empty()) loaded.train.isa = isa;
   if (!device.empty()) loaded.train.device = device;

@@ -1,40 +1,18 @@
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <span>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "config/byte_size.h"
 #include "run/run_record.h"
 #include "tasks/planning/plan_memory.h"
 
 namespace linnet {
 namespace {
 
-// "6GiB", "500 MB", "1.5g": bytes.
-uint64_t parse_size(const std::string& text) {
-  size_t used = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  std::string unit;
-  for (char c : text.substr(used))
-    if (c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const std::pair<const char*, double> units[] = {{"", 1},     {"b", 1},       {"kb", 1e3},      {"mb", 1e6},
-                                                  {"gb", 1e9}, {"kib", 1024},  {"mib", 1048576}, {"gib", 1073741824},
-                                                  {"k", 1024}, {"m", 1048576}, {"g", 1073741824}};
-  if (used > 0 && std::isfinite(value) && value > 0)
-    for (const auto& [name, factor] : units)
-      if (unit == name && value * factor < 1e18) return static_cast<uint64_t>(value * factor);
-  fail_user("--memory " + text + " is not a size; write for example 6GiB or 500MB");
-}
-
 struct Arguments : ConfigArguments {
-  std::string memory, html;
+  std::string html;
   bool fusion = false, exact = false;
 };
 
@@ -65,14 +43,15 @@ void write_page(const Arguments& arguments, const Config& config, const PlanAnsw
 }
 
 int plan(const Arguments& arguments) {
-  const uint64_t limit = arguments.memory.empty() ? available_memory() : parse_size(arguments.memory);
   const Config config = arguments.load();
+  const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
   const PlanAnswer answer = plan_memory({.config = config, .memory = limit, .exact = arguments.exact});
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
   std::printf("%s", answer.forecast.text().c_str());
   std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
               static_cast<double>(answer.arena_lower_bound) / 1e6);
+  if (!answer.recomputation.empty()) std::printf("  (%s)\n", answer.recomputation.c_str());
   print_fit(answer, limit);
   if (!arguments.html.empty()) write_page(arguments, config, answer);
   if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
@@ -86,8 +65,6 @@ void add_plan_command(Command& linnet) {
   Command command = linnet.subcommand("plan", "the memory a run will take, and the largest batch that fits");
   arguments->declare(command);
   command
-      .take("--memory", arguments->memory, "how much there is, e.g. 6GiB (default: what this machine has)",
-            {.type = "SIZE"})
       .flag("--exact", arguments->exact, "read the data, however many they are, for the sizes that training will have")
       .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--fusion", arguments->fusion, "also what each pass fused")

@@ -103,6 +103,9 @@ struct TrainConfig {
   std::string device = "cpu";
   std::string precision = "fp32";
   std::string attention_precision = "same";
+  std::string storage = "auto";
+  std::string recompute = "auto";
+  std::string memory;
   std::string isa = "auto";
   std::string freeze;               // patterns of names, separated by commas: a frozen group before all others
   std::vector<GroupConfig> groups;  // [[train.groups]]

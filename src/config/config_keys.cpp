@@ -248,6 +248,18 @@ const std::vector<ConfigKey>& table() {
              "same, or bf16: attention alone multiplies in bf16 and all else in `precision`. On a GPU that is cuDNN's "
              "attention on fp32 activations.",
              {"same", "bf16"})),
+      one_of(
+          TRAIN(storage),
+          "In what type activations are stored. auto: with precision = \"bf16\" in bf16, where the machine multiplies "
+          "in bf16; else in fp32. fp32: always.",
+          {"auto", "fp32"}),
+      resumable(one_of(TRAIN(recompute),
+                       "What of each layer the backward pass computes again instead of keeping it in memory: nothing, "
+                       "its attention, or all of it. auto: as much as `memory` asks for. Results are the same bits.",
+                       {"auto", "none", "attention", "block"})),
+      resumable(any(TRAIN(memory),
+                    "The most memory the program may take while it trains, such as 2GiB or 500MB; on a GPU, of the "
+                    "GPU's memory. Empty: what the machine has.")),
       any(TRAIN(isa), "Instruction set of the kernels; `linnet info` lists them. Another one rounds differently."),
       any(TRAIN(freeze),
           "Parameters that stay as they are: patterns of their names, separated by commas; '*' stands for any "

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "config/byte_size.h"
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/task_rows.h"
@@ -145,6 +146,8 @@ void check_images(const DataConfig& data) {
 void check_training(const TrainConfig& train) {
   require(train.learning_rate > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
+  require(train.memory.empty() || parse_byte_size(train.memory),
+          "memory = \"" + train.memory + "\" is not an amount; write for example 6GiB or 500MB");
   require(train.final_learning_rate <= train.learning_rate, "final_learning_rate is above learning_rate");
 }
 

@@ -19,9 +19,12 @@ Graph plain(const Graph& graph, const PassOptions&) {
   return rewrite(graph);
 }
 
-// A loss before anything could come between it and its gradient. Norms take their sums before products add to them.
-// Epilogues before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
+// Blocks are computed again first: all other passes then treat both computations alike, so both are fused. A loss
+// before anything could come between it and its gradient. Norms take their sums before products add to them. Epilogues
+// before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
 constexpr std::array kPasses{
+    Pass{"recompute_blocks", [](const Graph& g, const PassOptions& o) { return recompute_blocks(g, o.blocks); },
+         [](const PassOptions& o) { return !o.blocks.empty(); }},
     Pass{"lower_precision",
          [](const Graph& g, const PassOptions& o) {
            return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision));

@@ -85,6 +85,12 @@ size_t most_alive(const std::vector<Placed>& blocks) {
 
 }  // namespace
 
+size_t most_alive(const std::vector<ArenaBlock>& blocks) {
+  std::vector<Placed> all;
+  for (const ArenaBlock& block : blocks) all.push_back(in_lines(block));
+  return most_alive(all);
+}
+
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks) {
   std::vector<Placed> all;
   for (const ArenaBlock& block : blocks) all.push_back(in_lines(block));

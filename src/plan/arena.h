@@ -26,6 +26,9 @@ struct ArenaSize {
   size_t lower_bound;  // the most bytes alive at one node: no placement can do better
 };
 
+// The most bytes of blocks that are alive at one node.
+size_t most_alive(const std::vector<ArenaBlock>& blocks);
+
 // Largest blocks first, each at the lowest place of the tightest gap that those alive at the same time leave.
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks);
 

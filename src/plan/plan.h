@@ -34,6 +34,13 @@ struct PlanOptions {
 // (verify_plan). Inputs must be bound in the store.
 Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options);
 
+// What a plan of the graph would take. `placed` false: arena_bytes is only a bound that no placement can be below,
+// which is found faster.
+struct PlanSize {
+  size_t arena_bytes, workspace_bytes;
+};
+PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions& options, bool placed);
+
 // Replays the plan on a map of bytes: every read must find what its producer wrote. Throws Error(kInternal).
 void verify_plan(const Plan& plan, const Store& store);
 

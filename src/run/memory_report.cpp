@@ -53,6 +53,10 @@ MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   return forecast;
 }
 
+uint64_t bytes_beside(uint64_t resident, const Store& store) {
+  return store.device().is_host() ? resident + kUnplanned : 0;
+}
+
 namespace {
 
 uint64_t available_for(const MemoryForecast& forecast, const Store& store) {

@@ -25,6 +25,9 @@ struct MemoryForecast {
 // `resident`: of the process, its data, its plans and prefetch buffers, before planned memory is touched.
 MemoryForecast forecast_memory(uint64_t resident, const Store& store);
 
+// What forecast_memory() counts beside the store's regions.
+uint64_t bytes_beside(uint64_t resident, const Store& store);
+
 // Whether the machine has what the store's memory and the process take.
 bool fits(const Store& store);
 // Throws Error(kUser) with both figures when the store's memory and what the process has are more than is available.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/thread_pool.h"
+#include "config/byte_size.h"
 
 namespace linnet {
 
@@ -10,6 +11,12 @@ Precision precision_of(const std::string& name) {
   for (const Precision precision : {Precision::kTf32, Precision::kBf16})
     if (name == precision_name(precision)) return precision;
   return Precision::kF32;
+}
+
+RecomputeMode recompute_mode(const std::string& name) {
+  if (name == "none") return RecomputeMode::kNone;
+  if (name == "attention") return RecomputeMode::kAttention;
+  return name == "block" ? RecomputeMode::kBlock : RecomputeMode::kAuto;
 }
 
 namespace {
@@ -59,9 +66,11 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : available_threads();
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;
+  options.recompute = recompute_mode(c.recompute);
+  options.memory = parse_byte_size(c.memory).value_or(0);
   options.passes.precision = precision_of(c.precision);
   if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
-  if (c.device != "cpu" && c.precision == "bf16") options.passes.storage_type = DType::kBF16;
+  if (c.device != "cpu" && c.precision == "bf16" && c.storage == "auto") options.passes.storage_type = DType::kBF16;
   return options;
 }
 

@@ -7,6 +7,8 @@ namespace linnet {
 
 // "fp32", "tf32", "bf16".
 Precision precision_of(const std::string& name);
+// "auto", "none", "attention", "block".
+RecomputeMode recompute_mode(const std::string& name);
 // [[train.groups]] and `freeze`.
 std::vector<ParameterGroup> parameter_groups(const Config& config);
 TrainerOptions trainer_options(const Config& config, bool training);

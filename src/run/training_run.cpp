@@ -406,6 +406,8 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
            std::to_string(task->batches().shape_count()) + " batch shapes, " +
            where_it_runs(request.config.train, trainer.options().threads) + "; memory at its peak:\n" +
            task->forecast().text());
+  if (const std::string again = trainer.largest_fit().text(); !again.empty())
+    log_info("to take less memory it " + again);
   task->take_memory();
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {

@@ -1,9 +1,12 @@
 #include "tasks/session.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/phase.h"
+#include "base/process_memory.h"
 #include "exec/backend.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
@@ -12,6 +15,8 @@
 
 namespace linnet {
 namespace {
+
+constexpr uint64_t kPlans = 1 << 20;  // that planning the training steps adds to what the process holds
 
 TrainerOptions options_of(const Config& config, bool training, bool verify_plans) {
   TrainerOptions options = trainer_options(config, training);
@@ -53,7 +58,7 @@ void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<Loss
         std::make_unique<ResidentSteps>(*trainer, store, shared, losses.front(), ResidentOptions{.data = device_data});
   for (size_t i = 0; i < losses.size(); ++i) {
     phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
-    if (training)
+    if (training && !is_limited())
       trainer->add_shape(losses[i]);
     else
       trainer->add_evaluation_shape(losses[i]);
@@ -75,10 +80,17 @@ void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
 
 // Whether the data are to lie on the device that trains, if there is one: then steps do not need the host.
 bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
-  if (data.empty() || store.device().is_host() || trainer->accumulates()) return false;
+  if (data.empty() || store.device().is_host() || is_limited() || trainer->accumulates()) return false;
   size_t bytes = 0;
   for (const ResidentOptions::Input& input : data) bytes += input.type.bytes();
   return bytes < store.device().info().free_bytes / 4;
+}
+
+void Session::finish_planning(uint64_t resident) {
+  if (!is_limited() || is_planned_) return;
+  is_planned_ = true;
+  Phase phase("planning");
+  trainer->plan_training_within_memory(bytes_beside(resident + kPlans, store));
 }
 
 void Session::allocate() {
@@ -87,8 +99,26 @@ void Session::allocate() {
   if (resident) resident->bind();
 }
 
+namespace {
+
+// The limit that the user set, which may be less than the machine has.
+void check_limit(const Session& session, const std::string& advice) {
+  const uint64_t limit = session.trainer->options().memory;
+  const uint64_t need = forecast_memory(resident_bytes(), session.store).peak();
+  if (limit == 0 || need <= limit) return;
+  const std::string recomputation = session.trainer->largest_fit().text();
+  fail_user("this run does not fit within memory = " + std::to_string(limit / 1000000) + " MB: it needs at least " +
+            std::to_string((need + kPlans) / 1000000 + 1) + " MB" +
+            (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
+}
+
+}  // namespace
+
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity) {
+  malloc_trim(0);  // what loading freed should not count
+  session.finish_planning(resident_bytes());
   if (capacity == Capacity::kMayBeShort && !fits(session.store)) return false;
+  if (capacity == Capacity::kMustSuffice) check_limit(session, advice);
   check_fits(session.store, advice);
   session.allocate();
   return true;

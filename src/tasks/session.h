@@ -21,6 +21,10 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // With a limit of memory (train.memory) the training steps are planned last, when all else is known: here.
+  // `resident`: bytes the process holds before planned memory is touched. Without a limit, or a second time, nothing
+  // happens.
+  void finish_planning(uint64_t resident);
   virtual void allocate();  // takes addresses and binds the plans to them; until then the store only has sizes
 
   const bool training;
@@ -37,14 +41,16 @@ class Session {
             const std::vector<ResidentOptions::Input>& device_data = {});
 
  private:
+  bool is_planned_ = false;
   void bind_inputs(const std::vector<BatchInput>& inputs);
+  bool is_limited() const { return training && trainer->options().memory > 0; }
   bool has_room_for(const std::vector<ResidentOptions::Input>& data) const;
 };
 
 // Whether a task that the machine cannot hold is refused, or only planned to tell what it takes.
 enum class Capacity { kMustSuffice, kMayBeShort };
-// Allocates the session, whose size check_fits() compares with the machine first. One that only is planned and does not
-// fit stays without addresses: false.
+// Finishes the planning and allocates the session, whose size check_fits() compares with the machine first. One that
+// only is planned and does not fit stays without addresses: false.
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity);
 
 using LoadWeights = std::function<void(const ParameterLayout& layout, float* parameters)>;

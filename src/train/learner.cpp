@@ -19,7 +19,15 @@ Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& o
     inputs_[input.name] = bytes;
   }
   if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared_, loss, resident);
-  shape_ = trainer_->add_shape(std::move(loss));
+  if (options.memory > 0) {
+    shape_ = trainer_->add_evaluation_shape(std::move(loss));
+    trainer_->plan_training_within_memory(0);
+    if (store_.total_bytes() > options.memory)
+      fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
+                std::to_string(store_.total_bytes()));
+  } else {
+    shape_ = trainer_->add_shape(std::move(loss));
+  }
   store_.allocate();
   store_.touch();
   trainer_->bind();

@@ -1,7 +1,10 @@
-// passes/recompute.cpp on a whole step: less memory, the same bits.
+// Recomputation on whole steps: less memory, the same bits.
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "models/gpt.h"
+#include "models/transformer.h"
+#include "models/translation_loss.h"
 #include "train/learner.h"
 
 namespace linnet {
@@ -11,34 +14,86 @@ constexpr int64_t kBatch = 4, kLength = 128;
 
 struct Trained {
   std::vector<float> losses, parameters;
-  size_t arena;
+  size_t arena, planned;
+  Fit fit;
 };
 
-Trained train(const PassOptions& passes) {
+Trained train(const TrainerOptions& options, double dropout = 0) {
   // Large enough that keeping a hidden layer's result is not worth its memory: 4 x 128 x 1024 floats.
-  Gpt model({.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = 0});
-  TrainerOptions options;
-  options.passes = passes;
+  Gpt model({.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = dropout});
   Learner learner(
       model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); }, options);
   std::vector<int32_t> tokens, targets;
   for (int32_t i = 0; i < kBatch * kLength; ++i) tokens.push_back(i * 7 % 40), targets.push_back(i * i % 40);
   learner.set<int32_t>("tokens", tokens);
   learner.set<int32_t>("targets", targets);
-  Trained result{{}, {}, learner.trainer().arena_use().first};
+  Trained result{{}, {}, learner.trainer().arena_use().first, learner.memory_bytes(), learner.trainer().largest_fit()};
   for (int i = 0; i < 2; ++i) result.losses.push_back(static_cast<float>(learner.step(1e-2).loss));
   const auto values = learner.parameter("layers.0.linear1.weight");
   result.parameters.assign(values.begin(), values.end());
   return result;
 }
 
+void expect_same_bits(const Trained& a, const Trained& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.parameters, b.parameters);
+}
+
 TEST(Recompute, TakesLessMemoryForTheSameBits) {
-  const Trained kept = train({.off = {"recompute"}}), again = train({});
+  const Trained kept = train({.passes = {.off = {"recompute"}}}), again = train({});
   // The hidden results of two layers at least: the last one's backward pass follows at once, and gradients take the
   // room of what is no longer needed.
   EXPECT_LE(again.arena + 2 * (2u << 20), kept.arena);
-  EXPECT_EQ(again.losses, kept.losses);
-  EXPECT_EQ(again.parameters, kept.parameters);
+  expect_same_bits(kept, again);
+}
+
+TEST(RecomputeBlocks, TakesLessMemoryForTheSameBitsWithDropout) {
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    TrainerOptions options{.passes = {.precision = precision}};
+    const Trained none = train(options, 0.1);
+    EXPECT_EQ(none.fit.text(), "");
+    options.recompute = RecomputeMode::kAttention;
+    const Trained attention = train(options, 0.1);
+    options.recompute = RecomputeMode::kBlock;
+    const Trained block = train(options, 0.1);
+    expect_same_bits(none, attention);
+    expect_same_bits(none, block);
+    EXPECT_LT(attention.arena, none.arena);
+    EXPECT_LT(block.arena, attention.arena);
+    EXPECT_GT(block.fit.extra_work, attention.fit.extra_work);
+  }
+}
+
+// A step that is given less and less memory keeps each limit, does more and more work, and gives the same bits.
+TEST(FitMemory, KeepsEachLimitWithTheSameBits) {
+  const Trained all = train({}, 0.1), least = train({.recompute = RecomputeMode::kBlock}, 0.1);
+  double work = 0;
+  for (const size_t tenths : {8, 4, 0}) {
+    TrainerOptions options;
+    options.memory = least.planned + (all.planned - least.planned) / 10 * tenths;
+    const Trained limited = train(options, 0.1);
+    EXPECT_LE(limited.planned, options.memory);
+    EXPECT_GE(limited.fit.extra_work, work);
+    work = limited.fit.extra_work;
+    expect_same_bits(all, limited);
+  }
+  EXPECT_GT(work, 0.1);
+}
+
+TEST(FitMemory, NamesTheLeastThatWorks) {
+  TrainerOptions options{.memory = 1 << 20};
+  std::string message;
+  try {
+    train(options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    message = error.what();
+  }
+  const size_t number = message.rfind(' ');
+  ASSERT_NE(number, message.npos) << message;
+  options.memory = std::stoull(message.substr(number));
+  EXPECT_LE(train(options).planned, options.memory);
+  EXPECT_GT(options.memory, 1u << 20);
 }
 
 }  // namespace

@@ -78,9 +78,10 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
     fail_internal("resident steps without data or steps");
   const TrainerOptions& training = trainer.options();
   const Graph step = single_graph(trainer.layout(), loss, {DType::kF32, training.optimizer});
-  Graph graph = resident_graph(step, options_);
-  declare(graph);
   PassOptions passes = training.passes;
+  const Fit fit = fit_by_mode(step, passes, training.recompute);
+  Graph graph = resident_graph(recompute_blocks(step, fit.choices), options_);
+  declare(graph);
   passes.recompute = true;
   passes.backend = &store.backend();
   plan_ = make_plan(optimize(std::move(graph), passes), store_, shared_,

@@ -74,8 +74,7 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
       pool_(options.threads) {
   declare_states();
   if (options_.training && accumulates())
-    apply_ = make_plan(optimize(apply_graph(layout, step_options_), passes()), store, shared,
-                       {.threads = options.threads, .verify = options.verify_plans});
+    apply_ = make_plan(optimize(apply_graph(layout, step_options_), passes()), store, shared, planning());
   if (options_.training) profile(options_.profile.is_on() ? options_.profile : profile_options_from_environment());
 }
 
@@ -135,26 +134,60 @@ void Trainer::declare_states() {
   small("loss sums", MemoryKind::kGradients, {"loss_sum", "token_count"});
 }
 
+PassOptions Trainer::training_passes() const {
+  PassOptions training = passes();
+  training.recompute = true;
+  return training;
+}
+
 int Trainer::add_shape(LossFunction loss) {
   const int shape = add_evaluation_shape(std::move(loss));
-  ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
-  Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_)
-                              : single_graph(layout_, plans.loss, step_options_);
-  PassOptions with_recompute = passes();
-  with_recompute.recompute = true;
-  pass_reports_.clear();
-  plans.train = make_plan(optimize(std::move(graph), with_recompute, &pass_reports_), store_, shared_,
-                          {.threads = options_.threads, .verify = options_.verify_plans});
+  plan_training(shape);
   return shape;
 }
 
 int Trainer::add_evaluation_shape(LossFunction loss) {
   auto plans = std::make_unique<ShapePlans>();
   plans->loss = std::move(loss);
-  plans->evaluate = make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), passes()), store_, shared_,
-                              {.threads = options_.threads, .verify = options_.verify_plans});
+  plans->evaluate =
+      make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), passes()), store_, shared_, planning());
   shapes_.push_back(std::move(plans));
   return static_cast<int>(shapes_.size()) - 1;
+}
+
+const Fit& Trainer::plan_training(int shape, std::optional<size_t> limit) {
+  ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
+  Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_)
+                              : single_graph(layout_, plans.loss, step_options_);
+  PassOptions training = training_passes();
+  const auto region = [&](RegionId id) { return store_.regions()[static_cast<size_t>(id)].bytes; };
+  const auto fits = [&](const PlanSize& size) {
+    const Device& device = store_.device();
+    return device.footprint(std::max(region(shared_.arena), size.arena_bytes)) +
+               device.footprint(std::max(region(shared_.workspace), size.workspace_bytes)) <=
+           limit.value_or(SIZE_MAX);
+  };
+  plans.fit = limit && options_.recompute == RecomputeMode::kAuto ? fit_to_memory(graph, training, planning(), fits)
+                                                                  : fit_by_mode(graph, training, options_.recompute);
+  training.blocks = plans.fit.choices;
+  pass_reports_.clear();
+  plans.train = make_plan(optimize(std::move(graph), training, &pass_reports_), store_, shared_, planning());
+  plans.fit.planned_bytes = plans.train.arena_bytes + plans.train.workspace_bytes;
+  plans.fit.fits = fits({plans.train.arena_bytes, plans.train.workspace_bytes});
+  return plans.fit;
+}
+
+void Trainer::plan_training_within_memory(uint64_t others) {
+  uint64_t fixed = others;
+  for (RegionId id = 0; id < static_cast<RegionId>(store_.regions().size()); ++id)
+    if (id != shared_.arena && id != shared_.workspace)
+      fixed += store_.device().footprint(store_.regions()[static_cast<size_t>(id)].bytes);
+  const size_t limit = options_.memory > fixed ? options_.memory - fixed : 0;
+  for (int shape = 0; shape < static_cast<int>(shapes_.size()); ++shape) plan_training(shape, limit);
+}
+
+const Fit& Trainer::largest_fit() const {
+  return (*std::ranges::max_element(shapes_, {}, [](const auto& plans) { return plans->fit.planned_bytes; }))->fit;
 }
 
 void Trainer::bind() {

@@ -16,6 +16,7 @@
 #include "passes/passes.h"
 #include "plan/plan_file.h"
 #include "profile/step_profiler.h"
+#include "train/fit_memory.h"
 #include "train/step_graphs.h"
 
 namespace linnet {
@@ -26,6 +27,10 @@ struct TrainerOptions {
   int threads = 1;
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
+  RecomputeMode recompute = RecomputeMode::kAuto;
+  // Most bytes to take; 0: no limit. With kAuto, layers are computed again until the step fits. For a Learner: of what
+  // it plans (Learner::memory_bytes()). For a session: with what the process holds anyway; on a device, of its memory.
+  uint64_t memory = 0;
   bool training = true;      // false: only evaluation; no gradients and no moments
   bool verify_plans = true;  // see PlanOptions
   // For a Learner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store says.
@@ -68,7 +73,17 @@ class Trainer {
 
   // Plans training and evaluation of one batch shape. Its inputs must be bound in the store.
   int add_shape(LossFunction loss);
-  int add_evaluation_shape(LossFunction loss);  // evaluation only
+  // Plans the evaluation only; plan_training() may follow.
+  int add_evaluation_shape(LossFunction loss);
+  // Plans the training of a shape, as options().recompute says. `limit`: most bytes that arena and workspace may take
+  // together, with what other plans have made them; where nothing fits, the plan that takes least is made and
+  // Fit::fits is false.
+  const Fit& plan_training(int shape, std::optional<size_t> limit = {});
+  // The same for all shapes, such that options().memory is kept: `others` bytes are taken by what is not planned.
+  // Everything else must have been declared in the store.
+  void plan_training_within_memory(uint64_t others);
+  // Of the shape whose plan takes most.
+  const Fit& largest_fit() const;
 
   void bind();        // after store.allocate()
   void initialize();  // parameters and constants from the seed
@@ -158,9 +173,12 @@ class Trainer {
   struct ShapePlans {
     LossFunction loss;
     Plan train, evaluate;
+    Fit fit;
     std::unique_ptr<Executor> run_train, run_evaluate;
   };
   PassOptions passes() const;
+  PassOptions training_passes() const;
+  PlanOptions planning() const { return {.threads = options_.threads, .verify = options_.verify_plans}; }
   bool any_adam() const;
   void declare_states();
   void set_control(double learning_rate, int64_t step);

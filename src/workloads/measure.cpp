@@ -32,7 +32,9 @@ class Measuring {
       : workload_(workload),
         options_(options),
         resident_(one_by_one ? ResidentOptions{} : resident_options()),
-        learner_(*workload.model, workload.loss, trainer_options(), resident_) {
+        began_(now()),
+        learner_(*workload.model, workload.loss, trainer_options(), resident_),
+        planning_seconds_(now() - began_) {
     if (!is_resident()) return;
     for (const WorkloadInput& input : workload.inputs) learner_.resident().stage(input.name, input.data);
   }
@@ -64,6 +66,9 @@ class Measuring {
     if (workload_.forward_apart) measure_parts(m);
     m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
     m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
+    m.planning_seconds = planning_seconds_;
+    const Fit& fit = learner_.trainer().largest_fit();
+    m.extra_work = fit.extra_work, m.recomputation = fit.text();
     m.parameters = learner_.trainer().layout().parameter_count();
     m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
     return m;
@@ -119,6 +124,7 @@ class Measuring {
     options.passes.attention_precision = options_.attention_precision;
     if (on_gpu() && options_.precision == Precision::kBf16) options.passes.storage_type = DType::kBF16;
     options.backend = options_.backend;
+    options.recompute = options_.recompute, options.memory = options_.memory;
     return options;
   }
 
@@ -182,7 +188,9 @@ class Measuring {
   const Workload& workload_;
   const MeasureOptions& options_;
   const ResidentOptions resident_;
+  const double began_;
   Learner learner_;
+  const double planning_seconds_;
   int64_t next_ = 0, done_ = 0;  // batch to come; resident steps
 };
 

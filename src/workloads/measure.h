@@ -6,6 +6,7 @@
 #include "kernels/precision.h"
 #include "ops/kernel.h"
 #include "profile/profile.h"
+#include "train/fit_memory.h"
 #include "workloads/workload.h"
 
 namespace linnet {
@@ -14,6 +15,8 @@ struct MeasureOptions {
   Precision precision = Precision::kF32;
   std::optional<Precision> attention_precision = {};  // where it is another
   const Backend* backend = &cpu_backend();
+  RecomputeMode recompute = RecomputeMode::kAuto;
+  uint64_t memory = 0;  // most bytes of planned memory; 0: no limit
   int threads = 1;
   double seconds = 5;  // of timed steps
   int64_t least = 3;   // timed steps, however long they take
@@ -29,6 +32,9 @@ struct Measurement {
   double first_step_seconds = 0;        // from the start of the process to the end of step 1
   double memory_mb = 0;                 // high-water mark less what the process had at its start; of a device: planned
   double predicted_mb = 0;
+  double planning_seconds = 0;
+  double extra_work = 0;      // estimated share that computing again adds
+  std::string recomputation;  // what is computed again; empty: nothing
   int64_t parameters = 0;
   // Of a device that counts its energy, else 0: all of it, and what it draws when idle.
   double joules_per_unit = 0, idle_watts = 0;

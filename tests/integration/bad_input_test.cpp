@@ -67,7 +67,7 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"eval", folder_ / "nothing"}), {"no run folder '" + folder_ / "nothing"});
   expect_refused(run({"eval", folder_.path()}), {"is not a run folder: it has no config.toml"});
   expect_refused(run({"translate", folder_ / "nothing"}), {"no run folder"});
-  expect_refused(run({"plan", "dates", "--memory", "3 apples"}), {"3 apples is not a size"});
+  expect_refused(run({"plan", "dates", "--memory", "3 apples"}), {"\"3 apples\" is not an amount"});
   expect_refused(run({"presets", "datse"}), {"no preset 'datse'"});
   expect_refused(train(folder_ / "run", {}, {"--init", folder_ / "nothing"}), {"no run folder"});
 }

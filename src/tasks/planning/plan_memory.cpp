@@ -76,6 +76,7 @@ Planned plan_once(const Config& config, const Basis& basis) {
   options.verify_plans = false;
   Planned planned;
   planned.session = std::make_unique<TranslationSession>(config, basis.model, std::move(options));
+  planned.session->finish_planning(basis.resident);
   planned.forecast = forecast_memory(basis.resident, planned.session->store);
   return planned;
 }
@@ -91,6 +92,7 @@ PlanAnswer plan_translation(const PlanRequest& request) {
   const Planned planned = plan_once(config, basis);
   PlanAnswer answer;
   answer.forecast = planned.forecast;
+  answer.recomputation = planned.session->trainer->largest_fit().text();
   answer.parameters = planned.session->layout.parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = planned.session->trainer->arena_use();
   answer.fusion = fusion_report(planned.session->trainer->pass_reports());

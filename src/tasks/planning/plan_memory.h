@@ -17,6 +17,7 @@ struct PlanAnswer {
   int64_t largest_batch = 0;  // that fits `memory`; 0: none does
   uint64_t least_peak = 0;    // of the smallest batch, where it was looked at
   std::string shorter_key;    // of the configuration: a smaller value of it takes less memory; empty: none
+  std::string recomputation;  // what of the layers is computed again, and what that costs; empty: nothing
   std::string fusion;         // what each pass made of the training step (passes/passes.h)
   std::string memory_record;  // the picture of its memory (run/run_record.h)
   bool all_fit = false;       // even the whole training data as one batch

@@ -32,16 +32,20 @@ int64_t largest_fit(int64_t step, int64_t most, const std::function<bool(int64_t
 // What there is to say of `session`, and the largest batch_size within `memory`. make_session(rows): one of so many
 // rows; `most`: rows that hold all examples.
 template <class Session, class MakeSession>
-void answer_rows(PlanAnswer& answer, const Session& session, int64_t most, uint64_t resident, uint64_t memory,
+void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t resident, uint64_t memory,
                  const MakeSession& make_session) {
+  session.finish_planning(resident);
   answer.forecast = forecast_memory(resident, session.store);
+  answer.recomputation = session.trainer->largest_fit().text();
   answer.parameters = session.layout.parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->arena_use();
   answer.fusion = fusion_report(session.trainer->pass_reports());
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
   answer.batch_key = "batch_size";
   answer.largest_batch = largest_fit(1, most, [&](int64_t rows) {
-    const uint64_t peak = forecast_memory(resident, make_session(rows)->store).peak();
+    const auto other = make_session(rows);
+    other->finish_planning(resident);
+    const uint64_t peak = forecast_memory(resident, other->store).peak();
     if (rows == 1) answer.least_peak = peak;
     return peak <= memory;
   });

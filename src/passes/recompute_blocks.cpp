@@ -1,0 +1,252 @@
+#include "passes/recompute_blocks.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "base/hash.h"
+#include "ir/op.h"
+#include "passes/matcher.h"
+#include "passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kLoss = "loss_sum";
+constexpr double kOperationsPerByte = 8;  // a CPU core does about 80 GFLOP/s and reads about 10 GB/s
+
+size_t at(int32_t id) { return static_cast<size_t>(id); }
+
+bool moves_nothing(const Node& node) {
+  const Algebra algebra = algebra_of(node);
+  return algebra == Algebra::kReshape || algebra == Algebra::kSplit;
+}
+
+// The node that computes the loss: the last one of the forward pass. kNone: the graph has no loss.
+NodeId find_loss(const Graph& graph) {
+  for (const GraphOutput& output : graph.outputs())
+    if (output.name == kLoss) return graph.value(output.value).producer;
+  const auto state = graph.find_input(kLoss);
+  if (!state) return kNone;
+  for (const StateUpdate& update : graph.updates()) {
+    const NodeId sum = graph.value(update.value).producer;
+    if (update.state != *state || sum == kNone || algebra_of(graph.node(sum)) != Algebra::kAdd) continue;
+    return graph.value(other_operand(graph.node(sum), *state)).producer;
+  }
+  return kNone;
+}
+
+// "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty where the path has no number.
+std::string_view block_path(std::string_view scope) {
+  for (size_t begin = 0; begin < scope.size();) {
+    const size_t end = std::min(scope.find('.', begin), scope.size());
+    const std::string_view name = scope.substr(begin, end - begin);
+    if (!name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; }))
+      return scope.substr(0, end);
+    begin = end + 1;
+  }
+  return {};
+}
+
+bool is_below(std::string_view scope, std::string_view path) {
+  return scope.starts_with(path) && (scope.size() == path.size() || scope[path.size()] == '.');
+}
+
+// To which block, and to which of its attention modules, each node belongs. Gradient nodes have the scope of the node
+// they are the gradient of, so this holds for both passes.
+class BlockMap {
+ public:
+  explicit BlockMap(const Graph& graph) : graph_(graph), loss_(find_loss(graph)) {
+    if (loss_ == kNone) return;
+    for (NodeId id = 0; id <= loss_; ++id) {
+      const Node& node = graph.node(id);
+      const std::string_view scope = graph.scope_path(node.scope), path = block_path(scope);
+      if (path.empty()) continue;
+      if (index_.emplace(path, paths_.size()).second) paths_.emplace_back(path);
+      if (node.op->product == ProductKind::kAttention && scope.size() > path.size()) attentions_.emplace(scope);
+    }
+  }
+
+  NodeId loss() const { return loss_; }
+  const std::vector<std::string>& paths() const { return paths_; }
+
+  // Index of the node's block; -1: none.
+  int block(const Node& node) const {
+    const auto found = index_.find(block_path(graph_.scope_path(node.scope)));
+    return found == index_.end() ? -1 : static_cast<int>(found->second);
+  }
+
+  // The attention module that the node is in; empty: none.
+  std::string_view attention(const Node& node) const {
+    const std::string_view scope = graph_.scope_path(node.scope);
+    for (const std::string_view path : attentions_)
+      if (is_below(scope, path)) return path;
+    return {};
+  }
+
+ private:
+  const Graph& graph_;
+  const NodeId loss_;
+  std::vector<std::string> paths_;
+  std::map<std::string_view, size_t> index_;  // keys are the graph's scope paths
+  std::set<std::string_view> attentions_;
+};
+
+class RecomputeBlocks {
+ public:
+  RecomputeBlocks(const Graph& graph, std::span<const BlockChoice> choices)
+      : graph_(graph), blocks_(graph), rewriter_(graph), dropped_(at(graph.value_count())), outlives_(dropped_.size()) {
+    mark(choices);
+  }
+
+  Graph run() {
+    for (NodeId id = 0; id < graph_.node_count(); ++id) {
+      const Node& node = graph_.node(id);
+      if (id > blocks_.loss()) {
+        enter(blocks_.block(node));
+        for (const ValueId in : node.in) compute_again(in);
+      }
+      rewriter_.copy(node);
+    }
+    restore([](ValueId) { return true; });  // what leaves the graph is the first computation
+    return rewriter_.finish();
+  }
+
+ private:
+  // Nodes of one unit are computed again together; empty: none of them. A chain of joined blocks is one unit.
+  std::string unit(const Node& node, std::span<const BlockChoice> choices) const {
+    int block = blocks_.block(node);
+    if (block < 0 || at(block) >= choices.size()) return "";
+    const std::string attention(blocks_.attention(node));
+    switch (choices[at(block)].what) {
+      case Recomputation::kNone:
+        return "";
+      case Recomputation::kAttention:
+        return attention;
+      case Recomputation::kFeedForward:
+        return attention.empty() ? blocks_.paths()[at(block)] : "";
+      case Recomputation::kBlock:
+        while (block > 0 && choices[at(block)].joined) --block;
+        return blocks_.paths()[at(block)];
+    }
+    return "";
+  }
+
+  // A value is dropped when the whole forward pass reads it inside its unit alone.
+  void mark(std::span<const BlockChoice> choices) {
+    if (blocks_.loss() == kNone) return;
+    std::vector<std::string> units;
+    for (NodeId id = 0; id <= blocks_.loss(); ++id) units.push_back(unit(graph_.node(id), choices));
+    const Matcher matcher(graph_);
+    for (NodeId id = 0; id < blocks_.loss(); ++id) {
+      if (units[at(id)].empty()) continue;
+      const int block = blocks_.block(graph_.node(id));
+      for (const ValueId out : graph_.node(id).out) {
+        bool inside = true;
+        for (const NodeId reader : matcher.readers(out)) {
+          if (reader == graph_.node_count()) inside = false;  // it leaves the graph
+          if (reader > blocks_.loss()) continue;
+          inside = inside && units[at(reader)] == units[at(id)];
+          if (blocks_.block(graph_.node(reader)) != block) outlives_[at(out)] = true;
+        }
+        dropped_[at(out)] = inside;
+      }
+    }
+  }
+
+  // The backward pass comes to a node of this block. What was computed again of other blocks is forgotten, so that it
+  // takes no memory until the pass comes to them, but for their inputs.
+  void enter(int block) {
+    if (block < 0 || block == current_) return;
+    current_ = block;
+    restore([&](ValueId value) { return !outlives_[at(value)]; });
+  }
+
+  template <class Which>
+  void restore(const Which& which) {
+    std::erase_if(again_, [&](const auto& entry) {
+      if (!which(entry.first)) return false;
+      rewriter_.map(entry.first, entry.second);
+      return true;
+    });
+  }
+
+  void compute_again(ValueId value) {
+    if (!dropped_[at(value)] || again_.contains(value)) return;
+    const Node& node = graph_.node(graph_.value(value).producer);
+    for (const ValueId in : node.in) compute_again(in);
+    const std::vector<Tensor> out = rewriter_.add(node, *node.op, rewriter_.inputs_of(node), node.attrs);
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!dropped_[at(node.out[i])]) continue;
+      again_.emplace(node.out[i], rewriter_[node.out[i]]);
+      rewriter_.map(node.out[i], out[i]);
+    }
+  }
+
+  const Graph& graph_;
+  const BlockMap blocks_;
+  Rewriter rewriter_;
+  std::vector<bool> dropped_;        // by value: not saved for the backward pass
+  std::vector<bool> outlives_;       // by value: another block reads it
+  std::map<ValueId, Tensor> again_;  // computed again for the block at hand; what the first computation gave
+  int current_ = -1;
+};
+
+}  // namespace
+
+std::vector<Block> find_blocks(const Graph& graph) {
+  const BlockMap map(graph);
+  std::vector<Block> blocks;
+  for (const std::string& path : map.paths()) blocks.push_back({path, 0, false});
+  for (NodeId id = 0; id <= map.loss(); ++id) {
+    const Node& node = graph.node(id);
+    const int index = map.block(node);
+    if (index < 0) continue;
+    Block& block = blocks[at(index)];
+    std::string text = node.op->name;
+    for (const ValueId out : node.out) text += graph.value(out).type.text();
+    block.kind = fnv1a(text, block.kind);
+    block.has_attention = block.has_attention || !map.attention(node).empty();
+  }
+  return blocks;
+}
+
+Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice> choices) {
+  return RecomputeBlocks(graph, choices).run();
+}
+
+size_t saved_bytes(const Graph& graph) {
+  const NodeId loss = find_loss(graph);
+  std::vector<ValueId> owner;
+  for (ValueId value = 0; value < graph.value_count(); ++value) owner.push_back(value);
+  std::set<ValueId> saved;
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    if (moves_nothing(node))
+      for (const ValueId out : node.out) owner[at(out)] = owner[at(node.in[0])];
+    if (id > loss && !moves_nothing(node)) saved.insert(node.in.begin(), node.in.end());
+  }
+  std::set<ValueId> owners;
+  for (const ValueId value : saved) {
+    const NodeId producer = graph.value(owner[at(value)]).producer;
+    if (producer != kNone && producer < loss) owners.insert(owner[at(value)]);
+  }
+  size_t bytes = 0;
+  for (const ValueId value : owners) bytes += graph.value(value).type.bytes();
+  return bytes;
+}
+
+double estimated_work(const Graph& graph) {
+  double work = 0;
+  for (const Node& node : graph.nodes()) {
+    if (moves_nothing(node) || algebra_of(node) == Algebra::kConcat) continue;
+    work += node_flops(graph, node);
+    for (const auto* values : {&node.in, &node.out})
+      for (const ValueId value : *values)
+        work += kOperationsPerByte * static_cast<double>(graph.value(value).type.bytes());
+  }
+  return work;
+}
+
+}  // namespace linnet
