@@ -80,6 +80,45 @@ TEST(Memory, ThePlanCommandAgreesWithTheRun) {
   EXPECT_LT(static_cast<double>(planned.peak_bytes) / 1e6, 0.5 * predicted_mb(planned.out));
 }
 
+// What an impossible budget is told to be at least is enough; the run keeps it, and gives the bits of a run without one.
+TEST(Memory, ABudgetIsKeptAndTheLeastIsNamed) {
+  const TemporaryFolder folder;
+  const auto arguments = [&](const std::string& name, const std::string& memory, const char* steps) {
+    Arguments list{"train", "reference", "--run", folder / name, "--set", "max_seq_len=192", "--set", "train_samples=64",
+                   "--set", "valid_samples=16", "--steps", steps};
+    if (!memory.empty()) list.insert(list.end(), {"--memory", memory});
+    return list;
+  };
+  const Outcome refused = run(arguments("least", "60MB", "4"));
+  EXPECT_EQ(refused.exit_code, 2);
+  const std::string before = "needs at least ";
+  const size_t at = refused.error.find(before);
+  ASSERT_NE(at, refused.error.npos) << refused.error;
+  const double least = std::stod(refused.error.substr(at + before.size()));
+
+  const Outcome straight = run(arguments("straight", "", "4"), {.log = "info"});
+  ASSERT_EQ(straight.exit_code, 0) << straight.error;
+  EXPECT_LT(least, 0.8 * predicted_mb(straight.error));
+  const Outcome kept = run(arguments("least", std::to_string(least) + "MB", "2"), {.log = "info"});
+  ASSERT_EQ(kept.exit_code, 0) << kept.error;
+  EXPECT_LE(static_cast<double>(kept.peak_bytes), least * 1e6);
+  EXPECT_NE(kept.error.find("layers again"), kept.error.npos) << kept.error;
+  expect_predicted(static_cast<double>(kept.peak_bytes) / 1e6, predicted_mb(kept.error));
+
+  // The other half with another budget.
+  Arguments resumed = arguments("least", std::to_string(least + 30) + "MB", "4");
+  resumed.emplace_back("--resume");
+  const Outcome second = run(resumed);
+  ASSERT_EQ(second.exit_code, 0) << second.error;
+  const auto losses = [&](const char* name) {
+    std::vector<std::string> result;
+    for (const Metrics& line : of_split(read_metrics(folder / name), "train")) result.push_back(line.loss);
+    return result;
+  };
+  EXPECT_EQ(losses("least"), losses("straight"));
+  EXPECT_EQ(losses("straight").size(), 4u);
+}
+
 // Asking is no mistake: the answer for a run that is too large is its figure, and what would fit.
 TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   const Outcome smaller = run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB"});
