@@ -45,7 +45,7 @@ TEST(Passes, TheReportNamesEveryPassAndItsEffect) {
   std::vector<PassReport> report;
   optimize(linear_relu(), {.off = {"make_views"}}, &report);
   ASSERT_EQ(report.size(), pass_names().size());
-  EXPECT_EQ(report[0].name, "lower_precision");
+  EXPECT_EQ(report[0].name, "recompute_blocks");
   EXPECT_FALSE(report[0].ran);  // unless asked for
   const PassReport& epilogue =
       *std::find_if(report.begin(), report.end(), [](const PassReport& pass) { return pass.name == "fuse_epilogue"; });

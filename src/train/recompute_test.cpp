@@ -77,7 +77,7 @@ TEST(FitMemory, KeepsEachLimitWithTheSameBits) {
     work = limited.fit.extra_work;
     expect_same_bits(all, limited);
   }
-  EXPECT_GT(work, 0.1);
+  EXPECT_GT(work, 0.05);
 }
 
 TEST(FitMemory, NamesTheLeastThatWorks) {
