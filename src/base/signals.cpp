@@ -46,13 +46,20 @@ void install(void (*handler)(int)) {
 }  // namespace
 
 void announce_stop(const char* text) {
+  ::signal(SIGPIPE, SIG_IGN);
   announcement = text;
   install(announce);
 }
 
-void catch_stop_signals() { install(request); }
+void catch_stop_signals() {
+  ::signal(SIGPIPE, SIG_IGN);
+  install(request);
+}
 
-void default_stop_signals() { install(SIG_DFL); }
+void default_stop_signals() {
+  ::signal(SIGPIPE, SIG_DFL);
+  install(SIG_DFL);
+}
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
 

@@ -156,6 +156,10 @@ int run_command_line(int argc, char** argv, const std::function<void(Command&)>&
     std::fprintf(stderr, "usage: linnet COMMAND ...; `linnet help` lists the commands\n");
     return 2;
   }
+  if (const std::string first = argv[1]; argc == 2 && (first == "version" || first == "-v" || first == "-V")) {
+    std::printf("%s\n", build_version().c_str());
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

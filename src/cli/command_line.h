@@ -44,7 +44,7 @@ class Command {
   // What several commands take.
   template <class T>
   Command& take_threads(T& value) {
-    return take("--threads", value, "0: what the machine and its cgroup allow", {.least = 0, .most = 4096});
+    return take("--threads", value, "0: what the machine and its cgroup allow", {.least = 0, .most = 512});
   }
   Command& take_device(std::string& value, const char* help = "cpu (default), cuda or cuda:N");
   Command& take_isa(std::string& value);

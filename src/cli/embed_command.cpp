@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "pretrained/sentence_embedder.h"
+#include "run/run_folder.h"
 #include "text/pretrained_tokenizer.h"
 
 namespace linnet {
@@ -45,6 +46,9 @@ void print(const Arguments& arguments, const std::vector<std::string>& lines, st
 }
 
 int embed_input(const Arguments& arguments) {
+  if (RunFolder(arguments.folder).has_config())
+    fail_user("'" + arguments.folder + "' is a run folder; `linnet export " + arguments.folder +
+              " --out FOLDER` makes a model folder of it");
   const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
   SentenceEmbedder embedder(arguments.folder, 16, arguments.threads);
   const EncodeOptions options{.max_length = embedder.max_tokens(), .offsets = false};

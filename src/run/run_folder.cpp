@@ -1,6 +1,7 @@
 #include "run/run_folder.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -29,7 +30,15 @@ std::string RunFolder::best_weights() const {
   return model_path();
 }
 
+RunFolder::~RunFolder() {
+  if (!made_ || !lock_ || in_use()) return;
+  std::error_code not_empty;
+  std::filesystem::remove(path_ + "/.lock", not_empty);
+  std::filesystem::remove(path_, not_empty);
+}
+
 void RunFolder::lock() {
+  made_ = !file_exists(path_);
   make_directories(path_);
   lock_.emplace(path_);
 }
@@ -60,8 +69,8 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
     if (!may_change_on_resume(key) && !(moved && is_path_of_data(key))) fixed.push_back(key);
   }
   if (!fixed.empty())
-    fail_user("run folder '" + folder +
-              "' was made with another configuration; --resume cannot change: " + joined(fixed));
+    fail_user("run folder '" + folder + "' was made with another configuration; --resume cannot change: " +
+              joined(fixed) + " (`linnet train " + folder + " --resume` goes on as it began)");
   if (same_places && !changes.empty())
     log_warning("the data have changed since the run began (" + joined(changes) +
                 "): it goes on with what is there now");

@@ -22,6 +22,8 @@ namespace linnet {
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  ~RunFolder();  // takes away a folder that lock() made and that stayed empty: a refused run leaves nothing
+  RunFolder(RunFolder&&) = default;
 
   const std::string& path() const { return path_; }
   std::string config_path() const { return path_ + "/config.toml"; }
@@ -42,6 +44,7 @@ class RunFolder {
  private:
   std::string path_;
   std::optional<FolderLock> lock_;
+  bool made_ = false;  // by lock()
 };
 
 // Checks what --resume may not change. Throws Error(kUser) naming the keys. Data may lie elsewhere than they did when

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/process_memory.h"
 #include "config/task_rows.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -110,7 +111,7 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
     bar_.print(judged.average
                    ? "    of the weights' moving average; the weights themselves have " + figures(*judged.other)
                    : "    of the weights themselves; their moving average is worse: " + figures(*judged.other));
-  for (const std::string& sample : result.samples) bar_.print(sample);
+  for (const std::string& sample : result.samples) bar_.print(replace_invalid_utf8(sample));
 }
 
 }  // namespace linnet

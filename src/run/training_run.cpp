@@ -106,7 +106,10 @@ class TrainingRun {
     if (request_.resume && folder_.has_state()) {
       Metadata metadata;
       progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);
-      log_info("resuming at step " + std::to_string(progress_.step));
+      if (progress_.step >= config_.max_steps)
+        log_info("the run has its " + std::to_string(progress_.step) + " steps already; --steps N goes on to N");
+      else
+        log_info("resuming at step " + std::to_string(progress_.step));
       if (metadata["isa"] != current_isa())
         log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
                     ": losses will differ in the last digits");
@@ -373,6 +376,8 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     folder.lock();
     if (folder.has_state()) return folder.path();
   } else {
+    if (request.resume && !file_exists(folder.path()))
+      log_warning("there is no run folder '" + folder.path() + "' to go on with: a new run begins");
     folder.lock();
   }
   if (request.init.empty()) return "";
@@ -403,7 +408,8 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   Trainer& trainer = task->trainer();
   check_space(folder, trainer);
   log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " +
-           std::to_string(task->batches().shape_count()) + " batch shapes, " +
+           std::to_string(task->batches().shape_count()) +
+           (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
            where_it_runs(request.config.train, trainer.options().threads) + "; memory at its peak:\n" +
            task->forecast().text());
   if (const std::string again = trainer.largest_fit().text(); !again.empty())

@@ -104,7 +104,7 @@ std::unique_ptr<Classifier> open_classifier(const std::string& folder, const Inf
   const RunFolder run(folder);
   if (!run.has_config() && is_pretrained_folder(folder))
     fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +
-              " model without a classifier; `linnet score` gives probabilities of texts");
+              " model without a classifier; `linnet train classify --set model.from=" + folder + "` makes one");
   const Config config = run.load_config();
   if (const auto classify = task_actions(config).classify) return classify(folder, options, rows);
   fail_user("run '" + folder + "' is no classifier: its task is \"" + config.data.task +

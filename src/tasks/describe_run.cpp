@@ -55,8 +55,9 @@ std::string training_text(const SafetensorsFile& state, const TrainConfig& train
   std::string text =
       line("trained", fmt::format("{} of {} steps, {:.0f} s", step, train.max_steps, number(state, "seconds")));
   if (best == 0) return text + line("best", "not evaluated yet");
-  return text + line("best", fmt::format("step {}: {} {:.4f}, loss {:.4f}", best, train.metric,
-                                         number(state, "best_metric"), number(state, "best_loss")));
+  const std::string metric =
+      train.metric == "loss" ? "" : fmt::format("{} {:.4f}, ", train.metric, number(state, "best_metric"));
+  return text + line("best", fmt::format("step {}: {}loss {:.4f}", best, metric, number(state, "best_loss")));
 }
 
 }  // namespace

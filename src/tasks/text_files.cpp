@@ -12,8 +12,8 @@ bool is_token_file(const std::string& path) { return has_ending(path, ".bin") &&
 
 std::string text_path(const Config& config, const std::string& path, const char* key) {
   if (path.empty())
-    fail_user("task = \"" + config.data.task + "\" reads the text in `" + key + "`, which is not given (--set data." +
-              key + "=FILE)");
+    fail_user("task = \"" + config.data.task + "\" reads the text in `" + key +
+              "`, which is not given (--data FILE, or --set data." + key + "=FILE)");
   return data_path(config.data, path);
 }
 

@@ -162,7 +162,24 @@ TEST_F(Classification, BadInputIsOneLine) {
   refused({"train_tsv=one.tsv"}, "has one label only");
   folder_.write("tabs.tsv", "the dog\tanimal\r\nno label here\r\n");
   refused({"train_tsv=tabs.tsv"}, "tabs.tsv:2: expected text<TAB>label, found no tab");
+  folder_.write("none.tsv", "the dog\tanimal\r\nthe law\t \r\n");
+  refused({"train_tsv=none.tsv"}, "none.tsv:2: the label after the tab is empty");
   refused({"model.from="}, "starts from a BERT folder");
+  // A run that was refused leaves no folder behind.
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));
+}
+
+// A heading or a slip of the pen becomes a class that the log shows; spaces around a label do not make another one.
+TEST_F(Classification, TheLogShowsTheClasses) {
+  std::string text = "Review text\tsentiment\n";
+  for (int i = 0; i < 70; ++i) text += i % 2 ? "the dog\tanimal \n" : "the law\t state\n";
+  folder_.write("reviews.tsv", text);
+  const Outcome outcome = run({"train", "sst2", "--run", folder_ / "run", "--data", folder_ / "reviews.tsv", "--set",
+                               "model.from=" + kGolden + "/bert_model", "--set", "valid_tsv=" + folder_ / "train.tsv",
+                               "--set", "context=16", "--steps", "1"},
+                              {.log = "info"});
+  EXPECT_NE(outcome.error.find("classes: animal: 35, state: 35, sentiment: 1"), outcome.error.npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("the label 'sentiment' occurs once in the training file"), outcome.error.npos);
 }
 
 }  // namespace

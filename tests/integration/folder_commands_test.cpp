@@ -52,7 +52,26 @@ TEST_F(FolderCommands, WhatIsNotThereYetIsSaid) {
   // Stopped before its first evaluation.
   ASSERT_EQ(train(run_).exit_code, 0);
   ASSERT_EQ(std::remove((run_ + "/model.safetensors").c_str()), 0);
-  expect_refused(run({"eval", run_}), "has no model.safetensors yet: training saves it at its first evaluation, after step 10");
+  expect_refused(run({"eval", run_}),
+                 "has no model.safetensors yet: training saves it at its first evaluation, after step 10");
+}
+
+// `linnet train RUN --resume` needs no more; a run that is complete and one that is not there are told of.
+TEST_F(FolderCommands, ResumingSaysWhereItStands) {
+  ASSERT_EQ(train(run_).exit_code, 0);
+  const auto resume = [&](const std::string& folder, const Arguments& more) {
+    Arguments all{"train", folder, "--run", folder, "--resume"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all, {.log = "info"});
+  };
+  const Outcome again = resume(run_, {});
+  EXPECT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_NE(again.error.find(" steps already; --steps N goes on to N"), again.error.npos) << again.error;
+  const Outcome missing = run({"train", "dates", "--run", folder_ / "tpyo", "--resume", "--steps", "1", "--set",
+                               "d_model=16", "--set", "train_samples=50"},
+                              {.log = "info"});
+  EXPECT_NE(missing.error.find("tpyo' to go on with: a new run begins"), missing.error.npos) << missing.error;
+  EXPECT_NE(run({"info", run_}).out.find("best"), std::string::npos);
 }
 
 TEST_F(FolderCommands, ExportKeepsAnotherModel) {

@@ -93,6 +93,9 @@ TEST_F(Images, WhatIsWrongIsSaidInOneLine) {
   write_bmp(folder_, "dots/b/1.bmp", 1, 1, [](int, int) { return 8; });
   refused(train_images("a", {"--set", "data.dir=" + folder_ / "dots"}), "at least 2x2 pixels are needed");
   refused(train_images("a", {"--set", "data.dir=/nowhere"}), "/nowhere");
+  for (int i = 0; i < 9; ++i)
+    write_bmp(folder_, "alone/a/" + std::to_string(i) + ".bmp", 6, 6, [](int x, int) { return x; });
+  refused(train_images("a", {"--set", "data.dir=" + folder_ / "alone"}), "has one class only");
   ASSERT_EQ(train_images("run").exit_code, 0);
   refused(run({"eval", folder_ / "run", "--data-dir", folder_ / "run"}), "run");
   refused(run({"translate", folder_ / "run"}), "not translation");

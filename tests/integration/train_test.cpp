@@ -121,8 +121,9 @@ TEST(Train, SaysWhatItReallyMultipliesIn) {
   arguments.insert(arguments.end(), {"--isa", "baseline"});
   const Outcome outcome = run(arguments, {.log = "info"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_NE(outcome.error.find("1 thread, baseline, fp32 (bf16 was asked for, and baseline has no instructions for it);"),
-            outcome.error.npos)
+  EXPECT_NE(
+      outcome.error.find("1 thread, baseline, fp32 (bf16 was asked for, and baseline has no instructions for it);"),
+      outcome.error.npos)
       << outcome.error;
 }
 
@@ -141,6 +142,17 @@ TEST(Train, TheBetterOfTheWeightsAndTheirAverageIsSaved) {
   const Outcome eval = run({"eval", folder / "run", "--split", "valid", "--json"});
   const Metrics last = of_split(read_metrics(folder / "run"), "valid").back();
   EXPECT_NE(eval.out.find("\"loss\":" + last.loss.substr(0, 6)), eval.out.npos) << eval.out << last.loss;
+}
+
+// `linnet train ... 2>&1 | head -1`: nobody reads what it prints, and the model is trained all the same.
+TEST(Train, GoesOnWhenItsReaderHasGone) {
+  const TemporaryFolder folder;
+  std::string command = program_path();
+  for (const std::string& argument : train_arguments(folder / "run")) command += " '" + argument + "'";
+  const std::string script = "set -o pipefail; LINNET_LOG=info " + command + " 2>&1 | head -1 >/dev/null";
+  EXPECT_EQ(std::system(("bash -c \"" + script + "\"").c_str()), 0);
+  EXPECT_TRUE(exists(folder / "run/training_state.safetensors"));
+  EXPECT_TRUE(exists(folder / "run/model.safetensors"));
 }
 
 TEST(Train, EndsWhenItsTimeIsUpAndEvaluates) {

@@ -23,6 +23,9 @@ LabelledText read_labelled_text(const std::string& path) {
   LabelledText lines;
   for (std::string line; reader.next(line);) {
     auto [text, label] = split_pair(line, reader.where(), 2, "text<TAB>label");
+    const size_t begin = label.find_first_not_of(" \r"), end = label.find_last_not_of(" \r");
+    if (begin == label.npos) fail_user(reader.where() + ": the label after the tab is empty");
+    label = label.substr(begin, end - begin + 1);
     if (reader.line_number() == 1 && label == "label") continue;
     lines.texts.push_back(std::move(text));
     lines.labels.push_back(std::move(label));

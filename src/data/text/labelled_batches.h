@@ -16,7 +16,8 @@ struct LabelledSequences {
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
 };
 
-// A file of "text<TAB>label" lines; a first line whose label reads "label" is a heading.
+// A file of "text<TAB>label" lines; a first line whose label reads "label" is a heading. Spaces around a label do not
+// count; an empty label is a user error that names the line.
 struct LabelledText {
   std::vector<std::string> texts, labels;
 };

@@ -78,7 +78,7 @@ TrainingWindows::TrainingWindows(const TokenStream& stream, const WindowOptions&
   const int64_t usable = stream.size() - 1;  // inputs that have a target
   if (usable < options.length)
     fail_user("the training text has " + std::to_string(stream.size()) + " tokens, and one window takes " +
-              std::to_string(options.length + 1));
+              std::to_string(options.length + 1) + ": it takes more text, or a smaller --set context=N");
   max_offset_ = std::min(options.length - 1, usable - options.length);
   windows_ = (usable - max_offset_) / options.length;
   batches_ = std::max<int64_t>(1, windows_ / options.rows);  // a rest of rows waits for the next epoch's cut

@@ -49,7 +49,8 @@ LabelledSequences encode(const LabelledText& text, const PretrainedTokenizer& to
 }
 
 std::string file_of(const Config& config, const std::string& path, const char* key) {
-  if (path.empty()) fail_user(std::string("task = \"classification\" reads the file ") + key + ", which is not given");
+  if (path.empty())
+    fail_user(std::string("task = \"classification\" reads the file ") + key + ", which is not given (--data FILE)");
   return data_path(config.data, path);
 }
 
@@ -60,8 +61,31 @@ std::pair<LabelledText, LabelledText> load_texts(const Config& config) {
     valid = read_labelled_text(data_path(config.data, config.data.valid_tsv));
   else
     valid = split_off(train, config.data.held_out, static_cast<uint64_t>(config.train.seed));
-  if (valid.texts.empty()) fail_user("the training file has too few lines to set some aside; valid_tsv names others");
+  if (valid.texts.empty())
+    fail_user(
+        "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
+        "(--set data.valid_tsv=FILE names other lines to choose by)");
   return {std::move(train), std::move(valid)};
+}
+
+// "negative: 3310, positive: 3610", the most frequent ones.
+std::string class_counts(const std::vector<std::string>& labels, const std::vector<std::string>& classes) {
+  constexpr size_t kMost = 12;
+  std::vector<std::pair<int64_t, std::string>> counts;
+  for (const std::string& name : classes) counts.emplace_back(-std::ranges::count(labels, name), name);
+  std::ranges::stable_sort(counts, {}, [](const auto& count) { return count.first; });
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, counts.size()); ++i)
+    text += (i ? ", " : "") + counts[i].second + ": " + std::to_string(-counts[i].first);
+  return text + (counts.size() > kMost ? ", ..." : "");
+}
+
+// A label that occurs once among many is a heading or a slip more often than a class.
+void warn_of_rare_labels(const std::vector<std::string>& labels, const std::vector<std::string>& classes) {
+  constexpr int64_t kMany = 20;
+  for (const std::string& name : classes)
+    if (std::ranges::count(labels, name) == 1 && std::ssize(labels) >= kMany * std::ssize(classes))
+      log_warning("the label '" + name + "' occurs once in the training file: is it meant as a class?");
 }
 
 void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
@@ -145,6 +169,8 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
     classes = label_names(model_.config);
   }
   auto& classifier = model_.as<SequenceClassifier>();
+  log_info("classes: " + class_counts(train.labels, classes));
+  warn_of_rare_labels(train.labels, classes);
   train_ = encode(train, *tokenizer_, classes, longest(config, classifier), "'" + train_path + "'");
   valid_ = encode(valid, *tokenizer_, classes, longest(config, classifier), "'" + valid_path + "'");
   train = {}, valid = {};

@@ -26,6 +26,14 @@ ImageSplits load_splits(const Config& config) {
       {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
 }
 
+void check_classes(const ImageDataset& train, const std::string& directory) {
+  if (train.classes() < 2) fail_user("'" + directory + "' has one class only: there is nothing to tell apart");
+  for (int64_t i = 0; i < train.classes(); ++i)
+    if (std::ranges::count(train.labels, static_cast<int32_t>(i)) == 0)
+      fail_user("'" + directory + "': class '" + train.class_names[static_cast<size_t>(i)] +
+                "' has no image to train on after a part was set aside");
+}
+
 }  // namespace
 
 ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity) {
@@ -33,6 +41,7 @@ ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity
     ImageSplits splits = load_splits(config);
     train_ = std::move(splits.train), valid_ = std::move(splits.validation);
   }
+  check_classes(train_, config.data.data_dir);
   format_ = ImageFormat::of(train_);
   log_info(std::to_string(train_.count) + " images to train on, " + std::to_string(valid_.count) +
            " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +

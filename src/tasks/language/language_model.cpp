@@ -98,7 +98,7 @@ OpenedLanguageModel open_language_model(const std::string& folder) {
   if (opened.is_run) {
     opened.config = RunFolder(folder).load_config();
     if (task_kind(opened.config) != TaskKind::kLanguage)
-      fail_user("run '" + folder + "' is no language model: its task is \"" + opened.config.data.task + "\"");
+      fail_user("run '" + folder + "' is not a language model: its task is \"" + opened.config.data.task + "\"");
     static_cast<LanguageModel&>(opened) = make_language_model(opened.config, load_text_coder(folder), folder);
     return opened;
   }

@@ -75,7 +75,7 @@ ParallelText read_split(const Config& config, const char* name, const std::strin
   if (!tsv.empty()) return read_tsv(data_path(data, tsv));
   if (source.empty() || target.empty())
     fail_user(std::string("no ") + name + " text: give " + name + "_source and " + name + "_target, or " + name +
-              "_tsv" + (std::string(name) == "train" ? " (on the command line: --source FILE --target FILE)" : ""));
+              "_tsv" + (std::string(name) == "train" ? " (--data PAIRS.tsv, or --source FILE --target FILE)" : ""));
   return read_pair(data_path(data, source), data_path(data, target));
 }
 

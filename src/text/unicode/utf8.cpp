@@ -37,6 +37,18 @@ size_t invalid_utf8_at(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string replace_invalid_utf8(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = well_formed_length(text, i);
+    if (length == 0)
+      out += "\xEF\xBF\xBD", ++i;
+    else
+      out += text.substr(i, length), i += length;
+  }
+  return out;
+}
+
 size_t utf8_length_at(std::string_view text, size_t offset) {
   const size_t length = well_formed_length(text, offset);
   return length == 0 ? 1 : length;

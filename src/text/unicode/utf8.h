@@ -10,6 +10,8 @@ namespace linnet {
 // The offset of the first byte that does not begin or continue a well-formed UTF-8 sequence (Unicode 15, table 3-7:
 // no overlong forms, no surrogates, nothing above U+10FFFF), or npos when the text is valid.
 size_t invalid_utf8_at(std::string_view text);
+// The text with U+FFFD for each byte that is not part of a character.
+std::string replace_invalid_utf8(std::string_view text);
 
 // Bytes of the sequence that starts at text[offset], at least 1. A malformed byte counts as a sequence of its own, so
 // that any bytes whatever can be walked to their end.

@@ -5,6 +5,11 @@
 namespace linnet {
 namespace {
 
+TEST(Utf8, InvalidBytesAreReplaced) {
+  EXPECT_EQ(replace_invalid_utf8("a\xC3\xA9\xFF\xE2\x82"), "a\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(replace_invalid_utf8(""), "");
+}
+
 using std::string_view;
 
 TEST(Utf8, ValidTextHasNoInvalidByte) {
