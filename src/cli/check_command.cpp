@@ -4,13 +4,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "run/anomaly.h"
 #include "tasks/check_subject.h"
+#include "tasks/task_table.h"
 
 namespace linnet {
 namespace {
 
 struct Arguments : ConfigArguments {
-  bool json = false;
+  bool json = false, replay = false;
 };
 
 const char* verdict_name(Verdict verdict) {
@@ -22,7 +24,17 @@ void print(const CheckLine& line) {
   std::fflush(stdout);
 }
 
+int replay(const Arguments& arguments) {
+  const Config config = arguments.load(true);
+  const std::unique_ptr<TrainingTask> task = task_actions(config).train(config, arguments.config);
+  task->take_memory();
+  task->initialize();
+  std::printf("%s\n", replay_anomaly(arguments.config, *task).c_str());
+  return 0;
+}
+
 int check(const Arguments& arguments) {
+  if (arguments.replay) return replay(arguments);
   TaskCheck task(arguments.load());
   const std::vector<CheckLine> lines =
       run_checks(task.subject(), arguments.json ? std::function<void(const CheckLine&)>{} : print);
@@ -45,9 +57,9 @@ void add_check_command(Command& linnet) {
   Command command =
       linnet.subcommand("check", "whether a model is sane, before it is trained: exit code 1 if a check fails");
   arguments->declare(command);
-  command.flag("--json", arguments->json, "one JSON object instead of lines").does([arguments] {
-    return check(*arguments);
-  });
+  command.flag("--replay", arguments->replay, "of a run: show the step again that --detect-anomaly has kept")
+      .flag("--json", arguments->json, "one JSON object instead of lines")
+      .does([arguments] { return check(*arguments); });
 }
 
 }  // namespace linnet

@@ -16,7 +16,7 @@ namespace linnet {
 namespace {
 
 struct Arguments : ConfigArguments {
-  int64_t steps_profiled = 5, depth = 3;
+  int64_t steps_profiled = 5, depth = 4;
   bool json = false, each = false;
 };
 

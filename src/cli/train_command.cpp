@@ -1,8 +1,11 @@
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 
+#include "base/signals.h"
 #include "cli/build_version.h"
 #include "cli/commands.h"
+#include "run/rate_range.h"
 #include "run/training_run.h"
 #include "tasks/task_table.h"
 
@@ -10,12 +13,28 @@ namespace linnet {
 namespace {
 
 struct Arguments : ConfigArguments {
-  std::string folder, init, profile;
-  bool resume = false;
+  std::string folder, init, profile, rates;
+  bool resume = false, detect_anomaly = false;
 };
 
+// Nothing of it is kept.
+int test_range(const Arguments& arguments) {
+  constexpr int64_t kSteps = 100;
+  const RateRange range = parse_rate_range(arguments.rates);
+  const Config config = arguments.load();
+  const std::unique_ptr<TrainingTask> task = task_actions(config).train(config, "");
+  task->take_memory();
+  task->initialize();
+  catch_stop_signals();
+  std::printf("%s", rate_chart(test_rates(*task, range, kSteps)).c_str());
+  default_stop_signals();
+  return 0;
+}
+
 int train(const Arguments& arguments) {
+  if (!arguments.rates.empty()) return test_range(arguments);
   TrainRequest request{arguments.load(arguments.resume), arguments.folder, arguments.resume, arguments.init};
+  request.detect_anomaly = arguments.detect_anomaly;
   request.program = build_version();
   if (!arguments.profile.empty()) request.profile = parse_profile_options(arguments.profile, "--profile");
   if (request.folder.empty()) request.folder = "runs/" + std::filesystem::path(arguments.config).stem().string();
@@ -37,6 +56,11 @@ void add_train_command(Command& linnet) {
       .take("--profile", arguments->profile,
             "write traces of some steps into the run folder, for example wait=1,warmup=1,active=3,repeat=2",
             {.type = "STEPS"})
+      .take("--lr-range", arguments->rates,
+            "instead of training, 100 steps with rising learning rates, for example 1e-6:1: a chart and a suggestion",
+            {.type = "FROM:TO"})
+      .flag("--detect-anomaly", arguments->detect_anomaly,
+            "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`")
       .does([arguments] { return train(*arguments); });
 }
 

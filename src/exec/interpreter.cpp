@@ -1,6 +1,8 @@
 #include "exec/interpreter.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 
@@ -88,6 +90,28 @@ bool all_finite(const TensorView& x) {
   return finite;
 }
 
+// "f32[8, 16] from -1.2 to 3.4", with the strides taken into account.
+std::string range_text(const TensorView& x) {
+  std::string text = x.type.text();
+  if (!is_float(x.type.dtype) || x.type.dtype == DType::kBF16 || x.elements() == 0) return text;
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  for_float(x.type.dtype, [&]<class T>() {
+    const Shape& shape = x.type.shape;
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      int64_t offset = 0, rest = i;
+      for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+        offset += rest % shape[axis] * x.strides[axis];
+        rest /= shape[axis];
+      }
+      const double value = static_cast<double>(x.as<T>()[offset]);
+      least = std::min(least, value), most = std::max(most, value);
+    }
+  });
+  char range[64];
+  std::snprintf(range, sizeof range, " from %.3g to %.3g", least, most);
+  return text + range;
+}
+
 }  // namespace
 
 InterpreterResult interpret(const Graph& graph, const NamedTensors& inputs, const InterpreterOptions& options) {
@@ -102,12 +126,20 @@ std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, con
     if (!all_finite({copy.data(), copy.type(), dense_strides(copy.type().shape)})) return "input " + name;
   }
   std::string found;
+  Interpreter* running = nullptr;
   InterpreterOptions watching = options;
   watching.after_node = [&](NodeId id, std::span<const TensorView> out) {
-    for (const TensorView& view : out)
-      if (found.empty() && !all_finite(view)) found = graph.where_text(id);
+    if (!found.empty() || std::ranges::all_of(out, all_finite)) return;
+    found = graph.where_text(id);
+    const char* between = " of ";
+    for (const ValueId operand : graph.node(id).in) {
+      found += between + range_text(running->view(operand));
+      between = ", ";
+    }
   };
-  interpret(graph, inputs, watching);
+  Interpreter interpreter(graph, inputs, watching);
+  running = &interpreter;
+  interpreter.run();
   return found;
 }
 

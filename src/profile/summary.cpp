@@ -124,7 +124,9 @@ std::string summary_table(const ProfileSummary& summary, size_t count) {
       std::snprintf(line, sizeof line, "%s%s %.2f ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
       text += line;
     }
-  text += "\n  ms/step  share   peak  memory  phase     op                            module (source)\n";
+  text += "\n";
+  if (count == 0) return text;
+  text += "  ms/step  share   peak  memory  phase     op                            module (source)\n";
   for (size_t i = 0; i < std::min(count, summary.rows.size()); ++i) {
     const ProfileRow& row = summary.rows[i];
     std::snprintf(line, sizeof line, "%9.3f %5.1f%%  %5s   %5s  %-8s  %-28.28s  %s (%s)\n", row.seconds * 1e3,

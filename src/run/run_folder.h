@@ -9,6 +9,7 @@
 //   memory.json, system.json     the planned memory, and what trains it (run_record.h)
 //   samples.jsonl                what evaluations let the model write
 //   profile/                     traces of steps (profile/step_profiler.h), if they were asked for
+//   anomaly.safetensors          a step that was not finite (anomaly.h), the same
 //   events.out.tfevents.*        for TensorBoard, the same
 #pragma once
 #include <optional>

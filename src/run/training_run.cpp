@@ -11,6 +11,7 @@
 #include "base/signals.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
+#include "run/anomaly.h"
 #include "run/data_fingerprint.h"
 #include "run/kept_checkpoints.h"
 #include "run/run_record.h"
@@ -202,12 +203,15 @@ class TrainingRun {
     reporter_->clear();
     const std::string what = std::isfinite(done.report.loss) ? "gradient" : "loss";
     const std::string where = trainer_.find_non_finite(done.batch.shape_index);
-    throw Error(ErrorKind::kNumeric, "the " + what + " is not finite at step " + std::to_string(done.step) +
-                                         "; first at " +
-                                         (!where.empty()           ? where
-                                          : trainer_.accumulates() ? "an earlier micro-batch"
-                                                                   : "a place that later steps have hidden") +
-                                         ". The last checkpoint is as it was");
+    const bool keeps = request_.detect_anomaly && !where.empty();
+    if (keeps) save_anomaly(folder_.path(), task_, trainer_, done.batch.shape_index, done.step);
+    throw Error(ErrorKind::kNumeric,
+                "the " + what + " is not finite at step " + std::to_string(done.step) + "; first at " +
+                    (!where.empty()           ? where
+                     : trainer_.accumulates() ? "an earlier micro-batch"
+                                              : "a place that later steps have hidden") +
+                    ". The last checkpoint is as it was" +
+                    (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
   }
 
   double rate(int64_t step) const {

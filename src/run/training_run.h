@@ -15,6 +15,7 @@ struct TrainRequest {
   bool resume = false;
   std::string init;                // a run folder whose weights to start from; empty: none
   std::string program = "linnet";  // with its version, for system.json
+  bool detect_anomaly = false;     // keep a step that is not finite (anomaly.h)
   ProfileOptions profile = {};     // the folder in it is not looked at: files go to profile/ in the run folder
 };
 

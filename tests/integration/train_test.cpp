@@ -391,6 +391,30 @@ TEST(Train, ANonFiniteLossStopsWithTheStepAndItsNode) {
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_NE(outcome.error.find("not finite at step 2; first at "), outcome.error.npos) << outcome.error;
   EXPECT_NE(outcome.error.find("(in encoder.layers.0"), outcome.error.npos) << outcome.error;
+  EXPECT_NE(outcome.error.find(" from "), outcome.error.npos) << outcome.error;  // the operands' ranges
+}
+
+TEST(Train, AStepThatIsNotFiniteIsKeptAndReplayed) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run";
+  const Outcome outcome = train(path, {"learning_rate=1e30", "clip_norm=0", "warmup_steps=0"}, {"--detect-anomaly"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  const size_t at = outcome.error.find("first at "), end = outcome.error.find(". The last checkpoint");
+  ASSERT_NE(at, outcome.error.npos);
+  const Outcome replayed = run({"check", path, "--replay"});
+  EXPECT_EQ(replayed.exit_code, 0) << replayed.error;
+  EXPECT_EQ(replayed.out, "step 2: " + outcome.error.substr(at, end - at) + "\n");
+  const Outcome none = run({"check", folder.write("empty.toml", ""), "--replay"});
+  EXPECT_EQ(none.exit_code, 2);
+}
+
+TEST(Train, ARateRangeTestSuggestsARateAndLeavesNoRun) {
+  const TemporaryFolder folder;
+  const Outcome outcome = train(folder / "run", {}, {"--lr-range", "1e-5:10"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_NE(outcome.out.find("try --lr "), outcome.out.npos) << outcome.out;
+  EXPECT_FALSE(exists(folder / "run"));
+  EXPECT_EQ(train(folder / "run", {}, {"--lr-range", "1:2:3"}).exit_code, 2);
 }
 
 }  // namespace
