@@ -61,8 +61,8 @@ function ticks(from, to, count) {
   const rough = (to - from) / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map(factor => factor * power).find(size => size >= rough);
   const all = [];
-  for (let value = Math.ceil(from / step - 1e-9) * step; value <= to + step * 1e-9; value += step)
-    all.push(Math.abs(value) < step * 1e-9 ? 0 : value);
+  const first = Math.ceil(from / step - 1e-9);
+  for (let i = 0; i <= 2 * count + 2 && (first + i) * step <= to + step * 1e-9; ++i) all.push((first + i) * step);
   return all;
 }
 

@@ -49,7 +49,8 @@ class Chart {
     if (low > high) low = 0, high = 1;
     const map = this.usesLog() ? Math.log10 : value => value;
     let from = map(low), to = map(high);
-    const margin = to > from ? 0.06 * (to - from) : Math.abs(to) * 0.1 || 1;
+    const varies = to - from > 1e-9 * Math.max(Math.abs(from), Math.abs(to));
+    const margin = varies ? 0.06 * (to - from) : Math.abs(to) * 0.1 || 1;
     from -= margin, to += margin;
     if (!this.usesLog() && low >= 0 && from < 0) from = 0;
     this.range = [from, to];
