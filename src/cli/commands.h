@@ -35,6 +35,8 @@ void add_score_command(Command& linnet);
 void add_translate_command(Command& linnet);
 void add_generate_command(Command& linnet);
 void add_export_command(Command& linnet);
+void add_import_command(Command& linnet);
+void add_onnx_command(Command& linnet);
 void add_plan_command(Command& linnet);
 void add_presets_command(Command& linnet);
 void add_info_command(Command& linnet);

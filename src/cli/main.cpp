@@ -27,6 +27,8 @@ int run(int argc, char** argv) {
     linnet::add_translate_command(root);
     linnet::add_generate_command(root);
     linnet::add_export_command(root);
+    linnet::add_import_command(root);
+    linnet::add_onnx_command(root);
     linnet::add_plan_command(root);
     linnet::add_check_command(root);
     linnet::add_profile_command(root);

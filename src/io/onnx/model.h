@@ -47,6 +47,9 @@ struct OnnxTensor {
   std::vector<std::string> strings = {};
   // Writes elements [first, first + count) to `out`.
   std::function<void(int64_t first, int64_t count, std::byte* out)> fill = {};
+  // When written: the elements are there already, in a file of the model's folder. Empty: they are not.
+  std::string external_file = {};
+  uint64_t external_offset = 0;
 
   int64_t elements() const;
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * file_dtype_size(element_dtype(element).value()); }

@@ -136,13 +136,14 @@ std::vector<InitializerParts> initializer_parts(const OnnxGraph& graph, bool out
   std::vector<InitializerParts> parts;
   uint64_t offset = 0;
   for (const OnnxTensor& tensor : graph.initializers) {
-    InitializerParts part{&tensor, tensor_header(tensor), outside && tensor.bytes() >= kLeastOutside};
+    const bool elsewhere = !tensor.external_file.empty();
+    InitializerParts part{&tensor, tensor_header(tensor), elsewhere || (outside && tensor.bytes() >= kLeastOutside)};
     if (part.outside) {
-      add_external(part.header, "location", data_file);
-      add_external(part.header, "offset", std::to_string(offset));
+      add_external(part.header, "location", elsewhere ? tensor.external_file : data_file);
+      add_external(part.header, "offset", std::to_string(elsewhere ? tensor.external_offset : offset));
       add_external(part.header, "length", std::to_string(tensor.bytes()));
       part.header.integer(14, 1);  // data_location: EXTERNAL
-      offset += (tensor.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+      if (!elsewhere) offset += (tensor.bytes() + kAlignment - 1) / kAlignment * kAlignment;
     } else {
       part.header.begin(9, tensor.bytes());
     }
@@ -153,7 +154,7 @@ std::vector<InitializerParts> initializer_parts(const OnnxGraph& graph, bool out
 
 void write_data_file(AtomicFile& file, const std::vector<InitializerParts>& parts) {
   for (const InitializerParts& part : parts) {
-    if (!part.outside) continue;
+    if (!part.outside || !part.tensor->external_file.empty()) continue;
     each_piece(*part.tensor, [&](const void* bytes, size_t size) { file.write(bytes, size); });
     file.write(std::string((kAlignment - part.tensor->bytes() % kAlignment) % kAlignment, '\0'));
   }
@@ -178,7 +179,8 @@ ProtoWriter model_header(const OnnxModel& model) {
 
 void write_onnx(const OnnxModel& model, const std::string& path, const OnnxWriteOptions& options) {
   uint64_t data_bytes = 0;
-  for (const OnnxTensor& tensor : model.graph.initializers) data_bytes += tensor.bytes();
+  for (const OnnxTensor& tensor : model.graph.initializers)
+    if (tensor.external_file.empty()) data_bytes += tensor.bytes();
   const bool outside = data_bytes > options.most_inside;
   const std::string name = path.substr(path.rfind('/') + 1) + kDataEnding;
   const std::vector<InitializerParts> initializers = initializer_parts(model.graph, outside, name);

@@ -1,0 +1,105 @@
+#include "onnx/call.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/literal/literal.h"
+#include "ops/movement/movement.h"
+
+namespace linnet {
+
+const TracedValue& OnnxCall::in(size_t i) const {
+  if (!has(i)) fail("operand " + std::to_string(i) + " is missing");
+  return in_[i];
+}
+
+Tensor OnnxCall::tensor(size_t i) { return tensor(i, traced_dtype(element(i))); }
+
+Tensor OnnxCall::tensor(size_t i, DType dtype) {
+  const TracedValue& value = in(i);
+  return cast(value.tensor.defined() ? value.tensor : constant(value), dtype);
+}
+
+std::vector<double> OnnxCall::numbers(size_t i) const {
+  const TracedValue& value = in(i);
+  if (value.known) return value.known->values();
+  if (value.initial) return read_host_tensor(*value.initial).values();
+  fail("operand " + std::to_string(i) + " (\"" + node_.in[i] + "\") must be known before the network runs");
+}
+
+std::vector<int64_t> OnnxCall::ints(size_t i) const {
+  if (in(i).known) return whole_numbers(*in(i).known);
+  numbers(i);
+  fail("operand " + std::to_string(i) + " must be whole numbers");
+}
+
+double OnnxCall::number(size_t i, double otherwise) const {
+  if (!has(i)) return otherwise;
+  const std::vector<double> values = numbers(i);
+  if (values.size() != 1) fail("operand " + std::to_string(i) + " must be one number");
+  return values[0];
+}
+
+int64_t OnnxCall::integer(const char* name, int64_t otherwise) const {
+  const OnnxAttribute* attribute = node_.find(name);
+  return attribute ? attribute->i : otherwise;
+}
+
+double OnnxCall::real(const char* name, double otherwise) const {
+  const OnnxAttribute* attribute = node_.find(name);
+  return attribute ? static_cast<double>(attribute->f) : otherwise;
+}
+
+std::string OnnxCall::text(const char* name, const std::string& otherwise) const {
+  const OnnxAttribute* attribute = node_.find(name);
+  return attribute ? attribute->s : otherwise;
+}
+
+std::vector<int64_t> OnnxCall::list(const char* name, const std::vector<int64_t>& otherwise) const {
+  const OnnxAttribute* attribute = node_.find(name);
+  return attribute ? attribute->ints : otherwise;
+}
+
+std::vector<float> OnnxCall::reals(const char* name) const {
+  const OnnxAttribute* attribute = node_.find(name);
+  return attribute ? attribute->floats : std::vector<float>{};
+}
+
+const OnnxTensor* OnnxCall::tensor_attribute(const char* name) const {
+  const OnnxAttribute* attribute = node_.find(name);
+  return attribute ? attribute->tensor.get() : nullptr;
+}
+
+int OnnxCall::axis(int64_t axis, int rank) const {
+  if (axis < -rank || axis >= rank)
+    fail("axis " + std::to_string(axis) + " of a tensor of " + std::to_string(rank) + " axes");
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::optional<std::vector<int64_t>> OnnxCall::ints_or_list(size_t operand, const char* name) const {
+  if (has(operand)) return ints(operand);
+  if (has_attribute(name)) return list(name);
+  return std::nullopt;
+}
+
+void OnnxCall::set(size_t i, Tensor tensor, OnnxElement element) {
+  if (i < out_.size()) out_[i] = {.element = element, .tensor = cast(tensor, traced_dtype(element))};
+}
+
+Tensor OnnxCall::constant(const TracedValue& value) {
+  const HostTensor& host = *value.known;
+  const std::vector<double> numbers = host.values();
+  const bool is_uniform = !numbers.empty() && std::ranges::all_of(numbers, [&](double x) { return x == numbers[0]; });
+  if (is_uniform) return uniform(numbers[0], host.type().shape, host.type().dtype);
+  return literal(graph_, host.type(), host.data());
+}
+
+Tensor OnnxCall::uniform(double value, const Shape& shape, DType dtype) {
+  return ::linnet::fill(graph_, {dtype, shape}, value);
+}
+
+void OnnxCall::fail(const std::string& problem) const {
+  fail_user(node_.op + (node_.name.empty() ? "" : " \"" + node_.name + "\"") + ": " + problem);
+}
+
+}  // namespace linnet

@@ -1,0 +1,84 @@
+// What the implementation of an ONNX operator sees: one node with its operands, and the graph of ours it adds to.
+// Operators are composed of ops that exist; gradients, fusion and memory planning follow from those.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onnx/traced_value.h"
+
+namespace linnet {
+
+class OnnxCall {
+ public:
+  OnnxCall(const OnnxNode& node, int64_t opset, Graph& graph, std::vector<TracedValue> in)
+      : node_(node), opset_(opset), graph_(graph), in_(std::move(in)), out_(node.out.size()) {}
+
+  Graph& graph() { return graph_; }
+  int64_t opset() const { return opset_; }  // of the node's domain
+  const OnnxNode& node() const { return node_; }
+
+  // Operands. Those that are left out have no value.
+  size_t operands() const { return in_.size(); }
+  bool has(size_t i) const { return i < in_.size() && (in_[i].tensor.defined() || in_[i].known); }
+  const TracedValue& in(size_t i) const;
+  OnnxElement element(size_t i = 0) const { return in(i).element; }
+  Shape shape(size_t i = 0) const { return in(i).shape(); }
+  Tensor tensor(size_t i = 0);  // in traced_dtype()
+  Tensor tensor(size_t i, DType dtype);
+  // Operands that must be known while tracing: shapes, axes, indices.
+  std::vector<int64_t> ints(size_t i) const;
+  std::vector<double> numbers(size_t i) const;
+  double number(size_t i, double otherwise) const;  // of one element; `otherwise` when left out
+  bool is_known(size_t i) const { return has(i) && in(i).known != nullptr; }
+
+  // Attributes.
+  bool has_attribute(const char* name) const { return node_.find(name) != nullptr; }
+  int64_t integer(const char* name, int64_t otherwise) const;
+  double real(const char* name, double otherwise) const;
+  std::string text(const char* name, const std::string& otherwise) const;
+  std::vector<int64_t> list(const char* name, const std::vector<int64_t>& otherwise = {}) const;
+  std::vector<float> reals(const char* name) const;
+  const OnnxTensor* tensor_attribute(const char* name) const;
+  // `axis` from the beginning. User error outside of [-rank, rank).
+  int axis(int64_t axis, int rank) const;
+  // An operand, or before opset `since` an attribute, of whole numbers; empty when there is none.
+  std::optional<std::vector<int64_t>> ints_or_list(size_t operand, const char* name) const;
+
+  // Results.
+  size_t results() const { return out_.size(); }
+  bool is_wanted(size_t i) const { return i < node_.out.size() && !node_.out[i].empty(); }
+  void set(size_t i, Tensor tensor, OnnxElement element);
+  void set(Tensor tensor) { set(0, tensor, element()); }
+  void set(size_t i, TracedValue value) { out_[i] = std::move(value); }
+  const std::vector<TracedValue>& out() const { return out_; }
+
+  // Tensors of the graph.
+  Tensor constant(const TracedValue& value);
+  Tensor uniform(double value, const Shape& shape, DType dtype);
+  Tensor number(double value, DType dtype) { return uniform(value, {}, dtype); }
+
+  // A user error that names the operator and the node.
+  [[noreturn]] void fail(const std::string& problem) const;
+
+ private:
+  const OnnxNode& node_;
+  int64_t opset_;
+  Graph& graph_;
+  std::vector<TracedValue> in_, out_;
+};
+
+using OnnxOperator = void (*)(OnnxCall& call);
+
+struct OnnxOperatorRow {
+  const char* name;
+  OnnxOperator run;
+  const char* note = "";  // what of it is not there
+};
+
+// The operators of ONNX's own domain that there are, by name.
+const std::vector<OnnxOperatorRow>& onnx_operators();
+OnnxOperator find_onnx_operator(const std::string& name);  // null: there is none
+
+}  // namespace linnet

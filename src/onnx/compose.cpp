@@ -1,0 +1,258 @@
+#include "onnx/compose.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "ops/broadcast.h"
+#include "ops/embedding/embedding.h"
+#include "ops/literal/literal.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+
+namespace linnet::compose {
+namespace {
+
+Shape aligned(const Shape& shape, int rank) {
+  Shape result;
+  for (int i = shape.rank(); i < rank; ++i) result.push_back(1);
+  for (const int64_t size : shape.sizes()) result.push_back(size);
+  return result;
+}
+
+// The node that made x, when it is a permutation.
+const std::vector<int>* order_of(Tensor x) {
+  const NodeId producer = x.graph->value(x.id).producer;
+  if (producer == kNone || x.graph->node(producer).op != &kPermute) return nullptr;
+  return &x.graph->node(producer).attrs.as<PermuteAttrs>().order;
+}
+Tensor before_move(Tensor x) { return {x.graph, x.graph->node(x.graph->value(x.id).producer).in[0]}; }
+
+// n copies of an axis of size 1.
+Tensor expand_axis(Tensor x, int axis, int64_t n) {
+  const Shape shape = x.shape();
+  const int64_t outer = shape.elements(0, axis), inner = shape.elements(axis + 1, shape.rank());
+  Shape result = shape;
+  result.set(axis, n);
+  if (inner == 1) return reshape(broadcast_to(reshape(x, {outer, 1}), {outer, n}), result);
+  if (outer == 1) return reshape(broadcast_to(reshape(x, {inner}), {n, inner}), result);
+  const Tensor copies = broadcast_to(reshape(x, {outer, inner, 1}), {outer, inner, n});
+  return reshape(permute(copies, {0, 2, 1}), result);
+}
+
+// What a formula of moved tensors may have beside them: numbers, and one number for each index of the last axis before
+// the move (channels). Undefined: it does not fit.
+Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) {
+  const Shape shape = aligned(x.shape(), full.rank());
+  if (x.shape().elements() == 1) return reshape(x, {});
+  const int last = full.rank() - 1;
+  const auto channels = static_cast<int>(std::ranges::find(order, last) - order.begin());
+  if (shape.elements() != full[channels] || shape[channels] != full[channels]) return {};
+  return reshape(x, {full[channels]});
+}
+
+// Convolutions work with channels last; what is between two of them does, too, without moving data there and back.
+bool undo_moves(std::vector<Tensor>& x, const Shape& full, std::vector<int>& order) {
+  const auto moved = std::ranges::find_if(x, [&](Tensor t) { return t.shape() == full && order_of(t); });
+  if (moved == x.end()) return false;
+  order = *order_of(*moved);
+  std::vector<Tensor> before;
+  for (const Tensor& tensor : x) {
+    if (tensor.shape() == full && order_of(tensor) && *order_of(tensor) == order)
+      before.push_back(before_move(tensor));
+    else
+      before.push_back(beside_moved(tensor, full, order));
+    if (!before.back().defined()) return false;
+  }
+  x = before;
+  return true;
+}
+
+}  // namespace
+
+Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {
+  int rank = 0;
+  for (const Shape& shape : shapes) rank = std::max(rank, shape.rank());
+  Shape full = aligned({}, rank);
+  for (const Shape& shape : shapes) {
+    const Shape whole = aligned(shape, rank);
+    for (int axis = 0; axis < rank; ++axis) {
+      if (whole[axis] == 1) continue;
+      if (full[axis] != 1 && full[axis] != whole[axis])
+        call.fail("operands of shapes " + shapes[0].text() + " and " + shape.text() + " do not fit together");
+      full.set(axis, whole[axis]);
+    }
+  }
+  return full;
+}
+
+Tensor expand(Tensor x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  if (x.shape().rank() <= shape.rank() && find_broadcast(x.shape(), shape) && shape.elements() > 0)
+    return broadcast_to(x, shape);
+  x = reshape(x, aligned(x.shape(), shape.rank()));
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (x.dim(axis) == 1 && shape[axis] != 1) x = expand_axis(x, axis, shape[axis]);
+  return x;
+}
+
+Tensor elementwise(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula) {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : x) shapes.push_back(tensor.shape());
+  const Shape full = broadcast_shape(call, shapes);
+  std::vector<int> order;
+  const bool moved = undo_moves(x, full, order);
+  if (!moved) {
+    bool has_full = false;
+    for (Tensor& tensor : x) {
+      if (tensor.shape().rank() > 0 && tensor.shape().rank() < full.rank() && tensor.shape().elements() > 1)
+        tensor = reshape(tensor, aligned(tensor.shape(), full.rank()));
+      if (!find_broadcast(tensor.shape(), full)) tensor = expand(tensor, full);
+      has_full = has_full || tensor.shape() == full;
+    }
+    if (!has_full) x[0] = expand(x[0], full);
+  }
+  E e;
+  std::vector<Ref> refs;
+  std::vector<Tensor> operands;  // each tensor once
+  for (const Tensor& tensor : x) {
+    const auto same = std::ranges::find_if(operands, [&](Tensor t) { return t.id == tensor.id; });
+    refs.push_back(e.input(static_cast<int>(same - operands.begin())));
+    if (same == operands.end()) operands.push_back(tensor);
+  }
+  const Tensor y = pointwise(e.finish(formula(e, refs)), operands, SourceLine::current());
+  return moved ? permute(y, order) : y;
+}
+
+Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
+  const auto count = static_cast<int64_t>(indices.size());
+  bool in_a_row = true;
+  for (size_t i = 1; i < indices.size(); ++i) in_a_row = in_a_row && indices[i] == indices[0] + static_cast<int64_t>(i);
+  if (in_a_row && count > 0) return slice(x, axis, indices[0], count);
+  const Shape shape = x.shape();
+  Shape result = shape;
+  result.set(axis, count);
+  if (count == 0) return slice(x, axis, 0, 0);
+  std::vector<int32_t> ids(indices.begin(), indices.end());
+  const Tensor places = literal(*x.graph, {DType::kI32, {count}}, ids.data());
+  // The axis first, everything else in a row of the table.
+  std::vector<int> order{axis};
+  for (int i = 0; i < shape.rank(); ++i)
+    if (i != axis) order.push_back(i);
+  const Tensor first = move_axes(x, order);
+  const Tensor rows =
+      embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), places);
+  Shape moved = first.shape();
+  moved.set(0, count);
+  return move_axes(reshape(rows, moved), inverse(order));
+}
+
+Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
+  if (step == 1 || count == 1) return slice(x, axis, start, count);
+  // Groups of `step` elements, of which the first is taken; the last group may need elements that are not there.
+  const int64_t end = start + step * count, size = x.dim(axis);
+  Tensor part = slice(x, axis, start, std::min(end, size) - start);
+  if (end > size) part = pad(part, axis, 0, end - size, 0);
+  const Shape shape = part.shape();
+  const int64_t outer = shape.elements(0, axis), inner = shape.elements(axis + 1, shape.rank());
+  const Tensor groups = reshape(part, {outer, count, step * inner});
+  Shape result = shape;
+  result.set(axis, count);
+  return reshape(slice(groups, 2, 0, inner), result);
+}
+
+Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
+  if (before < 0 || after < 0) {
+    const int64_t start = std::max<int64_t>(-before, 0), end = std::max<int64_t>(-after, 0);
+    x = slice(x, axis, start, std::max<int64_t>(x.dim(axis) - start - end, 0));
+  }
+  std::vector<Tensor> parts;
+  const auto add = [&](int64_t size) {
+    if (size <= 0) return;
+    Shape shape = x.shape();
+    shape.set(axis, size);
+    parts.push_back(fill(*x.graph, {x.type().dtype, shape}, value));
+  };
+  add(before);
+  parts.push_back(x);
+  add(after);
+  return join(parts, axis);
+}
+
+Tensor join(const std::vector<Tensor>& parts, int axis) {
+  return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), axis);
+}
+
+std::vector<int> inverse(const std::vector<int>& order) {
+  std::vector<int> result(order.size());
+  for (size_t i = 0; i < order.size(); ++i) result[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  return result;
+}
+
+Tensor move_axes(Tensor x, const std::vector<int>& order) {
+  if (std::ranges::is_sorted(order)) return x;
+  if (const std::vector<int>* earlier = order_of(x)) {
+    std::vector<int> both;
+    for (const int axis : order) both.push_back((*earlier)[static_cast<size_t>(axis)]);
+    return move_axes(before_move(x), both);
+  }
+  return permute(x, order);
+}
+
+Tensor axis_to_end(Tensor x, int axis) {
+  std::vector<int> order(static_cast<size_t>(x.shape().rank()));
+  std::iota(order.begin(), order.end(), 0);
+  order.erase(order.begin() + axis);
+  order.push_back(axis);
+  return move_axes(x, order);
+}
+
+Tensor axis_from_end(Tensor x, int axis) {
+  std::vector<int> order(static_cast<size_t>(x.shape().rank()));
+  std::iota(order.begin(), order.end(), 0);
+  order.pop_back();
+  order.insert(order.begin() + axis, x.shape().rank() - 1);
+  return move_axes(x, order);
+}
+
+Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two) {
+  while (x.dim(-1) > 1) {
+    const int64_t size = x.dim(-1), half = size / 2;
+    Tensor folded = join_two(slice(x, -1, 0, half), slice(x, -1, half, half));
+    if (size % 2 == 1) folded = join({folded, slice(x, -1, size - 1, 1)}, x.shape().rank() - 1);
+    x = folded;
+  }
+  return x;
+}
+
+namespace {
+
+Tensor of_two(Scalar function, Tensor a, Tensor b) {
+  if (a.id == b.id) return a;
+  E e;
+  return pointwise(e.finish(e.apply(function, e.input(0), e.input(1))), std::array{a, b}, SourceLine::current());
+}
+
+}  // namespace
+
+Tensor maximum(Tensor a, Tensor b) { return of_two(Scalar::kMax, a, b); }
+Tensor minimum(Tensor a, Tensor b) { return of_two(Scalar::kMin, a, b); }
+
+Tensor sum_last(Tensor x) {
+  Shape shape = x.shape();
+  shape.set(-1, 1);
+  return sum_to(x, shape);
+}
+
+Tensor mean_last(Tensor x) { return sum_last(x) * (1.0 / static_cast<double>(x.dim(-1))); }
+
+Ref truncated(E& e, Ref x) {
+  const Ref down = e.apply(Scalar::kFloor, x),
+            up = e.apply(Scalar::kNeg, e.apply(Scalar::kFloor, e.apply(Scalar::kNeg, x)));
+  return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, e.constant(0), x), up, down);
+}
+
+Ref negated_truth(E& e, Ref x) { return e.apply(Scalar::kSub, e.constant(1), x); }
+
+}  // namespace linnet::compose

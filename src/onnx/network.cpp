@@ -1,0 +1,286 @@
+#include "onnx/network.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "exec/interpreter.h"
+#include "io/safetensors.h"
+#include "nn/trace.h"
+#include "ops/movement/movement.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kNetworkFile = "network.onnx";
+constexpr const char* kParametersFile = "model.safetensors";
+constexpr int kMostFunctions = 32;       // within one another
+constexpr int64_t kLeastWeight = 64;     // elements; smaller tensors in Constant nodes are no weights
+constexpr double kMostFolded = 1 << 28;  // elements of a result that is computed while tracing
+
+// Operands that shape the computation, by operator: they are never trained.
+struct FixedOperand {
+  const char* op;
+  std::vector<size_t> operands;
+};
+const std::vector<FixedOperand>& fixed_operands() {
+  static const std::vector<FixedOperand> list{
+      {"BatchNormalization", {3, 4}}, {"Clip", {1, 2}},      {"OneHot", {1, 2}}, {"Pad", {1, 2, 3}}, {"Pow", {1}},
+      {"Range", {0, 1, 2}},           {"Resize", {1, 2, 3}}, {"Upsample", {1}}};
+  return list;
+}
+
+void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(const OnnxNode&)>& visit) {
+  for (const OnnxNode& node : nodes) {
+    visit(node);
+    for (const OnnxAttribute& attribute : node.attributes)
+      if (attribute.graph) visit_nodes(attribute.graph->nodes, visit);
+  }
+}
+
+// Weights that old exporters wrote as Constant nodes.
+void lift_constants(OnnxGraph& graph) {
+  std::erase_if(graph.nodes, [&](const OnnxNode& node) {
+    if (node.op != "Constant" || !node.domain.empty() || node.out.size() != 1) return false;
+    const OnnxAttribute* value = node.find("value");
+    if (!value || !value->tensor || !is_float(value->tensor->element) || value->tensor->elements() < kLeastWeight)
+      return false;
+    graph.initializers.push_back(*value->tensor);
+    graph.initializers.back().name = node.out[0];
+    return true;
+  });
+}
+
+std::string full_name(const OnnxNode& node) { return node.domain.empty() ? node.op : node.domain + "." + node.op; }
+
+Initializer file_values(const OnnxTensor& tensor) {
+  return [&tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
+    read_floats(*element_dtype(tensor.element), tensor.data.data(), static_cast<int64_t>(values.size()), values.data());
+  };
+}
+
+bool is_known(const TracedValue& value) { return value.known != nullptr; }
+
+// What a node computes of known values.
+std::vector<TracedValue> fold(const OnnxCall& call, Graph& graph) {
+  std::vector<TracedValue> out = call.out();
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!out[i].tensor.defined()) continue;
+    if (static_cast<double>(out[i].tensor.shape().elements()) > kMostFolded) call.fail("a constant that is too large");
+    graph.output("o" + std::to_string(i), out[i].tensor);
+  }
+  const NamedTensors results = interpret(graph, {}).outputs;
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!out[i].tensor.defined()) continue;
+    out[i].known = std::make_shared<HostTensor>(results.at("o" + std::to_string(i)));
+    out[i].tensor = {};
+  }
+  return out;
+}
+
+}  // namespace
+
+OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(model)), file_(std::move(file)) {
+  check_operators(model_.graph.nodes);
+  for (const OnnxFunction& function : model_.functions) check_operators(function.nodes);
+  lift_constants(model_.graph);
+  find_parameters();
+}
+
+void OnnxNetwork::check_operators(const std::vector<OnnxNode>& nodes) const {
+  visit_nodes(nodes, [&](const OnnxNode& node) {
+    if (find_function(node) || (node.domain.empty() && (node.op == "If" || find_onnx_operator(node.op)))) return;
+    fail_user("'" + file_ + "' needs the operator " + full_name(node) +
+              (node.name.empty() ? "" : " (node \"" + node.name + "\")") +
+              ", which Linnet does not have; `linnet onnx operators` lists those it has");
+  });
+}
+
+const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
+  for (const OnnxFunction& function : model_.functions)
+    if (function.name == node.op && function.domain == node.domain) return &function;
+  return nullptr;
+}
+
+void OnnxNetwork::find_parameters() {
+  std::set<std::string> fixed, initial;
+  visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
+    for (const FixedOperand& row : fixed_operands())
+      if (node.op == row.op)
+        for (const size_t i : row.operands)
+          if (i < node.in.size()) fixed.insert(node.in[i]);
+  });
+  for (const OnnxTensor& tensor : model_.graph.initializers) {
+    initial.insert(tensor.name);
+    const bool floats = is_float(tensor.element) && tensor.element != OnnxElement::kDouble;
+    if (!floats || tensor.dims.empty() || tensor.dims.size() > kMaxRank || tensor.elements() == 0 ||
+        fixed.contains(tensor.name))
+      continue;
+    own_.emplace_back(this, tensor.name, Shape(std::span<const int64_t>(tensor.dims)), file_values(tensor));
+    parameters_[tensor.name] = &own_.back();
+  }
+  for (const OnnxValueInfo& input : model_.graph.inputs)
+    if (!initial.contains(input.name)) inputs_.push_back(input);
+}
+
+TracedValue OnnxNetwork::initial_value(Graph&, const OnnxTensor& tensor) const {
+  const auto found = parameters_.find(tensor.name);
+  if (found != parameters_.end())
+    return {.element = OnnxElement::kFloat, .tensor = found->second->tensor(), .initial = &tensor};
+  return {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
+}
+
+std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tensor>& inputs) {
+  TracedValues values;
+  for (const auto& [name, tensor] : inputs) {
+    const auto info = std::ranges::find(inputs_, name, &OnnxValueInfo::name);
+    if (info == inputs_.end()) fail_user("'" + file_ + "' has no input \"" + name + "\"");
+    values[name] = {.element = info->element, .tensor = tensor};
+  }
+  std::map<std::string, Tensor> results;
+  Graph& graph = Trace::current().graph();
+  for (auto& [name, value] : trace(graph, values)) {
+    OnnxCall call({}, 0, graph, {value});
+    results[name] = is_whole(value.element) ? call.tensor(0, DType::kI32) : call.tensor(0);
+  }
+  return results;
+}
+
+TracedValues OnnxNetwork::trace(Graph& graph, const TracedValues& inputs) {
+  TracedValues values = inputs;
+  for (const OnnxValueInfo& input : inputs_)
+    if (!values.contains(input.name)) fail_user("'" + file_ + "': input \"" + input.name + "\" is not given");
+  for (const OnnxTensor& tensor : model_.graph.initializers)
+    if (!values.contains(tensor.name)) values[tensor.name] = initial_value(graph, tensor);
+  position_ = 0;
+  trace_nodes(graph, model_.graph.nodes, values);
+  TracedValues results;
+  for (const OnnxValueInfo& output : model_.graph.outputs) results[output.name] = values.at(output.name);
+  return results;
+}
+
+void OnnxNetwork::trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, TracedValues& values) {
+  for (const OnnxNode& node : nodes) {
+    ++position_;
+    graph.set_origin(intern_source_line(file_, position_, node.op + (node.name.empty() ? "" : " " + node.name)));
+    trace_node(graph, node, values);
+  }
+  graph.set_origin(std::nullopt);
+}
+
+void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& values) {
+  std::vector<TracedValue> results;
+  const OnnxFunction* function = find_function(node);
+  if (function) {
+    results = trace_function(graph, node, *function, values);
+  } else if (node.op == "If") {
+    results = trace_branch(graph, node, values);
+  } else {
+    std::vector<TracedValue> in;
+    bool known = true;
+    for (const std::string& name : node.in) {
+      in.push_back(name.empty() ? TracedValue{} : values.at(name));
+      known = known && (name.empty() || is_known(in.back()));
+    }
+    const auto opset = model_.opsets.find(node.domain);
+    const int64_t version = opset == model_.opsets.end() ? 1 : opset->second;
+    Graph scratch;
+    OnnxCall call(node, version, known ? scratch : graph, std::move(in));
+    find_onnx_operator(node.op)(call);
+    results = known ? fold(call, scratch) : call.out();
+  }
+  for (size_t i = 0; i < node.out.size() && i < results.size(); ++i) {
+    if (node.out[i].empty()) continue;
+    if (!results[i].tensor.defined() && !results[i].known)
+      fail_user("'" + file_ + "': " + full_name(node) + " has no result " + std::to_string(i));
+    values[node.out[i]] = results[i];
+  }
+}
+
+// A condition that is known chooses the branch; the other is not traced.
+std::vector<TracedValue> OnnxNetwork::trace_branch(Graph& graph, const OnnxNode& node, const TracedValues& values) {
+  OnnxCall call(node, 1, graph, {values.at(node.in.at(0))});
+  const OnnxAttribute* branch = node.find(call.number(0, 0) != 0 ? "then_branch" : "else_branch");
+  if (!branch || !branch->graph) call.fail("a branch is missing");
+  TracedValues inner = values;
+  for (const OnnxTensor& tensor : branch->graph->initializers)
+    inner[tensor.name] = {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
+  trace_nodes(graph, branch->graph->nodes, inner);
+  std::vector<TracedValue> results;
+  for (const OnnxValueInfo& output : branch->graph->outputs) results.push_back(inner.at(output.name));
+  return results;
+}
+
+std::vector<TracedValue> OnnxNetwork::trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,
+                                                     const TracedValues& values) {
+  if (++depth_ > kMostFunctions) fail_user("'" + file_ + "': functions call one another without an end");
+  TracedValues inner;
+  for (size_t i = 0; i < function.in.size(); ++i)
+    inner[function.in[i]] = i < node.in.size() && !node.in[i].empty() ? values.at(node.in[i]) : TracedValue{};
+  std::vector<OnnxNode> nodes = function.nodes;
+  for (OnnxNode& each : nodes) {
+    std::vector<OnnxAttribute> attributes;
+    for (OnnxAttribute& attribute : each.attributes) {
+      if (attribute.reference.empty()) {
+        attributes.push_back(attribute);
+        continue;
+      }
+      const OnnxAttribute* given = node.find(attribute.reference);
+      for (const OnnxAttribute& otherwise : function.defaults)
+        if (!given && otherwise.name == attribute.reference) given = &otherwise;
+      if (!given) continue;
+      attributes.push_back(*given);
+      attributes.back().name = attribute.name;
+    }
+    each.attributes = std::move(attributes);
+    for (std::string& name : each.in)  // an operand that the call leaves out is left out within, too
+      if (inner.contains(name) && !inner[name].tensor.defined() && !inner[name].known) name.clear();
+  }
+  trace_nodes(graph, nodes, inner);
+  --depth_;
+  std::vector<TracedValue> results;
+  for (const std::string& name : function.out) results.push_back(inner.contains(name) ? inner[name] : TracedValue{});
+  return results;
+}
+
+std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  const std::string file = is_folder ? (fs::path(path) / kNetworkFile).string() : path;
+  if (is_folder && !file_exists(file))
+    fail_user("'" + path + "' is a folder without " + kNetworkFile + ", which `linnet import` would have written");
+  return std::make_unique<OnnxNetwork>(read_onnx(file), file);
+}
+
+void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
+  namespace fs = std::filesystem;
+  make_directories(folder);
+  const std::string parameters = (fs::path(folder) / kParametersFile).string();
+  OnnxModel model = network.model();
+  std::vector<std::vector<float>> converted;
+  std::vector<SafetensorsTensor> tensors;
+  for (OnnxTensor& tensor : model.graph.initializers) {
+    if (!network.is_parameter(tensor.name)) continue;
+    std::vector<float>& values = converted.emplace_back(static_cast<size_t>(tensor.elements()));
+    read_floats(*element_dtype(tensor.element), tensor.data.data(), tensor.elements(), values.data());
+    tensors.push_back({tensor.name, {DType::kF32, Shape(std::span<const int64_t>(tensor.dims))}, values.data()});
+  }
+  save_safetensors(parameters, tensors, {{"format", "pt"}});
+  const SafetensorsFile written(parameters);
+  uint64_t data_bytes = 0;
+  for (const SafetensorsEntry& entry : written.entries()) data_bytes += entry.bytes();
+  const uint64_t begin = fs::file_size(parameters) - data_bytes;
+  for (OnnxTensor& tensor : model.graph.initializers) {
+    if (!network.is_parameter(tensor.name)) continue;
+    tensor.element = OnnxElement::kFloat;
+    tensor.external_file = kParametersFile;
+    tensor.external_offset =
+        begin + static_cast<uint64_t>(written.at(tensor.name).data - written.entries().front().data);
+  }
+  write_onnx(model, (fs::path(folder) / kNetworkFile).string());
+}
+
+}  // namespace linnet

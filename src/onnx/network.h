@@ -1,0 +1,70 @@
+// A network read from an ONNX file, as a module: it is traced, run, trained and planned like models written in C++.
+//
+//   auto network = load_onnx("resnet18.onnx");
+//   const ParameterLayout layout(*network);
+//   layout.initialize_parameters(0, flat, pool);                       // the values in the file
+//   Trace trace({.layout = &layout});
+//   const Tensor x = trace.input("x", {DType::kF32, {8, 3, 224, 224}});
+//   trace.graph().output("y", network->run({{"input", x}}).at("output"));
+//
+// The sizes of the inputs are bound when it is traced; what depends on them alone (shapes, masks, positions) is
+// computed then. Initializers of floats are parameters that can be trained, but for statistics and numbers that shape
+// the computation; their names are those in the file.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "nn/module.h"
+#include "onnx/call.h"
+
+namespace linnet {
+
+using TracedValues = std::map<std::string, TracedValue>;
+
+class OnnxNetwork : public Module {
+ public:
+  // User error naming the operator and the node of one that is not there.
+  OnnxNetwork(OnnxModel model, std::string file);
+
+  const OnnxModel& model() const { return model_; }
+  // Those that are no parameters.
+  const std::vector<OnnxValueInfo>& inputs() const { return inputs_; }
+  const std::vector<OnnxValueInfo>& outputs() const { return model_.graph.outputs; }
+  bool is_parameter(const std::string& name) const { return parameters_.contains(name); }
+
+  // Within a Trace: outputs by name. Floats are f32 tensors, token ids i32. Integer outputs are i32.
+  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs);
+  // The same with values that may be known while tracing.
+  TracedValues trace(Graph& graph, const TracedValues& inputs);
+
+ private:
+  void check_operators(const std::vector<OnnxNode>& nodes) const;
+  const OnnxFunction* find_function(const OnnxNode& node) const;
+  void find_parameters();
+  void trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, TracedValues& values);
+  void trace_node(Graph& graph, const OnnxNode& node, TracedValues& values);
+  std::vector<TracedValue> trace_branch(Graph& graph, const OnnxNode& node, const TracedValues& values);
+  std::vector<TracedValue> trace_function(Graph& graph, const OnnxNode& node, const OnnxFunction& function,
+                                          const TracedValues& values);
+  TracedValue initial_value(Graph& graph, const OnnxTensor& tensor) const;
+
+  OnnxModel model_;
+  std::string file_;
+  std::vector<OnnxValueInfo> inputs_;
+  std::deque<Parameter> own_;
+  std::map<std::string, const Parameter*> parameters_;
+  uint32_t position_ = 0;  // of the node being traced, for messages
+  int depth_ = 0;          // of functions within functions
+};
+
+// `path`: an ONNX file, or a folder that `linnet import` wrote.
+std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path);
+
+// Writes a folder with the network (network.onnx) and its parameters (model.safetensors, which network.onnx refers to
+// as its external data, so that both together are an ONNX model for other programs too).
+void save_onnx_folder(const OnnxNetwork& network, const std::string& folder);
+
+}  // namespace linnet

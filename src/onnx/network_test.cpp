@@ -1,0 +1,231 @@
+#include "onnx/network.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <random>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "exec/interpreter.h"
+#include "models/cnn.h"
+#include "nn/trace.h"
+#include "onnx/sources.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "pretrained/pretrained.h"
+#include "train/learner.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kModels = "tests/golden/pretrained/";
+
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/linnet-network-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+  std::string path;
+};
+
+NamedTensors run(const Graph& graph, const NamedTensors& inputs) {
+  return interpret(graph, inputs, {.kernels = KernelSet::kFast}).outputs;
+}
+
+// Ids, floats, and lengths with their masks, for a source's inputs at one set of sizes.
+struct Batch {
+  NamedTensors ours, theirs;
+};
+Batch make_batch(const Graph& graph, const OnnxSource& source, const std::vector<int64_t>& sizes,
+                 const std::map<std::string, HostTensor>& parameters) {
+  std::mt19937 random(7);
+  Batch batch;
+  for (const GraphInput& input : graph.inputs()) {
+    if (parameters.contains(input.name)) {
+      batch.ours[input.name] = parameters.at(input.name);
+      continue;
+    }
+    const TensorType type = graph.value(input.value).type;
+    HostTensor tensor(type);
+    const auto mask = std::ranges::find(source.masks, input.name, &OnnxMask::lengths);
+    if (mask == source.masks.end()) {
+      if (type.dtype == DType::kF32)
+        for (float& x : tensor.as<float>()) x = static_cast<float>(random() % 1000) / 500 - 1;
+      else
+        for (int32_t& id : tensor.as<int32_t>()) id = static_cast<int32_t>(random() % 2);
+      batch.theirs[input.name] = tensor;
+    } else {
+      HostTensor ones({DType::kI32, {mask->shape[0].at(sizes), mask->shape[1].at(sizes)}});
+      const int64_t keys = ones.type().shape[1];
+      for (int64_t row = 0; row < ones.type().shape[0]; ++row) {
+        const int64_t length = std::max<int64_t>(keys - row, 1);
+        tensor.as<int32_t>()[static_cast<size_t>(row)] = static_cast<int32_t>(length);
+        std::fill_n(ones.as<int32_t>().begin() + row * keys, length, 1);
+      }
+      batch.theirs[mask->name] = ones;
+    }
+    batch.ours[input.name] = tensor;
+  }
+  return batch;
+}
+
+std::map<std::string, HostTensor> values_of(const ParameterLayout& layout, const std::vector<float>& flat) {
+  std::vector<float> constants(static_cast<size_t>(layout.constant_count()));
+  ThreadPool pool(1);
+  if (!constants.empty()) layout.initialize_constants(constants.data(), pool);
+  std::map<std::string, HostTensor> values;
+  const auto add = [&](const ParameterPlace& place, const std::vector<float>& from) {
+    const auto count = static_cast<size_t>(place.spec.shape.elements());
+    values.emplace(place.spec.name, HostTensor({DType::kF32, place.spec.shape},
+                                               std::span(from).subspan(static_cast<size_t>(place.offset), count)));
+  };
+  for (const ParameterPlace& place : layout.parameters()) add(place, flat);
+  for (const ParameterPlace& place : layout.constants()) add(place, constants);
+  return values;
+}
+
+// Outputs of an imported file on these inputs.
+NamedTensors run_imported(const std::string& path, const NamedTensors& inputs) {
+  const std::unique_ptr<OnnxNetwork> network = load_onnx(path);
+  Trace trace;
+  std::map<std::string, Tensor> tensors;
+  NamedTensors host = inputs;
+  for (const auto& [name, tensor] : inputs) tensors[name] = trace.input(name, tensor.type());
+  for (const auto& [name, tensor] : network->run(tensors)) trace.graph().output(name, tensor);
+  for (const ParameterSpec& spec : network->parameters()) {
+    HostTensor& values = host[spec.name] = HostTensor({DType::kF32, spec.shape});
+    initialize(spec.initializer, spec.name, 0, spec.shape, values.as<float>());
+  }
+  std::erase_if(host, [&](const auto& entry) { return !trace.graph().find_input(entry.first); });
+  return run(trace.finish(), host);
+}
+
+double largest_difference(const HostTensor& a, const HostTensor& b) {
+  EXPECT_EQ(a.type().shape, b.type().shape);
+  double largest = 0;
+  for (int64_t i = 0; i < a.type().shape.elements(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+// Exported and imported again, at sizes it was not traced at, a model computes what it did.
+void check_round_trip(const std::string& name, int64_t opset) {
+  SCOPED_TRACE(name + " in opset " + std::to_string(opset));
+  const Folder folder;
+  const PretrainedModel model = open_pretrained(kModels + name);
+  const ParameterLayout layout(*model.module);
+  std::vector<float> flat(static_cast<size_t>(layout.parameter_count()));
+  load_parameters(model, layout, flat.data());
+  for (const OnnxFile& file : onnx_files(*model.module)) {
+    if (file.with_past) continue;
+    SCOPED_TRACE(file.name);
+    save_onnx(layout, flat.data(), file.source, folder / file.name, {.opset = opset});
+    std::vector<int64_t> sizes{3, 8, 1, 2};
+    sizes.resize(file.source.symbols.size());
+    Trace trace;
+    file.source.trace(trace, sizes);
+    const Graph graph = trace.finish();
+    const Batch batch = make_batch(graph, file.source, sizes, values_of(layout, flat));
+    const NamedTensors expected = run(graph, batch.ours), got = run_imported(folder / file.name, batch.theirs);
+    for (const auto& [output, tensor] : expected) EXPECT_LT(largest_difference(got.at(output), tensor), 5e-6) << output;
+  }
+}
+
+TEST(OnnxNetwork, EncodersComeBack) {
+  for (const char* name : {"bert_classifier", "bert_masked", "bert_model"})
+    for (const int64_t opset : {14, 17}) check_round_trip(name, opset);
+}
+TEST(OnnxNetwork, DecodersComeBack) {
+  for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2"}) check_round_trip(name, 17);
+}
+TEST(OnnxNetwork, EncoderDecodersComeBack) {
+  for (const char* name : {"t5_gated", "marian"}) check_round_trip(name, 14);
+}
+
+CnnConfig small_images() {
+  return {
+      .height = 6, .width = 8, .channels = 2, .filters = 4, .classes = 3, .mean = {0.4, 0.5}, .deviation = {0.2, 0.3}};
+}
+
+std::vector<float> initial(const ParameterLayout& layout) {
+  std::vector<float> flat(static_cast<size_t>(layout.parameter_count()));
+  ThreadPool pool(1);
+  layout.initialize_parameters(3, flat.data(), pool);
+  return flat;
+}
+
+// An imported network is trained as the model it came from is: the same losses.
+TEST(OnnxNetwork, TrainsLikeTheModelItCameFrom) {
+  const Folder folder;
+  Cnn cnn(small_images());
+  const ParameterLayout layout(cnn);
+  const std::vector<float> flat = initial(layout);
+  save_onnx(layout, flat.data(), onnx_files(cnn)[0].source, folder / "model.onnx");
+  const std::unique_ptr<OnnxNetwork> network = load_onnx(folder / "model.onnx");
+  EXPECT_EQ(network->parameter_count(), layout.parameter_count());
+
+  constexpr int64_t kBatch = 4;
+  const auto loss_of = [&](Trace& trace, const std::function<Tensor(Tensor)>& logits_of) -> Loss {
+    const Tensor images = trace.input("images", {DType::kU8, {kBatch, 6, 8, 2}});
+    const Tensor labels = trace.input("labels", {DType::kI32, {kBatch}});
+    const Tensor logits = logits_of(images);
+    return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
+  };
+  Learner own(cnn, [&](Trace& trace) { return loss_of(trace, [&](Tensor x) { return cnn(x); }); });
+  for (const ParameterPlace& place : layout.parameters())
+    std::copy_n(flat.begin() + place.offset, place.spec.shape.elements(), own.parameter(place.spec.name).begin());
+  Learner imported(*network, [&](Trace& trace) {
+    return loss_of(trace, [&](Tensor x) { return network->run({{"images", x}}).at("logits"); });
+  });
+  std::mt19937 random(1);
+  double first = 0, last = 0;
+  for (int step = 0; step < 20; ++step) {
+    std::vector<uint8_t> images(kBatch * 6 * 8 * 2);
+    for (uint8_t& pixel : images) pixel = static_cast<uint8_t>(random() % 256);
+    const std::vector<int32_t> labels{0, 1, 2, 1};
+    for (Learner* learner : {&own, &imported}) {
+      learner->set<uint8_t>("images", std::span<const uint8_t>(images));
+      learner->set<int32_t>("labels", std::span<const int32_t>(labels));
+    }
+    const double a = own.step(0.01).loss, b = imported.step(0.01).loss;
+    EXPECT_NEAR(a, b, 1e-4 * a) << step;
+    if (step == 0) first = b;
+    last = b;
+  }
+  EXPECT_NE(first, last);
+}
+
+// The folder of `linnet import` is read like the file it was made from.
+TEST(OnnxNetwork, AnImportedFolderIsTheSameNetwork) {
+  const Folder folder;
+  Cnn cnn(small_images());
+  const ParameterLayout layout(cnn);
+  const std::vector<float> flat = initial(layout);
+  save_onnx(layout, flat.data(), onnx_files(cnn)[0].source, folder / "model.onnx");
+  save_onnx_folder(*load_onnx(folder / "model.onnx"), folder / "imported");
+  HostTensor images({DType::kU8, {2, 6, 8, 2}});
+  for (size_t i = 0; i < images.as<uint8_t>().size(); ++i) images.as<uint8_t>()[i] = static_cast<uint8_t>(i * 7);
+  const NamedTensors a = run_imported(folder / "model.onnx", {{"images", images}}),
+                     b = run_imported(folder / "imported", {{"images", images}});
+  EXPECT_EQ(a.at("logits").values(), b.at("logits").values());
+}
+
+TEST(OnnxNetwork, AnOperatorThatIsNotThereIsNamed) {
+  OnnxModel model;
+  model.opsets[""] = 17;
+  model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+  model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+  model.graph.nodes = {{.name = "unroll", .op = "Loop", .in = {"x"}, .out = {"y"}}};
+  try {
+    OnnxNetwork network(model, "loop.onnx");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(std::string(error.what()).find("operator Loop (node \"unroll\")"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,15 @@
+// The rows of the operator table, by kind; onnx_operators() in call.h joins them.
+#pragma once
+#include "onnx/call.h"
+
+namespace linnet {
+
+void add_elementwise_operators(std::vector<OnnxOperatorRow>& rows);
+void add_shape_operators(std::vector<OnnxOperatorRow>& rows);
+void add_index_operators(std::vector<OnnxOperatorRow>& rows);
+void add_reduce_operators(std::vector<OnnxOperatorRow>& rows);
+void add_matrix_operators(std::vector<OnnxOperatorRow>& rows);
+void add_norm_operators(std::vector<OnnxOperatorRow>& rows);
+void add_image_operators(std::vector<OnnxOperatorRow>& rows);
+
+}  // namespace linnet

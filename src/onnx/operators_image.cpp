@@ -1,0 +1,562 @@
+// Convolutions, pooling and resizing. ONNX has channels first, [N, C, H, W]; here they come last, and what moves there
+// and back between two operators disappears (compose::move_axes, compose::elementwise).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "onnx/compose.h"
+#include "onnx/operators.h"
+#include "ops/conv2d/conv2d.h"
+#include "ops/matmul/matmul.h"
+#include "ops/max_pool/max_pool.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+using compose::E;
+using compose::elementwise;
+using compose::Ref;
+
+// Windows over the spatial axes.
+struct Windows {
+  std::vector<int64_t> size, stride, dilation, before, after;
+  size_t axes() const { return size.size(); }
+  int64_t reach(size_t i) const { return (size[i] - 1) * dilation[i] + 1; }
+};
+
+Windows read_windows(const OnnxCall& call, const Shape& x, std::vector<int64_t> size) {
+  const size_t axes = size.size();
+  if (x.rank() != static_cast<int>(axes) + 2) call.fail("a tensor of shape " + x.text());
+  const std::vector<int64_t> ones(axes, 1);
+  Windows w{std::move(size), call.list("strides", ones), call.list("dilations", ones)};
+  const std::vector<int64_t> pads = call.list("pads", std::vector<int64_t>(2 * axes, 0));
+  if (w.stride.size() != axes || w.dilation.size() != axes || pads.size() != 2 * axes)
+    call.fail("strides, dilations or pads for another number of axes");
+  const std::string automatic = call.text("auto_pad", "NOTSET");
+  for (size_t i = 0; i < axes; ++i) {
+    if (w.size[i] < 1 || w.stride[i] < 1 || w.dilation[i] < 1) call.fail("a window, stride or dilation below 1");
+    int64_t before = pads[i], after = pads[i + axes];
+    const int64_t length = x[static_cast<int>(i) + 2];
+    if (automatic == "VALID") before = after = 0;
+    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+      const int64_t out = (length + w.stride[i] - 1) / w.stride[i];
+      const int64_t total = std::max<int64_t>(0, (out - 1) * w.stride[i] + w.reach(i) - length);
+      before = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+      after = total - before;
+    }
+    w.before.push_back(before);
+    w.after.push_back(after);
+  }
+  return w;
+}
+
+int64_t window_count(const OnnxCall& call, const Windows& w, size_t i, int64_t length) {
+  const int64_t room = length + w.before[i] + w.after[i] - w.reach(i);
+  if (room < 0) call.fail("a window is larger than what it moves over");
+  return room / w.stride[i] + 1;
+}
+
+Tensor channels_last(Tensor x) {
+  std::vector<int> order{0};
+  for (int axis = 2; axis < x.shape().rank(); ++axis) order.push_back(axis);
+  order.push_back(1);
+  return compose::move_axes(x, order);
+}
+Tensor channels_first(Tensor x) {
+  std::vector<int> order{0, x.shape().rank() - 1};
+  for (int axis = 1; axis + 1 < x.shape().rank(); ++axis) order.push_back(axis);
+  return compose::move_axes(x, order);
+}
+
+// What an element of the window sees of all windows: x is padded, spatial axes begin at `first`.
+Tensor tap(Tensor x, int first, const Windows& w, const std::vector<int64_t>& at, const std::vector<int64_t>& counts) {
+  for (size_t i = 0; i < w.axes(); ++i)
+    x = compose::every(x, first + static_cast<int>(i), at[i] * w.dilation[i], w.stride[i], counts[i]);
+  return x;
+}
+
+// Calls `visit` with every place of the window.
+void each_place(const Windows& w, const std::function<void(const std::vector<int64_t>& at, size_t number)>& visit) {
+  std::vector<int64_t> at(w.axes(), 0);
+  for (size_t number = 0;; ++number) {
+    visit(at, number);
+    size_t i = w.axes();
+    while (i > 0 && ++at[i - 1] == w.size[i - 1]) at[--i] = 0;
+    if (i == 0) return;
+  }
+}
+
+Tensor padded(Tensor x, int first, const Windows& w, double value) {
+  for (size_t i = 0; i < w.axes(); ++i)
+    x = compose::pad(x, first + static_cast<int>(i), w.before[i], w.after[i], value);
+  return x;
+}
+
+// --- Convolution ---
+
+// x [N, H, W, C] and weight [O, R, S, C] of one group -> [N, H', W', O].
+Tensor plain_convolution(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w) {
+  Windows rest = w;
+  const bool square_step = w.stride[0] == w.stride[1];
+  const int64_t stride = square_step ? w.stride[0] : 1;
+  int64_t padding = 0;
+  if (w.before[0] == w.before[1] && w.before == w.after) {
+    padding = w.before[0];
+  } else {
+    x = padded(x, 1, w, 0);
+  }
+  // Dilated filters are larger ones with zeros between.
+  for (int axis : {1, 2}) {
+    const int64_t gap = w.dilation[static_cast<size_t>(axis - 1)] - 1, size = weight.dim(axis);
+    if (gap == 0 || size == 1) continue;
+    Shape apart = weight.shape(), joined = apart;
+    Tensor rows = reshape(weight, {apart.elements(0, axis) * size, apart.elements(axis + 1, 4)});
+    rows = compose::pad(rows, 1, 0, gap * rows.dim(1), 0);
+    joined.set(axis, size * (gap + 1));
+    weight = slice(reshape(rows, joined), axis, 0, (size - 1) * (gap + 1) + 1);
+  }
+  Tensor y = conv2d(x, weight, stride, padding);
+  if (!square_step)
+    for (size_t i = 0; i < 2; ++i)
+      y = compose::every(y, static_cast<int>(i) + 1, 0, w.stride[i],
+                         (y.dim(static_cast<int>(i) + 1) - 1) / w.stride[i] + 1);
+  (void)call;
+  return y;
+}
+
+// Every channel by itself: a sum of products over the places of the window. weight [O, R, S], O a multiple of C.
+Tensor depthwise_convolution(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w) {
+  const int64_t channels = x.dim(3), repeat = weight.dim(0) / channels;
+  std::vector<int64_t> counts;
+  for (size_t i = 0; i < 2; ++i) counts.push_back(window_count(call, w, i, x.dim(static_cast<int>(i) + 1)));
+  x = padded(x, 1, w, 0);
+  const Tensor by_place = compose::move_axes(weight, {1, 2, 0});  // [R, S, O]
+  const Tensor rows = reshape(by_place, {w.size[0] * w.size[1], weight.dim(0)});
+  Tensor y;
+  each_place(w, [&](const std::vector<int64_t>& at, size_t number) {
+    Tensor part = tap(x, 1, w, at, counts);
+    if (repeat > 1) {
+      const Shape s = part.shape();
+      part = reshape(
+          compose::expand(reshape(part, {s[0] * s[1] * s[2] * channels, 1}), {s[0] * s[1] * s[2] * channels, repeat}),
+          {s[0], s[1], s[2], channels * repeat});
+    }
+    const Tensor factor = reshape(slice(rows, 0, static_cast<int64_t>(number), 1), {weight.dim(0)});
+    y = y.defined() ? y + part * factor : part * factor;
+  });
+  return y;
+}
+
+// x [N, H, W, C], weight [O, C / groups, R, S] -> [N, H', W', O].
+Tensor convolution_2d(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
+  const int64_t channels = x.dim(3), filters = weight.dim(0);
+  if (groups < 1 || channels % groups != 0 || filters % groups != 0 || weight.dim(1) != channels / groups)
+    call.fail("weight " + weight.shape().text() + " does not fit " + std::to_string(channels) + " channels in " +
+              std::to_string(groups) + " groups");
+  if (groups == channels && groups > 1)
+    return depthwise_convolution(call, x, reshape(weight, {filters, w.size[0], w.size[1]}), w);
+  weight = compose::move_axes(weight, {0, 2, 3, 1});
+  if (groups == 1) return plain_convolution(call, x, weight, w);
+  std::vector<Tensor> parts;
+  const std::vector<Tensor> inputs = split_evenly(x, 3, static_cast<int>(groups));
+  const std::vector<Tensor> weights = split_evenly(weight, 0, static_cast<int>(groups));
+  for (size_t g = 0; g < inputs.size(); ++g) parts.push_back(plain_convolution(call, inputs[g], weights[g], w));
+  return compose::join(parts, 3);
+}
+
+// One spatial axis: an image of one row.
+Tensor convolution_1d(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
+  const Windows two{{1, w.size[0]}, {1, w.stride[0]}, {1, w.dilation[0]}, {0, w.before[0]}, {0, w.after[0]}};
+  const Shape s = x.shape(), f = weight.shape();
+  const Tensor y =
+      convolution_2d(call, reshape(x, {s[0], 1, s[1], s[2]}), reshape(weight, {f[0], f[1], 1, f[2]}), two, groups);
+  return reshape(y, {y.dim(0), y.dim(2), y.dim(3)});
+}
+
+// Three spatial axes: the sum over the window's depth of convolutions of images.
+Tensor convolution_3d(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
+  const Windows two{{w.size[1], w.size[2]},
+                    {w.stride[1], w.stride[2]},
+                    {w.dilation[1], w.dilation[2]},
+                    {w.before[1], w.before[2]},
+                    {w.after[1], w.after[2]}};
+  const int64_t count = window_count(call, w, 0, x.dim(1));
+  x = compose::pad(x, 1, w.before[0], w.after[0], 0);
+  const Shape f = weight.shape();
+  Tensor y;
+  for (int64_t depth = 0; depth < w.size[0]; ++depth) {
+    const Tensor part = compose::every(x, 1, depth * w.dilation[0], w.stride[0], count);
+    const Shape s = part.shape();
+    const Tensor filter = reshape(slice(weight, 2, depth, 1), {f[0], f[1], f[3], f[4]});
+    const Tensor images = convolution_2d(call, reshape(part, {s[0] * s[1], s[2], s[3], s[4]}), filter, two, groups);
+    y = y.defined() ? y + images : images;
+  }
+  return reshape(y, {x.dim(0), count, y.dim(1), y.dim(2), y.dim(3)});
+}
+
+Tensor convolution(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w, int64_t groups) {
+  switch (w.axes()) {
+    case 1:
+      return convolution_1d(call, x, weight, w, groups);
+    case 2:
+      return convolution_2d(call, x, weight, w, groups);
+    case 3:
+      return convolution_3d(call, x, weight, w, groups);
+    default:
+      call.fail("over " + std::to_string(w.axes()) + " axes");
+  }
+}
+
+std::vector<int64_t> spatial(const Shape& shape) {
+  const auto sizes = shape.sizes().subspan(2);
+  return {sizes.begin(), sizes.end()};
+}
+
+void conv(OnnxCall& call) {
+  if (call.shape(1).rank() < 3) call.fail("weight " + call.shape(1).text());
+  const Windows w = read_windows(call, call.shape(), spatial(call.shape(1)));
+  for (size_t i = 0; i < w.axes(); ++i) window_count(call, w, i, call.shape()[static_cast<int>(i) + 2]);
+  Tensor y = convolution(call, channels_last(call.tensor(0)), call.tensor(1), w, call.integer("group", 1));
+  if (call.has(2)) y = y + call.tensor(2);
+  call.set(channels_first(y));
+}
+
+// The transposed convolution: zeros between the elements, then a convolution with the filters turned around.
+void conv_transpose(OnnxCall& call) {
+  const Shape s = call.shape(), f = call.shape(1);  // weight [C, O / groups, ...]
+  const std::vector<int64_t> size = spatial(f);
+  const size_t axes = size.size();
+  Windows w = read_windows(call, s, size);
+  const int64_t groups = call.integer("group", 1);
+  const std::vector<int64_t> extra = call.list("output_padding", std::vector<int64_t>(axes, 0));
+  const std::vector<int64_t> wanted = call.list("output_shape");
+  const std::string automatic = call.text("auto_pad", "NOTSET");
+  const std::vector<int64_t> pads = call.list("pads", std::vector<int64_t>(2 * axes, 0));
+  if (groups < 1 || s[1] % groups != 0 || f[0] != s[1] || extra.size() != axes) call.fail("weight " + f.text());
+  Tensor x = channels_last(call.tensor(0));
+  Windows plain{size, std::vector<int64_t>(axes, 1), w.dilation, {}, {}};
+  for (size_t i = 0; i < axes; ++i) {
+    const int axis = static_cast<int>(i) + 1;
+    const int64_t length = x.dim(axis), gap = w.stride[i] - 1;
+    if (gap > 0) {
+      Shape apart = x.shape();
+      const int64_t inner = apart.elements(axis + 1, apart.rank());
+      Tensor rows = compose::pad(reshape(x, {apart.elements(0, axis + 1), inner}), 1, 0, gap * inner, 0);
+      apart.set(axis, length * w.stride[i]);
+      x = slice(reshape(rows, apart), axis, 0, (length - 1) * w.stride[i] + 1);
+    }
+    const int64_t whole = (length - 1) * w.stride[i] + w.reach(i) + extra[i];
+    int64_t before = pads[i], after = pads[i + axes];
+    const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+    if (same || !wanted.empty()) {
+      const int64_t out = wanted.empty() ? length * w.stride[i] : wanted[wanted.size() - axes + i];
+      const int64_t total = whole - out;
+      before = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+      if (!same) before = total / 2;
+      after = total - before;
+    } else if (automatic == "VALID") {
+      before = after = 0;
+    }
+    plain.before.push_back(w.reach(i) - 1 - before);
+    plain.after.push_back(w.reach(i) - 1 - after + extra[i]);
+  }
+  x = padded(x, 1, plain, 0);
+  plain.before.assign(axes, 0);
+  plain.after.assign(axes, 0);
+  // [C, O / groups, ...] -> [O, C / groups, ...], turned around.
+  Tensor weight = call.tensor(1);
+  for (size_t i = 0; i < axes; ++i) {
+    std::vector<int64_t> backward;
+    for (int64_t j = size[i]; j-- > 0;) backward.push_back(j);
+    weight = compose::take(weight, static_cast<int>(i) + 2, backward);
+  }
+  std::vector<Tensor> parts;
+  std::vector<int> swapped{1, 0};
+  for (size_t i = 0; i < axes; ++i) swapped.push_back(static_cast<int>(i) + 2);
+  for (const Tensor& part : split_evenly(weight, 0, static_cast<int>(groups)))
+    parts.push_back(compose::move_axes(part, swapped));
+  Tensor y = convolution(call, x, compose::join(parts, 0), plain, groups);
+  if (call.has(2)) y = y + call.tensor(2);
+  call.set(channels_first(y));
+}
+
+// --- Pooling ---
+
+// With ceil_mode a last window may begin inside and end outside: padding is added for it.
+void widen_for_ceil(const OnnxCall& call, const Shape& x, Windows& w) {
+  if (call.integer("ceil_mode", 0) == 0) return;
+  for (size_t i = 0; i < w.axes(); ++i) {
+    const int64_t length = x[static_cast<int>(i) + 2], room = length + w.before[i] + w.after[i] - w.reach(i);
+    int64_t count = (room + w.stride[i] - 1) / w.stride[i] + 1;
+    if ((count - 1) * w.stride[i] >= length + w.before[i]) --count;  // it would begin in the padding behind
+    w.after[i] = std::max(w.after[i], (count - 1) * w.stride[i] + w.reach(i) - length - w.before[i]);
+  }
+}
+
+void max_pool_operator(OnnxCall& call) {
+  if (call.is_wanted(1)) call.fail("the places of its results are read");
+  const Shape s = call.shape();
+  Windows w = read_windows(call, s, call.list("kernel_shape"));
+  widen_for_ceil(call, s, w);
+  Tensor x = channels_last(call.tensor(0));
+  std::vector<int64_t> counts;
+  for (size_t i = 0; i < w.axes(); ++i) counts.push_back(window_count(call, w, i, s[static_cast<int>(i) + 2]));
+  x = padded(x, 1, w, -std::numeric_limits<double>::infinity());
+  const bool plain = w.axes() == 2 && w.size[0] == w.size[1] && w.stride[0] == w.stride[1] && w.size[0] <= 15 &&
+                     w.dilation == std::vector<int64_t>{1, 1} && x.type().dtype == DType::kF32;
+  if (plain) return call.set(channels_first(max_pool(x, w.size[0], w.stride[0])));
+  Tensor y;
+  each_place(w, [&](const std::vector<int64_t>& at, size_t) {
+    const Tensor part = tap(x, 1, w, at, counts);
+    y = y.defined() ? compose::maximum(y, part) : part;
+  });
+  call.set(channels_first(y));
+}
+
+// How many elements of each window count: [H', W', 1].
+Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Windows& given,
+                    const std::vector<int64_t>& counts, bool with_padding) {
+  std::vector<double> sizes{1};
+  for (size_t i = 0; i < w.axes(); ++i) {
+    std::vector<double> next;
+    const int64_t length = s[static_cast<int>(i) + 2];
+    const int64_t low = with_padding ? -given.before[i] : 0, high = with_padding ? length + given.after[i] : length;
+    for (const double size : sizes)
+      for (int64_t c = 0; c < counts[i]; ++c) {
+        int64_t inside = 0;
+        for (int64_t k = 0; k < w.size[i]; ++k) {
+          const int64_t at = c * w.stride[i] - w.before[i] + k * w.dilation[i];
+          inside += at >= low && at < high;
+        }
+        next.push_back(size * static_cast<double>(inside));
+      }
+    sizes = std::move(next);
+  }
+  Shape shape;
+  for (const int64_t count : counts) shape.push_back(count);
+  shape.push_back(1);
+  const bool is_double = traced_dtype(call.element()) == DType::kF64;
+  return call.constant(known_numbers(is_double ? OnnxElement::kDouble : OnnxElement::kFloat, shape, sizes));
+}
+
+// The sum over each window of a function of the elements.
+Tensor window_sums(OnnxCall& call, const Windows& w, const std::vector<int64_t>& counts, Tensor x) {
+  x = padded(x, 1, w, 0);
+  Tensor y;
+  each_place(w, [&](const std::vector<int64_t>& at, size_t) {
+    const Tensor part = tap(x, 1, w, at, counts);
+    y = y.defined() ? y + part : part;
+  });
+  (void)call;
+  return y;
+}
+
+void average_pool(OnnxCall& call) {
+  const Shape s = call.shape();
+  const Windows given = read_windows(call, s, call.list("kernel_shape"));
+  Windows w = given;
+  widen_for_ceil(call, s, w);
+  std::vector<int64_t> counts;
+  for (size_t i = 0; i < w.axes(); ++i) counts.push_back(window_count(call, w, i, s[static_cast<int>(i) + 2]));
+  const Tensor sums = window_sums(call, w, counts, channels_last(call.tensor(0)));
+  const Tensor sizes = window_sizes(call, s, w, given, counts, call.integer("count_include_pad", 0) != 0);
+  call.set(channels_first(elementwise(
+      call, {sums, sizes}, [](E& e, const std::vector<Ref>& x) { return e.apply(Scalar::kDiv, x[0], x[1]); })));
+}
+
+void lp_pool(OnnxCall& call) {
+  const Shape s = call.shape();
+  Windows w = read_windows(call, s, call.list("kernel_shape"));
+  widen_for_ceil(call, s, w);
+  const auto p = static_cast<double>(call.integer("p", 2));
+  std::vector<int64_t> counts;
+  for (size_t i = 0; i < w.axes(); ++i) counts.push_back(window_count(call, w, i, s[static_cast<int>(i) + 2]));
+  const auto to_power = [&](Tensor x, double exponent) {
+    return elementwise(call, {x}, [=](E& e, const std::vector<Ref>& v) {
+      return e.apply(Scalar::kPow, e.apply(Scalar::kAbs, v[0]), e.constant(exponent));
+    });
+  };
+  const Tensor sums = window_sums(call, w, counts, to_power(channels_last(call.tensor(0)), p));
+  call.set(channels_first(to_power(sums, 1 / p)));
+}
+
+template <bool maximum>
+void global_pool(OnnxCall& call) {
+  const Shape s = call.shape();
+  if (s.rank() < 2) call.fail("a tensor of shape " + s.text());
+  const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
+  Shape result = s;
+  for (int axis = 2; axis < s.rank(); ++axis) result.set(axis, 1);
+  call.set(reshape(maximum ? compose::fold_last(rows, compose::maximum) : compose::mean_last(rows), result));
+}
+
+// --- Resizing: each axis is a product with a matrix of weights [in, out]. ---
+
+struct Sampling {
+  std::string mode, places, nearest;
+  double cubic;
+  bool exclude_outside, antialias;
+  double roi_start = 0, roi_end = 1, outside = 0;
+};
+
+double source_place(const OnnxCall& call, const Sampling& s, int64_t i, int64_t in, int64_t out, double scale) {
+  const auto x = static_cast<double>(i);
+  const auto length = static_cast<double>(in), count = static_cast<double>(out);
+  if (s.places == "half_pixel") return (x + 0.5) / scale - 0.5;
+  if (s.places == "asymmetric") return x / scale;
+  if (s.places == "pytorch_half_pixel") return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+  if (s.places == "align_corners") return out > 1 ? x * (length - 1) / (count - 1) : 0;
+  if (s.places == "half_pixel_symmetric") {
+    const double adjustment = count / (scale * length), center = length / 2;
+    return center * (1 - adjustment) + (x + 0.5) / scale - 0.5;
+  }
+  if (s.places == "tf_crop_and_resize") {
+    if (out > 1) return s.roi_start * (length - 1) + x * (s.roi_end - s.roi_start) * (length - 1) / (count - 1);
+    return 0.5 * (s.roi_start + s.roi_end) * (length - 1);
+  }
+  call.fail("coordinate_transformation_mode \"" + s.places + "\"");
+}
+
+double nearest_place(const OnnxCall& call, const Sampling& s, double place) {
+  if (s.nearest == "round_prefer_floor") return std::ceil(place - 0.5);
+  if (s.nearest == "round_prefer_ceil") return std::floor(place + 0.5);
+  if (s.nearest == "floor") return std::floor(place);
+  if (s.nearest == "ceil") return std::ceil(place);
+  call.fail("nearest_mode \"" + s.nearest + "\"");
+}
+
+// The weight of an element at this distance.
+double filter_weight(const Sampling& s, double distance) {
+  const double d = std::abs(distance);
+  if (s.mode == "linear") return std::max(0.0, 1 - d);
+  const double a = s.cubic;
+  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  if (d < 2) return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+  return 0;
+}
+
+// [in, out], row-major.
+std::vector<double> sampling_matrix(const OnnxCall& call, const Sampling& s, int64_t in, int64_t out, double scale,
+                                    std::vector<bool>& outside) {
+  std::vector<double> matrix(static_cast<size_t>(in * out), 0.0);
+  const double stretch = s.antialias && scale < 1 ? scale : 1;
+  const double reach = (s.mode == "cubic" ? 2 : 1) / stretch;
+  for (int64_t i = 0; i < out; ++i) {
+    const double place = source_place(call, s, i, in, out, scale);
+    if (s.places == "tf_crop_and_resize" && (place < 0 || place > static_cast<double>(in - 1))) {
+      outside[static_cast<size_t>(i)] = true;
+      continue;
+    }
+    const auto add = [&](double from, double weight) {
+      const int64_t at = std::clamp<int64_t>(static_cast<int64_t>(from), 0, in - 1);
+      matrix[static_cast<size_t>(at * out + i)] += weight;
+    };
+    if (s.mode == "nearest") {
+      add(nearest_place(call, s, place), 1);
+      continue;
+    }
+    std::vector<std::pair<double, double>> taps;
+    double total = 0;
+    for (double from = std::floor(place - reach) + 1; from < place + reach + 1e-9; ++from) {
+      double weight = filter_weight(s, (from - place) * stretch);
+      if (s.exclude_outside && (from < 0 || from >= static_cast<double>(in))) weight = 0;
+      taps.emplace_back(from, weight);
+      total += weight;
+    }
+    for (const auto& [from, weight] : taps) add(from, s.exclude_outside || s.antialias ? weight / total : weight);
+  }
+  return matrix;
+}
+
+void resize(OnnxCall& call) {
+  const Shape s = call.shape();
+  const bool old = call.opset() < 11 || call.node().op == "Upsample";
+  const size_t scales_at = old ? 1 : 2;
+  Sampling sampling{.mode = call.text("mode", "nearest"),
+                    .places = old ? "asymmetric" : call.text("coordinate_transformation_mode", "half_pixel"),
+                    .nearest = old ? "floor" : call.text("nearest_mode", "round_prefer_floor"),
+                    .cubic = call.real("cubic_coeff_a", -0.75),
+                    .exclude_outside = call.integer("exclude_outside", 0) != 0,
+                    .antialias = call.integer("antialias", 0) != 0,
+                    .outside = call.real("extrapolation_value", 0)};
+  if (sampling.mode == "bilinear") sampling.mode = "linear";
+  if (sampling.mode != "nearest" && sampling.mode != "linear" && sampling.mode != "cubic")
+    call.fail("mode \"" + sampling.mode + "\"");
+  std::vector<double> scales, sizes;
+  if (call.has(scales_at)) scales = call.numbers(scales_at);
+  if (old && call.node().find("scales"))
+    for (const float scale : call.reals("scales")) scales.push_back(scale);
+  if (!old && call.has(3)) sizes = call.numbers(3);
+  std::vector<int64_t> axes = call.list("axes");
+  if (axes.empty())
+    for (int axis = 0; axis < s.rank(); ++axis) axes.push_back(axis);
+  const size_t count = axes.size();
+  if (scales.size() != count && sizes.size() != count) call.fail("scales or sizes for another number of axes");
+  std::vector<double> roi;
+  if (!old && sampling.places == "tf_crop_and_resize") roi = call.numbers(1);
+  if (!roi.empty() && roi.size() != 2 * count) call.fail("a region for another number of axes");
+  const std::string policy = call.text("keep_aspect_ratio_policy", "stretch");
+  if (policy != "stretch" && !sizes.empty()) {
+    double common = policy == "not_larger" ? 1e300 : 0;
+    for (size_t i = 0; i < count; ++i) {
+      const double scale = sizes[i] / static_cast<double>(s[call.axis(axes[i], s.rank())]);
+      common = policy == "not_larger" ? std::min(common, scale) : std::max(common, scale);
+    }
+    scales.assign(count, common);
+    for (size_t i = 0; i < count; ++i)
+      sizes[i] = std::floor(common * static_cast<double>(s[call.axis(axes[i], s.rank())]) + 0.5);
+  }
+  Tensor x = call.tensor(0);
+  const DType dtype = x.type().dtype;
+  for (size_t i = 0; i < count; ++i) {
+    const int axis = call.axis(axes[i], s.rank());
+    const int64_t in = s[axis];
+    const double region = roi.empty() ? 1 : roi[i + count] - roi[i];
+    const auto out =
+        static_cast<int64_t>(sizes.empty() ? std::floor(static_cast<double>(in) * region * scales[i]) : sizes[i]);
+    const double scale = scales.empty() ? static_cast<double>(out) / static_cast<double>(in) : scales[i];
+    if (!roi.empty()) sampling.roi_start = roi[i], sampling.roi_end = roi[i + count];
+    if (out < 1 || out > (1 << 16) || in < 1) call.fail("an axis of " + std::to_string(out) + " elements");
+    if (out == in && scale == 1 && roi.empty()) continue;
+    std::vector<bool> outside(static_cast<size_t>(out), false);
+    const std::vector<double> weights = sampling_matrix(call, sampling, in, out, scale, outside);
+    const OnnxElement as = dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat;
+    const Tensor matrix = call.constant(known_numbers(as, {in, out}, weights));
+    const Tensor moved = compose::axis_to_end(x, axis);
+    Shape result = moved.shape();
+    result.set(-1, out);
+    Tensor y = reshape(matmul(reshape(moved, {moved.shape().elements() / in, in}), matrix), result);
+    if (std::ranges::find(outside, true) != outside.end()) {
+      std::vector<double> mask;
+      for (const bool is_outside : outside) mask.push_back(is_outside ? 1 : 0);
+      y = elementwise(call, {y, call.constant(known_numbers(as, {out}, mask))}, [&](E& e, const std::vector<Ref>& v) {
+        return e.apply(Scalar::kSelect, v[1], e.constant(sampling.outside), v[0]);
+      });
+    }
+    x = compose::axis_from_end(y, axis);
+  }
+  if (is_whole(call.element()))
+    x = elementwise(call, {x}, [](E& e, const std::vector<Ref>& v) { return compose::truncated(e, v[0]); });
+  call.set(x);
+}
+
+}  // namespace
+
+void add_image_operators(std::vector<OnnxOperatorRow>& rows) {
+  const OnnxOperatorRow list[] = {
+      {"AveragePool", average_pool},
+      {"Conv", conv, "over one to three axes"},
+      {"ConvTranspose", conv_transpose, "over one to three axes"},
+      {"GlobalAveragePool", global_pool<false>},
+      {"GlobalMaxPool", global_pool<true>},
+      {"LpPool", lp_pool},
+      {"MaxPool", max_pool_operator, "without the second result, Indices"},
+      {"Resize", resize, "scales and sizes must be known"},
+      {"Upsample", resize, "scales must be known"},
+  };
+  rows.insert(rows.end(), std::begin(list), std::end(list));
+}
+
+}  // namespace linnet

@@ -1,0 +1,376 @@
+// Operators that move, repeat or rename elements, and those that make shapes.
+#include <algorithm>
+#include <numeric>
+
+#include "onnx/compose.h"
+#include "onnx/operators.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+using compose::E;
+using compose::Ref;
+
+Shape to_shape(const OnnxCall& call, const std::vector<int64_t>& sizes) {
+  if (sizes.size() > kMaxRank)
+    call.fail("a tensor of " + std::to_string(sizes.size()) + " axes; " + std::to_string(kMaxRank) + " are possible");
+  for (const int64_t size : sizes)
+    if (size < 0) call.fail("a negative size");
+  return Shape(std::span<const int64_t>(sizes));
+}
+
+// Known values stay known under another shape.
+void set_reshaped(OnnxCall& call, const Shape& shape) {
+  if (call.shape().elements() != shape.elements())
+    call.fail("a tensor of shape " + call.shape().text() + " cannot become " + shape.text());
+  call.set(reshape(call.tensor(0), shape));
+}
+
+void reshape_operator(OnnxCall& call) {
+  const std::vector<int64_t> wanted = call.ints_or_list(1, "shape").value_or(std::vector<int64_t>{});
+  const Shape from = call.shape();
+  const bool zero_is_zero = call.integer("allowzero", 0) != 0;
+  std::vector<int64_t> sizes;
+  int64_t known = 1, rest = -1;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    int64_t size = wanted[i];
+    if (size == 0 && !zero_is_zero) {
+      if (static_cast<int>(i) >= from.rank()) call.fail("the shape copies a size that is not there");
+      size = from[static_cast<int>(i)];
+    }
+    if (size == -1) {
+      if (rest >= 0) call.fail("two sizes are open");
+      rest = static_cast<int64_t>(i);
+    } else {
+      known *= size;
+    }
+    sizes.push_back(size);
+  }
+  if (rest >= 0) {
+    if (known == 0 || from.elements() % known != 0)
+      call.fail("a tensor of shape " + from.text() + " does not divide into the shape");
+    sizes[static_cast<size_t>(rest)] = from.elements() / known;
+  }
+  set_reshaped(call, to_shape(call, sizes));
+}
+
+void flatten(OnnxCall& call) {
+  const Shape shape = call.shape();
+  const int64_t given = call.integer("axis", 1);
+  if (given < -shape.rank() || given > shape.rank()) call.fail("axis " + std::to_string(given) + " of " + shape.text());
+  const int axis = static_cast<int>(given < 0 ? given + shape.rank() : given);
+  set_reshaped(call, {shape.elements(0, axis), shape.elements(axis, shape.rank())});
+}
+
+void squeeze(OnnxCall& call) {
+  const Shape shape = call.shape();
+  const auto given = call.ints_or_list(1, "axes");
+  std::vector<bool> gone(static_cast<size_t>(shape.rank()));
+  for (int axis = 0; !given && axis < shape.rank(); ++axis) gone[static_cast<size_t>(axis)] = shape[axis] == 1;
+  for (const int64_t axis : given.value_or(std::vector<int64_t>{}))
+    gone[static_cast<size_t>(call.axis(axis, shape.rank()))] = true;
+  Shape result;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (!gone[static_cast<size_t>(axis)])
+      result.push_back(shape[axis]);
+    else if (shape[axis] != 1)
+      call.fail("axis " + std::to_string(axis) + " of " + shape.text() + " is not of size 1");
+  }
+  set_reshaped(call, result);
+}
+
+void unsqueeze(OnnxCall& call) {
+  const std::vector<int64_t> axes = call.ints_or_list(1, "axes").value_or(std::vector<int64_t>{});
+  const Shape shape = call.shape();
+  const int rank = shape.rank() + static_cast<int>(axes.size());
+  std::vector<int64_t> sizes(static_cast<size_t>(rank), -1);
+  for (const int64_t axis : axes) {
+    int64_t& size = sizes[static_cast<size_t>(call.axis(axis, rank))];
+    if (size == 1) call.fail("an axis is put in twice");
+    size = 1;
+  }
+  int from = 0;
+  for (int64_t& size : sizes)
+    if (size < 0) size = shape[from++];
+  set_reshaped(call, to_shape(call, sizes));
+}
+
+void transpose(OnnxCall& call) {
+  const int rank = call.shape().rank();
+  std::vector<int64_t> given(static_cast<size_t>(rank));
+  std::iota(given.rbegin(), given.rend(), 0);
+  given = call.list("perm", given);
+  std::vector<int> order;
+  std::vector<bool> seen(static_cast<size_t>(rank));
+  for (const int64_t axis : given) {
+    order.push_back(call.axis(axis, rank));
+    if (seen[static_cast<size_t>(order.back())]) call.fail("perm names an axis twice");
+    seen[static_cast<size_t>(order.back())] = true;
+  }
+  if (static_cast<int>(order.size()) != rank) call.fail("perm has another number of axes than its operand");
+  call.set(compose::move_axes(call.tensor(0), order));
+}
+
+void concat_operator(OnnxCall& call) {
+  std::vector<Tensor> parts;
+  const int axis = call.axis(call.integer("axis", 1), call.shape().rank());
+  for (size_t i = 0; i < call.operands(); ++i)
+    if (call.shape(i).elements() > 0 || call.operands() == 1) parts.push_back(call.tensor(i));
+  if (parts.empty()) parts.push_back(call.tensor(0));
+  call.set(compose::join(parts, axis));
+}
+
+void split_operator(OnnxCall& call) {
+  const int axis = call.axis(call.integer("axis", 0), call.shape().rank());
+  const int64_t size = call.shape()[axis];
+  std::vector<int64_t> sizes = call.ints_or_list(1, "split").value_or(std::vector<int64_t>{});
+  if (sizes.empty()) {
+    const auto count = call.integer("num_outputs", static_cast<int64_t>(call.results()));
+    if (count < 1) call.fail("no parts");
+    const int64_t each = (size + count - 1) / count;
+    for (int64_t i = 0, left = size; i < count; ++i, left -= each) sizes.push_back(std::clamp<int64_t>(left, 0, each));
+  }
+  if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || sizes.size() != call.results() ||
+      std::ranges::any_of(sizes, [](int64_t part) { return part < 0; }))
+    call.fail("the parts do not add up to axis " + std::to_string(axis) + " of " + call.shape().text());
+  const std::vector<Tensor> parts = split(call.tensor(0), axis, sizes);
+  for (size_t i = 0; i < parts.size(); ++i) call.set(i, parts[i], call.element());
+}
+
+// One axis of a slice, as numpy has it.
+std::vector<int64_t> slice_indices(const OnnxCall& call, int64_t size, int64_t start, int64_t end, int64_t step) {
+  if (step == 0) call.fail("a step of 0");
+  const auto limited = [&](int64_t at) {
+    if (at < 0) at = at < -size ? -1 : at + size;
+    return step > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
+  };
+  // The lowest number means "before the first" when it counts backward.
+  start = limited(start);
+  end = end < -size ? (step > 0 ? 0 : -1) : limited(end);
+  std::vector<int64_t> indices;
+  step = std::clamp<int64_t>(step, -size - 1, size + 1);
+  for (int64_t i = start; step > 0 ? i < end : i > end; i += step) indices.push_back(i);
+  return indices;
+}
+
+void slice_operator(OnnxCall& call) {
+  Tensor x = call.tensor(0);
+  const std::vector<int64_t> starts = call.ints_or_list(1, "starts").value_or(std::vector<int64_t>{});
+  const std::vector<int64_t> ends = call.ints_or_list(2, "ends").value_or(std::vector<int64_t>{});
+  std::vector<int64_t> axes(starts.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  axes = call.ints_or_list(3, "axes").value_or(axes);
+  const std::vector<int64_t> steps = call.has(4) ? call.ints(4) : std::vector<int64_t>(starts.size(), 1);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    call.fail("starts, ends, axes and steps differ in number");
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int axis = call.axis(axes[i], x.shape().rank());
+    const std::vector<int64_t> indices = slice_indices(call, x.dim(axis), starts[i], ends[i], steps[i]);
+    const bool regular = steps[i] > 0 && !indices.empty();
+    x = regular ? compose::every(x, axis, indices[0], steps[i], static_cast<int64_t>(indices.size()))
+                : compose::take(x, axis, indices);
+  }
+  call.set(x);
+}
+
+void expand_operator(OnnxCall& call) {
+  const Shape shape = compose::broadcast_shape(call, {call.shape(), to_shape(call, call.ints(1))});
+  call.set(compose::expand(call.tensor(0), shape));
+}
+
+void tile(OnnxCall& call) {
+  Tensor x = call.tensor(0);
+  const std::vector<int64_t> repeats = call.ints(1);
+  if (static_cast<int>(repeats.size()) != x.shape().rank()) call.fail("repeats for another number of axes");
+  for (int axis = 0; axis < x.shape().rank(); ++axis) {
+    const int64_t count = repeats[static_cast<size_t>(axis)];
+    if (count < 0) call.fail("a negative number of copies");
+    if (count == 0) x = slice(x, axis, 0, 0);
+    if (count <= 1) continue;
+    Shape apart, wide;
+    for (int i = 0; i < x.shape().rank(); ++i) {
+      if (i == axis) wide.push_back(count);
+      wide.push_back(x.dim(i));
+    }
+    if (wide.rank() > kMaxRank) call.fail("copies of a tensor of that many axes");
+    apart = wide;
+    apart.set(axis, 1);
+    Shape joined = x.shape();
+    joined.set(axis, x.dim(axis) * count);
+    x = reshape(compose::expand(reshape(x, apart), wide), joined);
+  }
+  call.set(x);
+}
+
+// The indices of an axis that is padded by `mode`; constant padding is no matter of indices.
+std::vector<int64_t> padded_indices(const OnnxCall& call, const std::string& mode, int64_t size, int64_t before,
+                                    int64_t after) {
+  if (size < 1) call.fail("nothing to pad with");
+  std::vector<int64_t> indices;
+  for (int64_t i = -before; i < size + after; ++i) {
+    if (mode == "edge")
+      indices.push_back(std::clamp<int64_t>(i, 0, size - 1));
+    else if (mode == "wrap")
+      indices.push_back(((i % size) + size) % size);
+    else if (mode == "reflect") {
+      const int64_t period = std::max<int64_t>(2 * (size - 1), 1);
+      const int64_t at = ((i % period) + period) % period;
+      indices.push_back(size == 1 ? 0 : std::min(at, period - at));
+    } else {
+      call.fail("mode \"" + mode + "\"");
+    }
+  }
+  return indices;
+}
+
+void pad_operator(OnnxCall& call) {
+  Tensor x = call.tensor(0);
+  const int rank = x.shape().rank();
+  const std::string mode = call.text("mode", "constant");
+  const std::vector<int64_t> pads = call.opset() < 11 ? call.list("pads") : call.ints(1);
+  const double value = call.opset() < 11 ? call.real("value", 0) : call.number(2, 0);
+  std::vector<int64_t> axes(static_cast<size_t>(rank));
+  std::iota(axes.begin(), axes.end(), 0);
+  if (call.has(3)) axes = call.ints(3);
+  if (pads.size() != 2 * axes.size()) call.fail("pads for another number of axes");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int axis = call.axis(axes[i], rank);
+    const int64_t before = pads[i], after = pads[i + axes.size()];
+    if (before == 0 && after == 0) continue;
+    x = mode == "constant" ? compose::pad(x, axis, before, after, value)
+                           : compose::take(x, axis, padded_indices(call, mode, x.dim(axis), before, after));
+  }
+  call.set(x);
+}
+
+void shape_operator(OnnxCall& call) {
+  const Shape shape = call.shape();
+  const int64_t rank = shape.rank();
+  const auto limited = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const int64_t start = limited(call.integer("start", 0)), end = limited(call.integer("end", rank));
+  std::vector<int64_t> sizes;
+  for (int64_t axis = start; axis < end; ++axis) sizes.push_back(shape[static_cast<int>(axis)]);
+  call.set(0, known_vector(sizes));
+}
+void size_operator(OnnxCall& call) {
+  call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.shape().elements())}));
+}
+
+void constant_operator(OnnxCall& call) {
+  if (const OnnxTensor* tensor = call.tensor_attribute("value"))
+    return call.set(0, {.element = tensor->element, .known = std::make_shared<HostTensor>(read_host_tensor(*tensor))});
+  if (call.has_attribute("value_int"))
+    return call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.integer("value_int", 0))}));
+  if (call.has_attribute("value_float"))
+    return call.set(0, known_numbers(OnnxElement::kFloat, {}, {call.real("value_float", 0)}));
+  if (call.has_attribute("value_ints")) return call.set(0, known_vector(call.list("value_ints")));
+  if (call.has_attribute("value_floats")) {
+    const std::vector<float> values = call.reals("value_floats");
+    return call.set(
+        0, known_numbers(OnnxElement::kFloat, {static_cast<int64_t>(values.size())}, {values.begin(), values.end()}));
+  }
+  call.fail("a value that is no dense tensor of numbers");
+}
+
+void constant_of_shape(OnnxCall& call) {
+  const Shape shape = to_shape(call, call.ints(0));
+  OnnxElement element = OnnxElement::kFloat;
+  double value = 0;
+  if (const OnnxTensor* tensor = call.tensor_attribute("value")) {
+    element = tensor->element;
+    const HostTensor host = read_host_tensor(*tensor);
+    if (host.type().shape.elements() != 1) call.fail("the value is not one number");
+    value = host[0];
+  }
+  call.set(0, call.uniform(value, shape, traced_dtype(element)), element);
+}
+
+void range(OnnxCall& call) {
+  const double start = call.number(0, 0), limit = call.number(1, 0), step = call.number(2, 1);
+  if (step == 0) call.fail("a step of 0");
+  const double count = std::max(0.0, std::ceil((limit - start) / step));
+  if (!(count < 1e9)) call.fail("a range of too many numbers");
+  std::vector<double> values;
+  for (double i = 0; i < count; ++i) values.push_back(start + i * step);
+  call.set(0, known_numbers(call.element(), {static_cast<int64_t>(values.size())}, values));
+}
+
+void eye_like(OnnxCall& call) {
+  const Shape shape = call.shape();
+  if (shape.rank() != 2) call.fail("of a tensor that is no matrix");
+  const int64_t diagonal = call.integer("k", 0);
+  const auto element =
+      static_cast<OnnxElement>(static_cast<int32_t>(call.integer("dtype", static_cast<int64_t>(call.element()))));
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape[0]; ++i)
+    for (int64_t j = 0; j < shape[1]; ++j) values.push_back(j - i == diagonal ? 1 : 0);
+  call.set(0, known_numbers(element, shape, values));
+}
+
+// Keeps one triangle, by a mask.
+void trilu(OnnxCall& call) {
+  const Shape shape = call.shape();
+  if (shape.rank() < 2) call.fail("of a tensor that holds no matrices");
+  const bool upper = call.integer("upper", 1) != 0;
+  const auto k = static_cast<int64_t>(call.number(1, 0));
+  std::vector<double> kept;
+  for (int64_t i = 0; i < shape[-2]; ++i)
+    for (int64_t j = 0; j < shape[-1]; ++j) kept.push_back((upper ? j - i >= k : j - i <= k) ? 1 : 0);
+  const DType dtype = traced_dtype(call.element());
+  const OnnxElement as = dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat;
+  const Tensor mask = call.constant(known_numbers(as, {shape[-2], shape[-1]}, kept));
+  call.set(compose::elementwise(call, {call.tensor(0), mask}, [](E& e, const std::vector<Ref>& x) {
+    return e.apply(Scalar::kSelect, x[1], x[0], e.constant(0));
+  }));
+}
+
+void depth_to_space(OnnxCall& call) {
+  const Shape s = call.shape();
+  const int64_t b = call.integer("blocksize", 1);
+  if (s.rank() != 4 || b < 1 || s[1] % (b * b) != 0) call.fail("a tensor of shape " + s.text());
+  const int64_t depth = s[1] / (b * b);
+  const bool crd = call.text("mode", "DCR") == "CRD";
+  Tensor x = crd ? reshape(call.tensor(0), {s[0], depth, b, b, s[2], s[3]})
+                 : reshape(call.tensor(0), {s[0], b, b, depth, s[2], s[3]});
+  x = permute(x, crd ? std::vector<int>{0, 1, 4, 2, 5, 3} : std::vector<int>{0, 3, 4, 1, 5, 2});
+  call.set(reshape(x, {s[0], depth, s[2] * b, s[3] * b}));
+}
+void space_to_depth(OnnxCall& call) {
+  const Shape s = call.shape();
+  const int64_t b = call.integer("blocksize", 1);
+  if (s.rank() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) call.fail("a tensor of shape " + s.text());
+  const Tensor x = permute(reshape(call.tensor(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}), {0, 3, 5, 1, 2, 4});
+  call.set(reshape(x, {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
+}
+
+}  // namespace
+
+void add_shape_operators(std::vector<OnnxOperatorRow>& rows) {
+  const OnnxOperatorRow list[] = {
+      {"Concat", concat_operator},
+      {"Constant", constant_operator, "sparse values and strings are not there"},
+      {"ConstantOfShape", constant_of_shape},
+      {"DepthToSpace", depth_to_space},
+      {"Expand", expand_operator, "the shape must be known"},
+      {"EyeLike", eye_like},
+      {"Flatten", flatten},
+      {"Pad", pad_operator, "pads must be known"},
+      {"Range", range, "its bounds must be known"},
+      {"Reshape", reshape_operator, "the shape must be known"},
+      {"Shape", shape_operator},
+      {"Size", size_operator},
+      {"Slice", slice_operator, "starts, ends, axes and steps must be known"},
+      {"SpaceToDepth", space_to_depth},
+      {"Split", split_operator},
+      {"Squeeze", squeeze},
+      {"Tile", tile, "repeats must be known"},
+      {"Transpose", transpose},
+      {"Trilu", trilu},
+      {"Unsqueeze", unsqueeze},
+  };
+  rows.insert(rows.end(), std::begin(list), std::end(list));
+}
+
+}  // namespace linnet

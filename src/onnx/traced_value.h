@@ -1,0 +1,37 @@
+// A value of an ONNX graph while it becomes a graph of ours.
+//
+// Floats of 32 bits and fewer are computed as f32, doubles as f64, truth values as 0 and 1 in f32, whole numbers as
+// f64: exact up to 2^53. Whole numbers that are inputs of the graph (token ids) are i32.
+#pragma once
+#include <memory>
+
+#include "exec/host_tensor.h"
+#include "io/onnx/model.h"
+#include "ir/graph.h"
+
+namespace linnet {
+
+struct TracedValue {
+  OnnxElement element = OnnxElement::kFloat;
+  // At least one of the two. `known`: the elements are known while tracing, so what depends on them alone is computed
+  // then and there.
+  Tensor tensor = {};
+  std::shared_ptr<const HostTensor> known = {};
+  const OnnxTensor* initial = nullptr;  // of a parameter: its values in the file
+
+  Shape shape() const { return tensor.defined() ? tensor.shape() : known->type().shape; }
+};
+
+DType traced_dtype(OnnxElement element);
+bool is_whole(OnnxElement element);  // an integer, not a truth value
+bool is_float(OnnxElement element);
+
+// A tensor of a file as numbers in traced_dtype(). User error for strings and types there is no arithmetic of.
+HostTensor read_host_tensor(const OnnxTensor& tensor);
+std::vector<int64_t> whole_numbers(const HostTensor& tensor);  // limited to 64 bits
+
+// Known values.
+TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::vector<double>& values);
+TracedValue known_vector(const std::vector<int64_t>& values);  // int64 [n]
+
+}  // namespace linnet
