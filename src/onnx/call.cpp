@@ -40,33 +40,48 @@ double OnnxCall::number(size_t i, double otherwise) const {
   return values[0];
 }
 
+const OnnxAttribute* OnnxCall::find(const char* name) const {
+  asked_.insert(name);
+  return node_.find(name);
+}
+
+void OnnxCall::check_attributes() const {
+  // What changes nothing here: hints, what only training or types that are refused anyway would need.
+  static const std::set<std::string> harmless{"consumed_inputs", "is_test",    "kernel_shape", "momentum",
+                                              "ratio",           "round_mode", "saturate",     "seed",
+                                              "spatial",         "stash_type", "storage_order"};
+  for (const OnnxAttribute& attribute : node_.attributes)
+    if (!asked_.contains(attribute.name) && !harmless.contains(attribute.name))
+      fail("attribute \"" + attribute.name + "\" is not supported");
+}
+
 int64_t OnnxCall::integer(const char* name, int64_t otherwise) const {
-  const OnnxAttribute* attribute = node_.find(name);
+  const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->i : otherwise;
 }
 
 double OnnxCall::real(const char* name, double otherwise) const {
-  const OnnxAttribute* attribute = node_.find(name);
+  const OnnxAttribute* attribute = find(name);
   return attribute ? static_cast<double>(attribute->f) : otherwise;
 }
 
 std::string OnnxCall::text(const char* name, const std::string& otherwise) const {
-  const OnnxAttribute* attribute = node_.find(name);
+  const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->s : otherwise;
 }
 
 std::vector<int64_t> OnnxCall::list(const char* name, const std::vector<int64_t>& otherwise) const {
-  const OnnxAttribute* attribute = node_.find(name);
+  const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->ints : otherwise;
 }
 
 std::vector<float> OnnxCall::reals(const char* name) const {
-  const OnnxAttribute* attribute = node_.find(name);
+  const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->floats : std::vector<float>{};
 }
 
 const OnnxTensor* OnnxCall::tensor_attribute(const char* name) const {
-  const OnnxAttribute* attribute = node_.find(name);
+  const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->tensor.get() : nullptr;
 }
 
@@ -82,8 +97,12 @@ std::optional<std::vector<int64_t>> OnnxCall::ints_or_list(size_t operand, const
   return std::nullopt;
 }
 
+// Results in bfloat16 are rounded to it; in float16 they are not.
 void OnnxCall::set(size_t i, Tensor tensor, OnnxElement element) {
-  if (i < out_.size()) out_[i] = {.element = element, .tensor = cast(tensor, traced_dtype(element))};
+  if (i >= out_.size()) return;
+  tensor = cast(tensor, traced_dtype(element));
+  if (element == OnnxElement::kBFloat16) tensor = cast(cast(tensor, DType::kBF16), DType::kF32);
+  out_[i] = {.element = element, .tensor = tensor};
 }
 
 Tensor OnnxCall::constant(const TracedValue& value) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ class OnnxCall {
   bool is_known(size_t i) const { return has(i) && in(i).known != nullptr; }
 
   // Attributes.
-  bool has_attribute(const char* name) const { return node_.find(name) != nullptr; }
+  bool has_attribute(const char* name) const { return find(name) != nullptr; }
   int64_t integer(const char* name, int64_t otherwise) const;
   double real(const char* name, double otherwise) const;
   std::string text(const char* name, const std::string& otherwise) const;
@@ -59,11 +60,16 @@ class OnnxCall {
   Tensor uniform(double value, const Shape& shape, DType dtype);
   Tensor number(double value, DType dtype) { return uniform(value, {}, dtype); }
 
+  // User error where the node has an attribute that its operator did not ask for: it would be left out in silence.
+  void check_attributes() const;
   // A user error that names the operator and the node.
   [[noreturn]] void fail(const std::string& problem) const;
 
  private:
+  const OnnxAttribute* find(const char* name) const;
+
   const OnnxNode& node_;
+  mutable std::set<std::string> asked_;  // names of attributes
   int64_t opset_;
   Graph& graph_;
   std::vector<TracedValue> in_, out_;

@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kNetworkFile = "network.onnx";
 constexpr const char* kParametersFile = "model.safetensors";
 constexpr int kMostFunctions = 32;       // within one another
-constexpr int64_t kLeastWeight = 64;     // elements; smaller tensors in Constant nodes are no weights
 constexpr double kMostFolded = 1 << 28;  // elements of a result that is computed while tracing
 
 // Operands that shape the computation, by operator: they are never trained.
@@ -38,19 +37,6 @@ void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(co
     for (const OnnxAttribute& attribute : node.attributes)
       if (attribute.graph) visit_nodes(attribute.graph->nodes, visit);
   }
-}
-
-// Weights that old exporters wrote as Constant nodes.
-void lift_constants(OnnxGraph& graph) {
-  std::erase_if(graph.nodes, [&](const OnnxNode& node) {
-    if (node.op != "Constant" || !node.domain.empty() || node.out.size() != 1) return false;
-    const OnnxAttribute* value = node.find("value");
-    if (!value || !value->tensor || !is_float(value->tensor->element) || value->tensor->elements() < kLeastWeight)
-      return false;
-    graph.initializers.push_back(*value->tensor);
-    graph.initializers.back().name = node.out[0];
-    return true;
-  });
 }
 
 std::string full_name(const OnnxNode& node) { return node.domain.empty() ? node.op : node.domain + "." + node.op; }
@@ -85,7 +71,6 @@ std::vector<TracedValue> fold(const OnnxCall& call, Graph& graph) {
 OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(model)), file_(std::move(file)) {
   check_operators(model_.graph.nodes);
   for (const OnnxFunction& function : model_.functions) check_operators(function.nodes);
-  lift_constants(model_.graph);
   find_parameters();
 }
 
@@ -189,6 +174,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
     Graph scratch;
     OnnxCall call(node, version, known ? scratch : graph, std::move(in));
     find_onnx_operator(node.op)(call);
+    call.check_attributes();
     results = known ? fold(call, scratch) : call.out();
   }
   for (size_t i = 0; i < node.out.size() && i < results.size(); ++i) {

@@ -407,7 +407,7 @@ double source_place(const OnnxCall& call, const Sampling& s, int64_t i, int64_t 
   if (s.places == "half_pixel") return (x + 0.5) / scale - 0.5;
   if (s.places == "asymmetric") return x / scale;
   if (s.places == "pytorch_half_pixel") return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
-  if (s.places == "align_corners") return out > 1 ? x * (length - 1) / (count - 1) : 0;
+  if (s.places == "align_corners") return out > 1 ? x * (length - 1) / (length * scale - 1) : 0;
   if (s.places == "half_pixel_symmetric") {
     const double adjustment = count / (scale * length), center = length / 2;
     return center * (1 - adjustment) + (x + 0.5) / scale - 0.5;

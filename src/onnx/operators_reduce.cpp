@@ -52,6 +52,7 @@ Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
 
 // What there is of no elements.
 double of_nothing(OnnxCall& call, Kind kind) {
+  if (call.element() == OnnxElement::kBool) return kind == Kind::kMin ? 1 : 0;
   if (kind == Kind::kMax) return -std::numeric_limits<double>::infinity();
   if (kind == Kind::kMin) return std::numeric_limits<double>::infinity();
   if (kind == Kind::kProduct) return 1;
@@ -64,12 +65,12 @@ template <Kind kind>
 void reduce(OnnxCall& call) {
   const Shape shape = call.shape();
   const auto given = call.ints_or_list(1, "axes");
-  const bool keep = call.integer("keepdims", 1) != 0;
+  const bool keep = call.integer("keepdims", 1) != 0, noop = call.integer("noop_with_empty_axes", 0) != 0;
   std::vector<bool> gone(static_cast<size_t>(shape.rank()));
   for (const int64_t axis : given.value_or(std::vector<int64_t>{}))
     gone[static_cast<size_t>(call.axis(axis, shape.rank()))] = true;
   if (!given || given->empty()) {
-    if (call.integer("noop_with_empty_axes", 0) != 0) {
+    if (noop) {
       // Each element by itself is still taken the absolute value of, squared, and so on.
       Shape column = shape;
       if (shape.rank() == kMaxRank) call.fail("a tensor of that many axes");

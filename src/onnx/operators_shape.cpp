@@ -126,8 +126,8 @@ void split_operator(OnnxCall& call) {
   const int axis = call.axis(call.integer("axis", 0), call.shape().rank());
   const int64_t size = call.shape()[axis];
   std::vector<int64_t> sizes = call.ints_or_list(1, "split").value_or(std::vector<int64_t>{});
+  const int64_t count = call.integer("num_outputs", static_cast<int64_t>(call.results()));
   if (sizes.empty()) {
-    const auto count = call.integer("num_outputs", static_cast<int64_t>(call.results()));
     if (count < 1) call.fail("no parts");
     const int64_t each = (size + count - 1) / count;
     for (int64_t i = 0, left = size; i < count; ++i, left -= each) sizes.push_back(std::clamp<int64_t>(left, 0, each));
@@ -341,7 +341,9 @@ void space_to_depth(OnnxCall& call) {
   const Shape s = call.shape();
   const int64_t b = call.integer("blocksize", 1);
   if (s.rank() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) call.fail("a tensor of shape " + s.text());
-  const Tensor x = permute(reshape(call.tensor(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}), {0, 3, 5, 1, 2, 4});
+  const bool crd = call.text("mode", "DCR") == "CRD";
+  const Tensor x = permute(reshape(call.tensor(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}),
+                           crd ? std::vector<int>{0, 1, 3, 5, 2, 4} : std::vector<int>{0, 3, 5, 1, 2, 4});
   call.set(reshape(x, {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
 }
 

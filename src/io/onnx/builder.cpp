@@ -49,8 +49,11 @@ std::string OnnxBuilder::tensor(OnnxTensor tensor) {
   std::string& name = constants_[tensor_key(tensor)];
   if (name.empty()) {
     name = fresh("constant");
-    tensor.name = name;
-    graph_.initializers.push_back(std::move(tensor));
+    graph_.nodes.push_back({.name = name,
+                            .op = "Constant",
+                            .in = {},
+                            .out = {name},
+                            .attributes = {tensor_attribute("value", std::move(tensor))}});
   }
   return name;
 }

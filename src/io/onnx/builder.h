@@ -24,7 +24,7 @@ class OnnxBuilder {
   std::vector<std::string> add_many(const std::string& op, std::vector<std::string> in, size_t results,
                                     std::vector<OnnxAttribute> attributes = {});
 
-  // Constants.
+  // Constants, as nodes: initializers are parameters, which an importer may train.
   std::string tensor(OnnxTensor tensor);
   std::string ints(const std::vector<int64_t>& values);  // int64 [n]
   std::string integer(int64_t value);                    // int64, a scalar

@@ -142,13 +142,28 @@ TEST(Onnx, DamagedFilesAreRefused) {
     write_file_atomically(path, bytes.substr(0, length));
     EXPECT_FALSE(problem(path).empty()) << length;
   }
-  OnnxModel model = small_model();
-  model.graph.initializers[0].dims = {INT64_C(1) << 40, INT64_C(1) << 40};
-  EXPECT_PRED2(contains, problem_of(model), "larger than any memory");
-  model.graph.initializers[0].dims = {1, 4};
-  EXPECT_PRED2(contains, problem_of(model), "expected 16");
-  model.graph.initializers[0].dims = {-1, 3};
-  EXPECT_PRED2(contains, problem_of(model), "negative size");
+}
+
+// A model whose one tensor says it has these sizes, and has 12 bytes of data.
+std::string problem_of_sizes(const std::vector<int64_t>& dims) {
+  ProtoWriter tensor, graph, model;
+  for (const int64_t dim : dims) tensor.integer(1, static_cast<uint64_t>(dim));
+  tensor.integer(2, 1);
+  tensor.text(8, "w");
+  tensor.text(9, std::string(12, '\0'));
+  graph.message(5, tensor);
+  model.message(7, graph);
+  const Folder folder;
+  write_file_atomically(folder / "model.onnx", model.bytes());
+  return problem(folder / "model.onnx");
+}
+
+TEST(Onnx, SizesThatAreNotThereAreRefused) {
+  EXPECT_EQ(problem_of_sizes({1, 3}), "");
+  EXPECT_PRED2(contains, problem_of_sizes({INT64_C(1) << 40, INT64_C(1) << 40}), "larger than any memory");
+  EXPECT_PRED2(contains, problem_of_sizes({1, 4}), "expected 16");
+  EXPECT_PRED2(contains, problem_of_sizes({-1, 3}), "negative size");
+  EXPECT_PRED2(contains, problem_of_sizes(std::vector<int64_t>(1000, 1)), "too many axes");
 }
 
 TEST(SymbolicSize, FollowsFromTheSizesOfTheTraces) {
