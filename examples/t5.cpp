@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "generate/generator.h"
+#include "generate/source_generator.h"
 #include "pretrained/pretrained.h"
 using namespace linnet;
 
@@ -28,11 +28,12 @@ int run(int count, char** arguments) {
   store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                              store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  GenerateOptions options{.sentences = 1, .beams = 4};
+  SourceOptions options{.rows = 1, .beams = 4};
   options.source_lengths = {static_cast<int64_t>(source.size())};
-  options.special = {.pad = t5.config.start_token, .unknown = 2, .begin = t5.config.start_token, .end = 1};
+  options.begin = t5.config.start_token;
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  Generator generator(t5, layout, store, shared, options);
+  const SearchSettings search{.generate = {.ends = {1}, .never = {t5.config.start_token}}};
+  SourceGenerator generator(t5, layout, store, shared, options, search);
   store.allocate();
   generator.bind();
   load_parameters(model, layout, store.as<float>("parameters"));

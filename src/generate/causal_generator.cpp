@@ -5,14 +5,14 @@ namespace linnet {
 std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<int32_t>> prompts,
                                                     const GenerateSettings& settings, ThreadPool& pool,
                                                     const Listener& listener) {
-  const bool search = options().beams > 1;
+  const bool search = engine_.beams() > 1;
   std::vector<RequestId> ids;
   const auto cancel_all = [&] {
     for (const RequestId id : ids) engine_.cancel(id);
   };
   try {
     for (size_t i = 0; i < prompts.size(); ++i) {
-      GenerateRequest request{.prompt = prompts[i], .settings = settings, .beams = options().beams};
+      GenerateRequest request{.prompt = prompts[i], .settings = settings, .beams = engine_.beams()};
       request.settings.first_sample += i;
       request.listener = [&, row = static_cast<int64_t>(i)](const GeneratedToken& heard) {
         last_logits_ = heard.logits;

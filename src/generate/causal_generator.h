@@ -10,7 +10,7 @@ namespace linnet {
 
 class CausalGenerator {
  public:
-  // As SlotModel: before store.allocate().
+  // As CausalSlots: before store.allocate().
   CausalGenerator(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
                   const CausalOptions& options)
       : engine_(model, layout, store, shared, options) {}
@@ -28,7 +28,6 @@ class CausalGenerator {
 
   // Inside a listener: what the token was picked from.
   std::span<const float> last_logits() const { return last_logits_; }
-  const CausalOptions& options() const { return engine_.options(); }
   const std::vector<const Plan*>& plans() const { return engine_.plans(); }  // for reports
 
  private:

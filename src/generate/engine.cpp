@@ -9,71 +9,79 @@
 namespace linnet {
 
 struct Engine::Job {
-  bool is_search() const { return request.beams > 1; }
-  int64_t prompt_size() const { return static_cast<int64_t>(request.prompt.size()); }
+  bool is_search() const { return search.has_value(); }
+  int64_t first_size() const { return static_cast<int64_t>(sequence.size() - result.tokens.size()); }
 
   RequestId id;
   GenerateRequest request;
   Continuation result = {};
-  int64_t first_slot = -1;
+  int64_t first_slot = -1, slot_count = 0;
   bool over = false;
+  bool checked = false;                // its first logits are numbers
+  std::vector<int32_t> sequence = {};  // what the text begins with, and what was sampled
 
   // Of a sampled request.
   std::optional<Sampler> sampler = {};
-  std::vector<int32_t> sequence = {};  // prompt and everything generated
-  std::vector<int32_t> window = {};    // the end of it that the model looks at
-  bool window_changed = false;         // the cache does not hold the window
+  std::vector<int32_t> window = {};  // the end of `sequence` that the model looks at
+  bool window_changed = false;       // the cache does not hold the window
   int32_t picked = 0;
   double picked_log_probability = 0;  // with settings.log_probabilities
 
   // Of a search.
   int64_t limit = 0;  // tokens that it may generate
-  int64_t steps = 0;
   std::optional<BeamSearch> search = {};
-  std::vector<float> values = {}, sums = {};  // the likeliest tokens' logits by beam, log-sum-exps
+  std::vector<float> values = {};  // the likeliest tokens' logits by beam
   std::vector<int32_t> ids = {};
 };
 
 namespace {
 
-BeamSearch start_search(const GenerateSettings& settings, int64_t beams, int64_t limit) {
-  const auto& ends = settings.ends;
-  BeamSearch search(1, beams, limit,
-                    {.length_penalty = settings.length_penalty,
-                     .early_stopping = settings.early_stopping,
-                     .special = {-1, -1, -1, ends.empty() ? -1 : ends[0]},
-                     .other_ends = {ends.begin() + !ends.empty(), ends.end()}});
-  search.start({&limit, 1});
-  return search;
+BeamOptions beam_options(const GenerateSettings& settings) {
+  return {.length_penalty = settings.length_penalty,
+          .early_stopping = settings.early_stopping,
+          .forced_end = settings.forced_end,
+          .ends = settings.ends,
+          .never = settings.never};
+}
+
+// Broken weights show at the first token; what comes later is taken as it is.
+void check_numbers(std::span<const float> logits) {
+  if (std::ranges::any_of(logits, [](float value) { return std::isnan(value); }))
+    fail_user("the model's logits are not numbers (NaN): its weights are broken");
 }
 
 }  // namespace
 
 Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
                const CausalOptions& options)
-    : model_(model, layout, store, shared, options), taken_(static_cast<size_t>(options.slots())) {}
+    : model_(std::make_unique<CausalSlots>(model, layout, store, shared, options)),
+      taken_(static_cast<size_t>(model_->slots())) {}
+
+Engine::Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+               const SourceOptions& options)
+    : model_(std::make_unique<SourceSlots>(model, layout, store, shared, options)),
+      taken_(static_cast<size_t>(model_->slots())) {}
 
 Engine::~Engine() = default;
 
-void Engine::bind() { model_.bind(); }
+void Engine::bind() { model_->bind(); }
 
 RequestId Engine::submit(GenerateRequest request) {
-  model_.check_prompt(request.prompt);
-  if (request.beams < 1 || request.beams > options().beams)
+  model_->check_prompt(request.prompt);
+  if (request.beams < 1 || request.beams > beams())
     fail_internal("a request of " + std::to_string(request.beams) + " beams, and the engine was planned for " +
-                  std::to_string(options().beams));
+                  std::to_string(beams()));
   auto job = std::make_unique<Job>(Job{.id = next_id_++, .request = std::move(request)});
   const GenerateSettings& settings = job->request.settings;
-  if (job->is_search()) {
-    const int64_t beams = job->request.beams;
-    job->limit = std::min(settings.max_tokens, options().max_length - job->prompt_size());
-    job->search.emplace(start_search(settings, beams, job->limit));
-    const int64_t count = beams * std::min(model_.vocab_size(), job->search->candidates());
+  job->sequence = model_->first_tokens(job->request.prompt);
+  if (job->request.search || job->request.beams > 1) {
+    job->limit = std::min(settings.max_tokens, model_->room() - job->first_size());
+    job->search.emplace(job->request.beams, job->limit, beam_options(settings));
+    const int64_t count = job->request.beams * std::min(model_->vocab_size(), job->search->candidates());
     job->values.resize(static_cast<size_t>(count)), job->ids.resize(static_cast<size_t>(count));
-    job->sums.resize(static_cast<size_t>(beams));
   } else {
-    job->sampler.emplace(settings.sampling, model_.vocab_size());
-    job->sequence = job->window = job->request.prompt;
+    job->sampler.emplace(settings.sampling, model_->vocab_size(), settings.never);
+    job->window = job->sequence;
   }
   waiting_.push_back(std::move(job));
   return waiting_.back()->id;
@@ -104,57 +112,70 @@ void Engine::step(ThreadPool& pool) {
 }
 
 void Engine::decode_running(ThreadPool& pool) {
-  std::vector<Job*> decoded, sampled, computed_again;
-  for (const auto& job : running_) {
-    const bool again = !options().cache || job->window_changed;
-    (again ? computed_again : decoded).push_back(job.get());
-    if (!again && !job->is_search()) sampled.push_back(job.get());
-  }
+  std::vector<Job*> decoded, computed_again;
+  for (const auto& job : running_)
+    (model_->computes_again() || job->window_changed ? computed_again : decoded).push_back(job.get());
+  const auto output_of = [&](const Job& job) { return model_->decoded(job.first_slot, job.request.beams); };
   if (!decoded.empty()) {
-    model_.feed_nothing();
+    model_->feed_nothing();
     for (const Job* job : decoded) feed(*job);
-    model_.decode(pool);
+    model_->decode(pool);
   }
-  pool.run(static_cast<int64_t>(sampled.size()), [&](int64_t i, int) {
-    Job& job = *sampled[static_cast<size_t>(i)];
-    pick(job, model_.decoded(job.first_slot, 1).logits);
+  for (Job* job : decoded)
+    if (!std::exchange(job->checked, true))
+      check_numbers(output_of(*job).logits.first(static_cast<size_t>(model_->vocab_size())));
+  pool.run(static_cast<int64_t>(decoded.size()), [&](int64_t i, int) {
+    Job& job = *decoded[static_cast<size_t>(i)];
+    choose_next(job, output_of(job));
   });
-  // A listener may have cancelled a later job. Prefills come last, as they overwrite the decoded logits.
-  for (Job* job : decoded) {
-    if (job->over) continue;
-    const SlotModel::Output output = model_.decoded(job->first_slot, job->request.beams);
-    job->is_search() ? advance_search(*job, output, pool) : accept(*job, output.logits);
-  }
-  for (Job* job : computed_again)
-    if (!job->over) begin(*job, pool);
+  // A listener may have cancelled a later job. Prompts come last, as they overwrite the decoded logits.
+  for (Job* job : decoded)
+    if (!job->over) accept_next(*job, output_of(*job));
+  std::erase_if(computed_again, [](const Job* job) { return job->over; });
+  begin(computed_again, pool);
 }
 
+// A search that has not made a step feeds what its text begins with, to its first beam.
 void Engine::feed(const Job& job) {
-  if (!job.is_search()) return model_.feed(job.first_slot, job.window.back(), static_cast<int64_t>(job.window.size()));
+  if (!job.is_search())
+    return model_->feed(job.first_slot, job.window.back(), static_cast<int64_t>(job.window.size()), job.first_slot);
+  const int64_t length = job.first_size() + job.search->steps();
+  if (job.search->steps() == 0) return model_->feed(job.first_slot, job.sequence.back(), length, job.first_slot);
   for (int64_t beam = 0; beam < job.request.beams; ++beam) {
     const auto i = static_cast<size_t>(beam);
-    model_.feed(job.first_slot + beam, job.search->tokens()[i], job.prompt_size() + job.steps,
-                job.first_slot + job.search->parents()[i]);
+    model_->feed(job.first_slot + beam, job.search->tokens()[i], length, job.first_slot + job.search->parents()[i]);
   }
+}
+
+// Prompts that are computed together wait for each other, unless there are no more of them.
+bool Engine::is_worth_beginning() const {
+  if (waiting_.empty()) return false;
+  const int64_t at_once = std::min(model_->prompts_at_once(), static_cast<int64_t>(waiting_.size()));
+  int64_t free = 0;
+  for (int64_t slot = 0; slot < slots(); slot += model_->slots_for(1)) free += !taken_[static_cast<size_t>(slot)];
+  return free >= at_once;
 }
 
 void Engine::begin_waiting(ThreadPool& pool) {
+  if (!is_worth_beginning()) return;
+  std::vector<Job*> begun;
   while (!waiting_.empty()) {
-    const int64_t slot = find_slots(waiting_.front()->request.beams);
-    if (slot < 0) return;
+    const int64_t count = model_->slots_for(waiting_.front()->request.beams), slot = find_slots(count);
+    if (slot < 0) break;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     Job& job = *running_.back();
-    job.first_slot = slot;
-    std::fill_n(taken_.begin() + slot, job.request.beams, true);
-    begin(job, pool);
+    job.first_slot = slot, job.slot_count = count;
+    std::fill_n(taken_.begin() + slot, count, true);
+    begun.push_back(&job);
   }
+  begin(begun, pool);
 }
 
 // The first of `count` free slots next to each other, or -1. Those of a search lie in one group, see SlotModel::feed.
 int64_t Engine::find_slots(int64_t count) const {
-  const int64_t group = options().beams;
-  for (int64_t slot = 0; slot + count <= options().slots(); ++slot) {
+  const int64_t group = beams();
+  for (int64_t slot = 0; slot + count <= slots(); ++slot) {
     const auto first = taken_.begin() + slot;
     if (slot / group == (slot + count - 1) / group && std::find(first, first + count, true) == first + count)
       return slot;
@@ -162,27 +183,42 @@ int64_t Engine::find_slots(int64_t count) const {
   return -1;
 }
 
-// Computes the whole prompt or window of a job, and takes what follows it.
-void Engine::begin(Job& job, ThreadPool& pool) {
-  job.window_changed = false;
-  const SlotModel::Output output =
-      model_.prefill(job.first_slot, job.is_search() ? job.request.prompt : job.window, pool);
-  // Broken weights show after the prompt; what comes later is taken as it is.
-  if (std::isnan(output.logits[0])) fail_user("the model's logits are not numbers (NaN): its weights are broken");
-  if (job.is_search()) return advance_search(job, output, pool);
-  pick(job, output.logits);
-  accept(job, output.logits);
+// Computes the whole prompt or window of jobs, and takes what follows it, if the model tells.
+void Engine::begin(std::span<Job* const> jobs, ThreadPool& pool) {
+  std::vector<SlotModel::Prompt> prompts;
+  for (Job* job : jobs)
+    prompts.push_back(
+        {job->first_slot, job->window_changed || model_->computes_again() ? job->window : job->request.prompt});
+  model_->begin(prompts, pool, [&](size_t i, const SlotModel::Output& output) {
+    Job& job = *jobs[i];
+    if (job.over) return;  // an earlier one's listener cancelled it
+    job.window_changed = false;
+    if (!std::exchange(job.checked, true)) check_numbers(output.logits);
+    choose_next(job, output);
+    accept_next(job, output);
+  });
 }
 
-void Engine::pick(Job& job, std::span<const float> logits) const {
+// Picks the next token, or makes a step of the search. Several jobs do so at once.
+void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
+  const int64_t vocab = model_->vocab_size();
+  if (job.is_search()) {
+    const int64_t count = static_cast<int64_t>(job.values.size()) / job.request.beams;
+    const int64_t rows = job.search->steps() == 0 ? 1 : job.request.beams;
+    top_k_rows(rows, vocab, count, output.logits.data(), job.values.data(), job.ids.data());
+    return job.search->advance(count, job.ids.data(), job.values.data(), output.log_sum_exp.data());
+  }
   const GenerateSettings& settings = job.request.settings;
-  job.picked = job.sampler->pick(logits, job.sequence, settings.first_sample,
-                                 static_cast<uint64_t>(job.sequence.size()) - job.request.prompt.size());
-  if (settings.log_probabilities) job.picked_log_probability = log_probability_of(logits, job.picked);
+  job.picked = job.sampler->pick(output.logits, job.sequence, settings.first_sample, job.result.tokens.size());
+  if (settings.log_probabilities) job.picked_log_probability = log_probability_of(output.logits, job.picked);
+}
+
+void Engine::accept_next(Job& job, const SlotModel::Output& output) {
+  job.is_search() ? accept_search_step(job) : accept_token(job, output.logits);
 }
 
 // Adds the picked token to the text.
-void Engine::accept(Job& job, std::span<const float> logits) {
+void Engine::accept_token(Job& job, std::span<const float> logits) {
   const GenerateSettings& settings = job.request.settings;
   const int32_t token = job.picked;
   if (settings.log_probabilities) job.result.add(job.picked_log_probability);
@@ -195,24 +231,17 @@ void Engine::accept(Job& job, std::span<const float> logits) {
   if (job.over) return;  // the listener cancelled it
   if (!goes_on) return finish(job, EndReason::kListener);
   if (static_cast<int64_t>(job.result.tokens.size()) == settings.max_tokens) return finish(job, EndReason::kMaxTokens);
-  const int64_t room = options().max_length;
+  const int64_t room = model_->room();
   if (static_cast<int64_t>(job.window.size()) < room) return;
   if (!settings.slide) return finish(job, EndReason::kCacheFull);
   job.window.erase(job.window.begin(), job.window.end() - (room + 1) / 2);
   job.window_changed = true;
 }
 
-// One step of a search, whose beams `output` holds; after the prompt the first beam alone.
-void Engine::advance_search(Job& job, const SlotModel::Output& output, ThreadPool& pool) {
-  const auto rows = static_cast<int64_t>(output.log_sum_exp.size());
-  const int64_t count = static_cast<int64_t>(job.values.size()) / job.request.beams;
-  top_k_rows(rows, model_.vocab_size(), count, output.logits.data(), job.values.data(), job.ids.data(), pool);
-  std::ranges::copy(output.log_sum_exp, job.sums.begin());
-  job.search->advance(count, job.ids.data(), job.values.data(), job.sums.data());
-  ++job.steps;
+void Engine::accept_search_step(Job& job) {
   const bool goes_on = !job.request.listener || job.request.listener({-1, {}});
   if (job.over || (goes_on && !job.search->done())) return;
-  const auto best = job.search->result(0, 1);
+  const auto best = job.search->result(1);
   if (!job.search->done()) return finish(job, EndReason::kListener);
   if (!best.empty() && best[0].finished) return finish(job, EndReason::kEndToken);
   finish(job, job.limit < job.request.settings.max_tokens ? EndReason::kCacheFull : EndReason::kMaxTokens);
@@ -220,13 +249,15 @@ void Engine::advance_search(Job& job, const SlotModel::Output& output, ThreadPoo
 
 void Engine::finish(Job& job, EndReason reason) {
   job.over = true;
-  if (job.search)
-    for (Hypothesis& best : job.search->result(0, 1)) {
-      job.result.tokens = std::move(best.ids), job.result.ended = best.finished;
-      job.result.log_probability = best.log_probability;
-    }
-  if (job.first_slot >= 0) std::fill_n(taken_.begin() + job.first_slot, job.request.beams, false);
-  finished_.push_back({job.id, std::move(job.result), reason});
+  std::vector<Hypothesis> hypotheses;
+  if (job.search) hypotheses = job.search->result(job.request.n_best);
+  if (!hypotheses.empty()) {
+    const Hypothesis& best = hypotheses.front();
+    job.result.tokens = best.ids, job.result.ended = best.finished;
+    job.result.log_probability = best.log_probability;
+  }
+  if (job.first_slot >= 0) std::fill_n(taken_.begin() + job.first_slot, job.slot_count, false);
+  finished_.push_back({job.id, std::move(job.result), reason, std::move(hypotheses)});
 }
 
 }  // namespace linnet

@@ -8,17 +8,21 @@
 // A step decodes one token for every running request and then begins those that wait, first come, first served. A
 // sampled request (beams == 1) takes one slot, a beam search takes `beams` of them next to each other.
 //
-// On the CPU a request gets the same tokens from the same bits of logits whatever else is running, in any slot and with
-// any number of slots: prompts are computed one by one, rows of a decode step do not depend on each other (SlotModel),
-// and a random draw depends on the request's seed, its sample and the number of the token alone. Its prompt must be
-// padded to the same length, though: engines with equal prompt_lengths do that.
+// Of an encoder-decoder the prompt is a source, which is encoded, and a request takes the slots of a whole search.
+//
+// On the CPU a request gets the same tokens from the same bits of logits whatever else is running and in any slot: a
+// prompt is computed apart from the others, rows of a decode step do not depend on each other (CausalSlots,
+// SourceSlots), and a random draw depends on the request's seed, its sample and the number of the token alone. Of a
+// decoder-only model that holds for any number of slots, too, as long as its prompt is padded to the same length:
+// engines with equal prompt_lengths do that.
 #pragma once
 #include <deque>
 #include <memory>
 #include <vector>
 
+#include "generate/causal_slots.h"
 #include "generate/generate_settings.h"
-#include "generate/slot_model.h"
+#include "generate/source_slots.h"
 
 namespace linnet {
 
@@ -33,6 +37,8 @@ struct GenerateRequest {
   std::vector<int32_t> prompt;
   GenerateSettings settings = {};  // of settings.ends_row nothing is asked; the sample is settings.first_sample
   int64_t beams = 1;               // > 1: beam search
+  bool search = false;             // with one beam: greedy search for the likeliest text, instead of sampling
+  int64_t n_best = 1;              // hypotheses of a search that are wanted, at most beams
   // Hears each token except the end token; false ends the request. May call submit() and cancel().
   std::function<bool(const GeneratedToken&)> listener = {};
 };
@@ -43,13 +49,16 @@ struct FinishedRequest {
   RequestId id;
   Continuation result;  // of a cancelled request, as far as it came
   EndReason reason;
+  std::vector<Hypothesis> hypotheses = {};  // of a search, best first; the first is the result
 };
 
 class Engine {
  public:
-  // As SlotModel: before store.allocate().
+  // As CausalSlots and SourceSlots: before store.allocate().
   Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
          const CausalOptions& options);
+  Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
+         const SourceOptions& options);
   ~Engine();
 
   void bind();  // after store.allocate()
@@ -63,23 +72,26 @@ class Engine {
   // Those that have finished since the last call, in the order in which they did.
   std::vector<FinishedRequest> take_finished();
 
-  const CausalOptions& options() const { return model_.options(); }
-  const std::vector<const Plan*>& plans() const { return model_.plans(); }  // for reports
+  int64_t slots() const { return model_->slots(); }
+  int64_t beams() const { return model_->beams(); }                          // the most of a request
+  const std::vector<const Plan*>& plans() const { return model_->plans(); }  // for reports
 
  private:
   struct Job;
 
   void decode_running(ThreadPool& pool);
   void begin_waiting(ThreadPool& pool);
+  bool is_worth_beginning() const;
   int64_t find_slots(int64_t count) const;
   void feed(const Job& job);
-  void begin(Job& job, ThreadPool& pool);
-  void pick(Job& job, std::span<const float> logits) const;
-  void accept(Job& job, std::span<const float> logits);
-  void advance_search(Job& job, const SlotModel::Output& output, ThreadPool& pool);
+  void begin(std::span<Job* const> jobs, ThreadPool& pool);
+  void choose_next(Job& job, const SlotModel::Output& output) const;
+  void accept_next(Job& job, const SlotModel::Output& output);
+  void accept_token(Job& job, std::span<const float> logits);
+  void accept_search_step(Job& job);
   void finish(Job& job, EndReason reason);
 
-  SlotModel model_;
+  const std::unique_ptr<SlotModel> model_;
   RequestId next_id_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<std::unique_ptr<Job>> running_;  // in the order in which they began; finished ones until the step's end

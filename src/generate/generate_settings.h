@@ -13,7 +13,9 @@ struct GenerateSettings {
   SamplingOptions sampling;                               // with one beam
   double length_penalty = 1;                              // of beam search: score = log probability / length^penalty
   EarlyStopping early_stopping = EarlyStopping::kLikely;  // of beam search
+  bool forced_end = false;                                // of a search: the token at the limit is ends[0] for certain
   std::vector<int32_t> ends;                              // tokens that end a text
+  std::vector<int32_t> never = {};                        // tokens that are not generated
   // Where the cache is full: false stops there; true goes on from the last half of the text. Not with beams.
   bool slide = false;
   uint64_t first_sample = 0;  // row i draws as sample first_sample + i

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "generate/causal_testing.h"
-#include "generate/generator.h"
+#include "generate/source_generator.h"
 #include "models/gpt.h"
 #include "models/llama.h"
 #include "models/t5.h"
@@ -169,9 +169,9 @@ constexpr SpecialTokens kSpecial{.pad = 0, .unknown = 2, .begin = 0, .end = 1};
 // A T5 or a Transformer (Marian's kind), the generator of it, and its plain forward pass in float64.
 class EncoderDecoderFixture {
  public:
-  EncoderDecoderFixture(uint32_t seed, GenerateOptions options) : model_(make(Random(seed))), layout_(*model_) {
-    options.threads = 2, options.special = kSpecial;
-    options.source_lengths = {7, 20}, options.max_length = 14, options.length_margin = 14;
+  EncoderDecoderFixture(uint32_t seed, SourceOptions options) : model_(make(Random(seed))), layout_(*model_) {
+    options.threads = 2, options.begin = kSpecial.begin;
+    options.source_lengths = {7, 20}, options.max_length = 14;
     for (const auto& [name, count] :
          {std::pair{"parameters", layout_.parameter_count()}, {"constants", layout_.constant_count()}}) {
       const size_t bytes = static_cast<size_t>(count) * sizeof(float);
@@ -179,7 +179,8 @@ class EncoderDecoderFixture {
     }
     const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
                                store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
-    generator_.emplace(*model_, layout_, store_, shared, options);
+    generator_.emplace(*model_, layout_, store_, shared, options,
+                       SearchSettings{.generate = {.ends = {kSpecial.end}, .never = {kSpecial.pad}}});
     store_.allocate();
     generator_->bind();
     layout_.initialize_parameters(seed, store_.as<float>("parameters"), pool_);
@@ -187,7 +188,7 @@ class EncoderDecoderFixture {
   }
 
   int64_t vocab() const { return model_->output_vocab_size(); }
-  std::vector<std::vector<Hypothesis>> generate(const std::vector<Ids>& sources, int n_best) {
+  std::vector<std::vector<Hypothesis>> generate(const std::vector<Ids>& sources, int64_t n_best) {
     return generator_->generate(sources, n_best, pool_);
   }
 
@@ -257,7 +258,7 @@ class EncoderDecoderFixture {
   std::unique_ptr<EncoderDecoder> model_;
   ParameterLayout layout_;
   Store store_;
-  std::optional<Generator> generator_;
+  std::optional<SourceGenerator> generator_;
   ThreadPool pool_{2};
 };
 
@@ -266,16 +267,16 @@ class EncoderDecoderFuzz : public testing::TestWithParam<uint32_t> {};
 TEST_P(EncoderDecoderFuzz, ABatchGivesWhatEachSourceGivesAndTheForwardPassSays) {
   Random random(GetParam() + 500);
   const int64_t beams = random(1, 4), count = random(2, 4);
-  EncoderDecoderFixture together(GetParam(), {.sentences = count, .beams = beams}),
-      alone(GetParam(), {.sentences = 1, .beams = beams});
+  EncoderDecoderFixture together(GetParam(), {.rows = count, .beams = beams}),
+      alone(GetParam(), {.rows = 1, .beams = beams});
   std::vector<Ids> sources;
   for (int64_t i = 0; i < count; ++i) {
     sources.push_back(random.ids(random(1, 18), 3, together.vocab()));
     sources.back().push_back(kSpecial.end);
   }
-  const auto batch = together.generate(sources, static_cast<int>(beams));
+  const auto batch = together.generate(sources, beams);
   for (size_t i = 0; i < sources.size(); ++i) {
-    const auto one = alone.generate({sources[i]}, static_cast<int>(beams));
+    const auto one = alone.generate({sources[i]}, beams);
     ASSERT_EQ(batch[i].size(), one[0].size());
     for (size_t j = 0; j < batch[i].size(); ++j) {
       const Hypothesis& hypothesis = batch[i][j];

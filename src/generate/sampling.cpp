@@ -22,8 +22,8 @@ bool likelier(const Sampler::Candidate& a, const Sampler::Candidate& b) {
 
 }  // namespace
 
-Sampler::Sampler(const SamplingOptions& options, int64_t vocab_size)
-    : options_(options), candidates_(static_cast<size_t>(vocab_size)) {
+Sampler::Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector<int32_t> never)
+    : options_(options), never_(std::move(never)), candidates_(static_cast<size_t>(vocab_size)) {
   if (!(options.temperature >= 0)) fail_user("the temperature must be 0 or more");
   if (options.top_k < 0) fail_user("top-k must be 0 (all) or more");
   if (!(options.top_p > 0 && options.top_p <= 1)) fail_user("top-p must be above 0 and at most 1");
@@ -31,10 +31,13 @@ Sampler::Sampler(const SamplingOptions& options, int64_t vocab_size)
 }
 
 int32_t Sampler::pick(std::span<const float> logits, std::span<const int32_t> seen, uint64_t sample, uint64_t step) {
+  if (options_.temperature == 0 && options_.repetition_penalty == 1) return pick_likeliest(logits);
   count_ = logits.size();
   for (size_t i = 0; i < count_; ++i)
     candidates_[i] = {std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i],
                       static_cast<int32_t>(i), 0};
+  for (const int32_t token : never_)
+    candidates_[static_cast<size_t>(token)].logit = -std::numeric_limits<float>::infinity();
   if (options_.repetition_penalty != 1) penalize(seen);
   if (options_.temperature == 0) {
     keep_likeliest(1);
@@ -50,6 +53,19 @@ int32_t Sampler::pick(std::span<const float> logits, std::span<const int32_t> se
     if (left < 0) return candidates_[i].token;
   }
   return candidates_[count_ - 1].token;  // rounding: the probabilities add up to a little less than 1
+}
+
+int32_t Sampler::pick_likeliest(std::span<const float> logits) {
+  int32_t best = 0;
+  float largest = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const auto token = static_cast<int32_t>(i);
+    if (!(logits[i] > largest) || std::ranges::find(never_, token) != never_.end()) continue;
+    best = token, largest = logits[i];
+  }
+  count_ = 1;
+  candidates_[0] = {largest, best, 1};
+  return best;
 }
 
 void Sampler::penalize(std::span<const int32_t> seen) {

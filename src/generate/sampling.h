@@ -19,8 +19,8 @@ struct SamplingOptions {
 
 class Sampler {
  public:
-  // User error for options out of range.
-  Sampler(const SamplingOptions& options, int64_t vocab_size);
+  // User error for options out of range. Tokens of `never` are picked only where there is no other.
+  Sampler(const SamplingOptions& options, int64_t vocab_size, std::vector<int32_t> never = {});
 
   // Picks one token. `seen`: what the penalty is for. What is drawn depends on (seed, sample, step) and the logits
   // alone, so that a row of a batch goes as it would by itself. NaN counts as least likely.
@@ -35,12 +35,14 @@ class Sampler {
   std::span<const Candidate> candidates() const { return {candidates_.data(), count_}; }
 
  private:
+  int32_t pick_likeliest(std::span<const float> logits);
   void penalize(std::span<const int32_t> seen);
   void keep_likeliest(size_t count);
   void normalize();
   void keep_nucleus();
 
   const SamplingOptions options_;
+  const std::vector<int32_t> never_;
   std::vector<Candidate> candidates_;  // [0, count_) are in question
   size_t count_ = 0;
 };

@@ -1,86 +1,112 @@
-// A decoder-only model on a key-value cache of a fixed number of slots: its plans, their memory and their inputs.
-// Engine (engine.h) decides which request has which slot; this class only computes.
-//
-// A prompt is computed by itself, padded at its right end, by the plan of the smallest planned length that it fits. One
-// decode plan feeds one token to every slot, each at its own position, with products whose rows do not depend on each
-// other (the pass independent_rows). So on the CPU the logits of a slot have the same bits whatever the other slots do
-// and however many there are.
+// A model on a fixed number of slots: the plans that decode, their memory and their inputs. A slot is a row of the
+// key-value caches and of the decode plan, with its own position. Engine (engine.h) decides which request has which
+// slot; this class only computes. CausalSlots (causal_slots.h) is for decoder-only models, SourceSlots (source_slots.h)
+// for encoder-decoders.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "exec/executor.h"
-#include "models/causal_model.h"
-#include "nn/parameter_layout.h"
+#include "models/attention_block.h"
 
 namespace linnet {
 
-struct CausalOptions {
-  int64_t rows = 1;        // there are rows * beams slots: so many searches at once, or so many sampled texts
-  int64_t beams = 1;       // the most of a request; > 1 plans for beam search
-  int64_t max_length = 0;  // prompt and generated tokens of a request; 0: what the model can
-  // Padded lengths of prompts, ascending; the last is at most max_length. Empty: powers of two.
-  std::vector<int64_t> prompt_lengths = {};
-  bool cache = true;                     // false: every token computes the whole sequence again, for comparison
-  std::string flat_name = "parameters";  // or "ema"
-  int threads = 1;                       // the most a pool may have
-  bool verify_plans = true;              // see PlanOptions
-
+struct SlotOptions {
+  int64_t rows = 1;          // there are rows * beams slots: so many searches at once
+  int64_t beams = 1;         // the most of a request
+  int threads = 1;           // the most a pool may have
+  bool log_sum_exp = false;  // searches need it
+  int64_t window = 0;        // > 0: a position sees the last `window` ones only, its own included
+  bool verify_plans = true;  // see PlanOptions
   int64_t slots() const { return rows * beams; }
 };
 
 class SlotModel {
  public:
-  // Declares memory (a batch region and the cache) and makes every plan. Before store.allocate(). "constants" and
-  // options.flat_name must be bound.
-  SlotModel(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-            const CausalOptions& options);
-  ~SlotModel();
+  SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options);
+  virtual ~SlotModel();
   SlotModel(const SlotModel&) = delete;
   SlotModel& operator=(const SlotModel&) = delete;
 
-  void bind();  // after store.allocate()
+  virtual void bind();  // after store.allocate()
 
   struct Output {
     std::span<const float> logits;            // [slots, V]
-    std::span<const float> log_sum_exp = {};  // of each slot's logits; empty unless options.beams > 1
+    std::span<const float> log_sum_exp = {};  // of each slot's logits; empty without options.log_sum_exp
   };
-  // Computes a whole sequence, leaves its keys and values in the slot, and returns what follows its last token. Valid
-  // until the next prefill.
-  Output prefill(int64_t slot, std::span<const int32_t> sequence, ThreadPool& pool);
+  struct Prompt {
+    int64_t slot;  // the first of the request's
+    std::span<const int32_t> ids;
+  };
+  using PromptListener = std::function<void(size_t prompt, const Output& after)>;
+  // Computes prompts and leaves in their slots what decoding needs of them. The listener hears of each prompt the
+  // logits that follow it, valid until it returns; of a source, which is not what the text begins with, it hears
+  // nothing.
+  virtual void begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) = 0;
+  // begin() computes so many prompts together, so that it is better called for as many.
+  virtual int64_t prompts_at_once() const { return 1; }
+  // User error for a prompt that cannot be computed or leaves no room for a token.
+  virtual void check_prompt(std::span<const int32_t> prompt) const = 0;
+  // The tokens that the text of a prompt begins with, and how many they and the generated ones may be.
+  virtual std::vector<int32_t> first_tokens(const std::vector<int32_t>& prompt) const = 0;
+  virtual int64_t room() const = 0;
+  // The slots that a request takes, next to each other and in one group of options.beams slots.
+  virtual int64_t slots_for(int64_t beams) const { return beams; }
+  // Whether texts are computed again from their first token for every token, for comparison.
+  virtual bool computes_again() const { return false; }
 
   // Say what the next decode() feeds: to every slot nothing; then to some slots their token number `length`, after
-  // which the slot's history is that of slot `parent` (of the same group of options.beams slots).
-  void feed_nothing();
-  void feed(int64_t slot, int32_t token, int64_t length) { feed(slot, token, length, slot); }
-  void feed(int64_t slot, int32_t token, int64_t length, int64_t parent);
+  // which the slot's history is that of slot `parent` of its group.
+  virtual void feed_nothing();
+  virtual void feed(int64_t slot, int32_t token, int64_t length, int64_t parent);
   void decode(ThreadPool& pool);
   Output decoded(int64_t first_slot, int64_t count) const;  // valid until the next decode()
 
-  // User error for a prompt that cannot be computed or leaves no room for a token.
-  void check_prompt(std::span<const int32_t> prompt) const;
+  int64_t slots() const { return options_.slots(); }
+  int64_t beams() const { return options_.beams; }
   int64_t vocab_size() const { return vocab_; }
-  const CausalOptions& options() const { return options_; }
   const std::vector<const Plan*>& plans() const { return plan_list_; }  // for reports
 
- private:
-  struct Bucket;  // the prefill plan of one padded length
-  struct Inputs;  // where the graphs' inputs lie
-  const Bucket& bucket_for(int64_t length) const;
+ protected:
+  // A graph's inputs for a step of so many slots; the memory is the caller's.
+  DecodeStep decode_inputs(Graph& graph, int64_t slots, int64_t max_length) const;
+  Tensor token_input(Graph& graph, int64_t slots) const;
+  // Names the outputs that decode() reads.
+  void give_logits(Graph& graph, Tensor logits) const;
+  struct DecodeGraph {
+    int64_t slots;
+    Graph graph;
+  };
+  // Binds the inputs of all graphs and plans them: those of begin(), which are returned, and those of decode(), by
+  // ascending number of slots.
+  std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, std::vector<DecodeGraph> decodes);
+  bool is_bound() const { return inputs_ != nullptr; }
+  Output output_of(const Executor& run, int64_t rows) const;
 
-  CausalOptions options_;
   Store& store_;
-  SharedRegions shared_;
-  int64_t vocab_, window_;
-  std::vector<std::unique_ptr<Bucket>> buckets_;
-  Plan decode_;
-  std::optional<Executor> run_decode_;
+  const SharedRegions shared_;
+
+ private:
+  struct Inputs;  // where the graphs' inputs lie
+  struct Decode {
+    int64_t slots;
+    std::unique_ptr<Plan> plan;
+    std::optional<Executor> run;
+  };
+
+  const SlotOptions options_;
+  const int64_t vocab_;
+  std::vector<Decode> decodes_;  // by slots, ascending; the last has all
   std::vector<const Plan*> plan_list_;
   std::unique_ptr<Inputs> inputs_;
-  std::span<const float> logits_, log_sum_exp_;  // of the last decode()
+  int64_t fed_ = 0;  // slots up to the last that is fed
+  Output decoded_;
 };
+
+// The first of ascending lengths that is no smaller than `length`; the number of lengths if none is.
+size_t padded_to(std::span<const int64_t> lengths, int64_t length);
 
 }  // namespace linnet

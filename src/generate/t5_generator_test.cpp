@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "exec/interpreter.h"
-#include "generate/generator.h"
+#include "generate/source_generator.h"
 #include "models/t5.h"
 #include "nn/trace.h"
 
@@ -15,13 +15,14 @@ using Ids = std::vector<int32_t>;
 constexpr SpecialTokens kSpecial{.pad = 0, .unknown = 2, .begin = 0, .end = 1};
 
 struct Fixture {
-  explicit Fixture(GenerateOptions options) : model(config()), layout(model) {
+  explicit Fixture(SourceOptions options) : model(config()), layout(model) {
     const auto bytes = static_cast<size_t>(layout.parameter_count()) * 4;
     store.bind("parameters", {store.add_region("weights", MemoryKind::kParameters, bytes), 0}, bytes);
     const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
                                store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-    options.threads = 2, options.special = kSpecial;
-    generator.emplace(model, layout, store, shared, options);
+    options.threads = 2, options.begin = kSpecial.begin;
+    generator.emplace(model, layout, store, shared, options,
+                      SearchSettings{.generate = {.ends = {kSpecial.end}, .never = {kSpecial.pad}}});
     store.allocate();
     generator->bind();
     layout.initialize_parameters(3, store.as<float>("parameters"), pool);
@@ -58,13 +59,13 @@ struct Fixture {
   T5 model;
   ParameterLayout layout;
   Store store;
-  std::optional<Generator> generator;
+  std::optional<SourceGenerator> generator;
   ThreadPool pool{2};
 };
 
 // Sentences of unequal lengths at once, on the cache: the tokens, and the probability of them all.
 TEST(T5Generator, OneBeamIsGreedySearchAndCachedStepsGiveTheSameProbabilities) {
-  Fixture fixture({.sentences = 3, .max_length = 18, .length_margin = 18, .source_lengths = {4, 14}});
+  Fixture fixture({.rows = 3, .max_length = 18, .source_lengths = {4, 14}});
   const std::vector<Ids> sources{{5, 1}, {3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1}, {19, 2, 2, 17, 1}};
   const auto results = fixture.generator->generate(sources, 1, fixture.pool);
   size_t generated = 0;
@@ -90,7 +91,7 @@ TEST(T5Generator, OneBeamIsGreedySearchAndCachedStepsGiveTheSameProbabilities) {
 
 // Beams move between the rows of the cache.
 TEST(T5Generator, TheBestOfABeamHasTheProbabilityOfItsTokens) {
-  Fixture fixture({.sentences = 2, .beams = 4, .max_length = 8, .source_lengths = {6}});
+  Fixture fixture({.rows = 2, .beams = 4, .max_length = 8, .source_lengths = {6}});
   const std::vector<Ids> sources{{5, 9, 1}, {3, 4, 5, 6, 7, 1}};
   const auto results = fixture.generator->generate(sources, 4, fixture.pool);
   for (size_t i = 0; i < sources.size(); ++i)

@@ -134,11 +134,23 @@ Tensor CrossAttention::operator()(Tensor x, const MemoryKeys& memory, Tensor len
   return out_proj(attend(q, keys, values, lengths));
 }
 
-Tensor CrossAttention::step(Tensor x, Tensor keys_values, Tensor lengths, int64_t beams) {
+Tensor CrossAttention::memory_state(Graph& graph, DType dtype, int64_t slots, int64_t max_length) const {
+  return graph.input("memory." + path(), {dtype, {slots, max_length, 2 * config.key_width()}});
+}
+
+void CrossAttention::prefill(Tensor memory, const CacheSlots& cache) {
   ModuleScope scope(*this);
-  const Tensor q = reshape(q_proj(x), {x.dim(0) / beams, beams, config.query_width()});
+  const Tensor state = memory_state(*memory.graph, memory.type().dtype, cache.slots, cache.max_length);
+  memory.graph->update(state, cache_fill(state, project_memory(memory), cache.rows));
+}
+
+Tensor CrossAttention::step(Tensor x, const DecodeStep& step) {
+  ModuleScope scope(*this);
+  const int64_t memories = x.dim(0) / step.beams;
+  const Tensor q = reshape(q_proj(x), {memories, step.beams, config.query_width()});
+  const Tensor keys_values = memory_state(*x.graph, x.type().dtype, memories, step.memory_length);
   const std::vector<Tensor> kv = split_evenly(keys_values, -1, 2);
-  const Tensor attended = attend(q, kv[0], kv[1], lengths);
+  const Tensor attended = attend(q, kv[0], kv[1], step.memory_lengths);
   return out_proj(reshape(attended, {x.dim(0), 1, config.query_width()}));
 }
 

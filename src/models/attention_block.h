@@ -53,19 +53,22 @@ struct Sight {
   MemoryKeys memory = {};     // in a decoder's layer; undefined: projected from its memory
 };
 
-// Where a prefill leaves keys and values: the cache of generation has `slots` rows of max_length entries.
+// Where a prefill leaves keys and values: a state of generation with `slots` rows of max_length entries.
 struct CacheSlots {
   int64_t slots, max_length;
-  Tensor rows;  // i32 [B]: the slot of each row of the batch
+  Tensor rows;  // i32 [B]: the slot of each row of the batch; negative: it is not kept
 };
 
-// One beam-search or greedy step: where the keys and values of earlier positions are.
+// One step of decoding R rows: where the keys and values of earlier positions are.
 struct DecodeStep {
   Tensor position;  // i32 [1], or [R] where rows are of different lengths: the index of the token being fed
   Tensor lengths;   // i32 [R]: position + 1, how much of the cache is valid
   Tensor starts;    // i32 [R, 1]: the first position that is seen; undefined: 0
   Tensor parents;   // i32 [R]: the row each row goes on from
   int64_t max_length, beams;
+  // Of a decoder that attends to an encoder's memory: R / beams of them, each for `beams` rows.
+  int64_t memory_length = 0;   // entries of the state that keeps keys and values of a memory
+  Tensor memory_lengths = {};  // i32 [R / beams]: how many of them are valid
 };
 
 struct SelfAttention : Module {
@@ -76,7 +79,7 @@ struct SelfAttention : Module {
   // The same under a causal mask; leaves keys and values of row b in row cache.rows[b] of the state "cache.<path>"
   // [slots, max_length, 2 * key_width].
   Tensor prefill(Tensor x, const CacheSlots& cache);
-  // x [R, 1, D] -> [R, 1, D]; appends its key and value to that state. distance_bias: [heads, max_length].
+  // x [R, 1, D] -> [R, 1, D]; appends its key and value to that state. distance_bias: [R, heads, max_length].
   Tensor step(Tensor x, const DecodeStep& step, Tensor distance_bias = {});
 
   AttentionConfig config;
@@ -94,16 +97,20 @@ struct CrossAttention : Module {
   Tensor operator()(Tensor x, Tensor memory, Tensor lengths);
   // With keys and values from elsewhere.
   Tensor operator()(Tensor x, const MemoryKeys& memory, Tensor lengths);
-  // Keys and values of the memory, kept for all steps: [B, S, 2 key_width].
+  // Keys and values of the memory, side by side: [B, S, 2 key_width].
   Tensor project_memory(Tensor memory) { return kv_proj(memory); }
-  // x [B * beams, 1, D]: the beams of a sentence are queries to the same memory.
-  Tensor step(Tensor x, Tensor keys_values, Tensor lengths, int64_t beams);
+  // Leaves keys and values of row b of the memory in row cache.rows[b] of the state "memory.<path>"
+  // [slots, max_length, 2 key_width].
+  void prefill(Tensor memory, const CacheSlots& cache);
+  // x [R, 1, D]: `beams` rows that follow each other are queries to the same memory of that state.
+  Tensor step(Tensor x, const DecodeStep& step);
 
   AttentionConfig config;
   Linear q_proj, kv_proj, out_proj;
 
  private:
   Tensor attend(Tensor q, Tensor keys, Tensor values, Tensor lengths);
+  Tensor memory_state(Graph& graph, DType dtype, int64_t slots, int64_t max_length) const;
 };
 
 }  // namespace linnet

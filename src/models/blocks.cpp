@@ -113,12 +113,10 @@ Tensor DecoderLayer::operator()(Tensor x, const Sight& sight, Tensor memory, Ten
   return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
 }
 
-Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths,
-                          Tensor distance_bias) {
+Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor distance_bias) {
   ModuleScope scope(*this);
   x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step, distance_bias); });
-  x = residual(x, norm_first, norm2, dropout2,
-               [&](Tensor y) { return cross_attn.step(y, keys_values, memory_lengths, step.beams); });
+  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn.step(y, step); });
   return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
 }
 

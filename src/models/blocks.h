@@ -68,7 +68,9 @@ struct DecoderLayer : Module {
   DecoderLayer(Module* parent, std::string name, const LayerConfig& config);
   // memory may be undefined where sight.memory has its keys and values.
   Tensor operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths);
-  Tensor step(Tensor x, const DecodeStep& step, Tensor keys_values, Tensor memory_lengths, Tensor distance_bias = {});
+  // In generation (models/encoder_decoder.h).
+  void prefill(Tensor memory, const CacheSlots& cache) { cross_attn.prefill(memory, cache); }
+  Tensor step(Tensor x, const DecodeStep& step, Tensor distance_bias = {});
 
   bool norm_first;
   SelfAttention self_attn;

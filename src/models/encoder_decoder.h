@@ -1,7 +1,5 @@
 // What training and generation need of an encoder-decoder: Transformer, T5, and any model like them.
 #pragma once
-#include <string>
-
 #include "models/attention_block.h"
 
 namespace linnet {
@@ -30,16 +28,11 @@ struct EncoderDecoder : Module {
   virtual Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
                       double label_smoothing) = 0;
 
-  // One graph each. prefill: encodes and leaves each decoder layer's keys and values in the states "memory.<i>"
-  // [B, S, 2 * key_width].
-  virtual void prefill(Tensor source, Tensor source_lengths) = 0;
-  // step: tokens i32 [R], R = B * beams, all at step.position -> logits [R, V]. `memory_length` is S of the prefill.
-  virtual Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) = 0;
+  // Generation, one graph each. prefill: encodes, and leaves the keys and values that the decoder attends to in row
+  // memory.rows[b] of its states, for row b of source i32 [B, S], S <= memory.max_length.
+  virtual void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) = 0;
+  // step: tokens i32 [R], each at its own step.position -> logits [R, V].
+  virtual Tensor step(Tensor tokens, const DecodeStep& step) = 0;
 };
-
-// For models' prefill and step: the state that holds what layer i attends to.
-inline Tensor memory_state(Graph& graph, size_t layer, const TensorType& type) {
-  return graph.input("memory." + std::to_string(layer), type);
-}
 
 }  // namespace linnet

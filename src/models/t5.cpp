@@ -57,6 +57,14 @@ Tensor T5Stack<Layer>::distance_bias(Graph& graph, int64_t queries, int64_t keys
   return permute(embedding(bias.tensor(), distance_buckets(graph, attrs, position)), {1, 0});
 }
 
+template <class Layer>
+Tensor T5Stack<Layer>::distance_bias_at(Tensor positions, int64_t keys) {
+  ModuleScope scope(*this);
+  const Tensor rows = reshape(positions, {positions.dim(0), 1});
+  const DistanceBucketsAttrs attrs{1, keys, config.buckets, config.max_distance, bidirectional};
+  return permute(embedding(bias.tensor(), distance_buckets(*positions.graph, attrs, rows)), {0, 2, 1});
+}
+
 template struct T5Stack<EncoderLayer>;
 template struct T5Stack<DecoderLayer>;
 
@@ -108,24 +116,16 @@ Tensor T5::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor, 
                                   label_smoothing);
 }
 
-void T5::prefill(Tensor source, Tensor source_lengths) {
-  const Tensor memory = encode(source, source_lengths);
-  for (size_t i = 0; i < decoder.layers.size(); ++i) {
-    const Tensor keys_values = decoder.layers[i].cross_attn.project_memory(memory);
-    memory.graph->update(memory_state(*memory.graph, i, keys_values.type()), keys_values);
-  }
+void T5::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
+  const Tensor encoded = encode(source, source_lengths);
+  for (size_t i = 0; i < decoder.layers.size(); ++i) decoder.layers[i].prefill(encoded, memory);
 }
 
-Tensor T5::step(Tensor ids, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) {
-  const int64_t rows = ids.dim(0), memory_width = 2 * config.heads * config.head_size;
-  Graph& graph = *ids.graph;
-  const Tensor bias = decoder.distance_bias(graph, 1, step.max_length, step.position);
+Tensor T5::step(Tensor ids, const DecodeStep& step) {
+  const int64_t rows = ids.dim(0);
+  const Tensor bias = decoder.distance_bias_at(step.position, step.max_length);
   Tensor x = reshape(tokens(ids), {rows, 1, config.width});
-  for (size_t i = 0; i < decoder.layers.size(); ++i) {
-    const Tensor keys_values =
-        memory_state(graph, i, {x.type().dtype, {rows / step.beams, memory_length, memory_width}});
-    x = decoder.layers[i].step(x, step, keys_values, source_lengths, bias);
-  }
+  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i].step(x, step, bias);
   return logits(scaled(reshape(decoder.norm(x), {rows, config.width})));
 }
 

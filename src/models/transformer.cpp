@@ -106,22 +106,15 @@ Tensor Transformer::loss(Tensor source, Tensor source_lengths, Tensor target_in,
   return head.loss(hidden(source, source_lengths, target_in, target_lengths), target_table(), targets, label_smoothing);
 }
 
-void Transformer::prefill(Tensor source, Tensor source_lengths) {
-  const Tensor memory = encode(source, source_lengths);
-  for (size_t i = 0; i < decoder.layers.size(); ++i) {
-    const Tensor keys_values = decoder.layers[i].cross_attn.project_memory(memory);
-    memory.graph->update(memory_state(*memory.graph, i, keys_values.type()), keys_values);
-  }
+void Transformer::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
+  const Tensor encoded = encode(source, source_lengths);
+  for (size_t i = 0; i < decoder.layers.size(); ++i) decoder.layers[i].prefill(encoded, memory);
 }
 
-Tensor Transformer::step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) {
+Tensor Transformer::step(Tensor tokens, const DecodeStep& step) {
   const int64_t rows = tokens.dim(0), width = config.d_model;
-  Graph& graph = *tokens.graph;
   Tensor x = reshape(target_table()(tokens) + embedding(positions.tensor(), step.position), {rows, 1, width});
-  for (size_t i = 0; i < decoder.layers.size(); ++i) {
-    const Tensor keys_values = memory_state(graph, i, {x.type().dtype, {rows / step.beams, memory_length, 2 * width}});
-    x = decoder.layers[i].step(x, step, keys_values, source_lengths);
-  }
+  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i].step(x, step);
   if (decoder.norm) x = (*decoder.norm)(x);
   return reshape(head(x, target_table()), {rows, config.target_vocab});
 }

@@ -65,8 +65,8 @@ struct Transformer : EncoderDecoder {
   int64_t output_vocab_size() const override { return config.target_vocab; }
   const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return config.max_seq_len; }
-  void prefill(Tensor source, Tensor source_lengths) override;
-  Tensor step(Tensor tokens, const DecodeStep& step, int64_t memory_length, Tensor source_lengths) override;
+  void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
+  Tensor step(Tensor tokens, const DecodeStep& step) override;
 
   const TransformerConfig config;
   std::optional<Embedding> shared_embedding, source_embedding, target_embedding;

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "generate/causal_generator.h"
-#include "generate/generator.h"
+#include "generate/source_generator.h"
 #include "ir/op.h"
 #include "models/causal_model.h"
 #include "nn/model_store.h"
@@ -32,13 +32,13 @@ TEST_P(DecodingPlans, RunFromAFileToTheSameBits) {
   Store store;
   const SharedRegions shared = declare_model(store, golden.layout);
   std::optional<CausalGenerator> causal;
-  std::optional<Generator> translator;
+  std::optional<SourceGenerator> translator;
   if (auto* model = dynamic_cast<CausalModel*>(golden.model.module.get()))
     causal.emplace(*model, golden.layout, store, shared, CausalOptions{.rows = 2, .max_length = 8, .threads = 2});
   else
-    translator.emplace(
-        golden.model.as<EncoderDecoder>(), golden.layout, store, shared,
-        GenerateOptions{.sentences = 2, .beams = 2, .max_length = 6, .source_lengths = {4}, .threads = 2});
+    translator.emplace(golden.model.as<EncoderDecoder>(), golden.layout, store, shared,
+                       SourceOptions{.rows = 2, .beams = 2, .max_length = 6, .source_lengths = {4}, .threads = 2},
+                       SearchSettings{});
   store.allocate();
   ThreadPool pool(2);
   golden.layout.initialize_constants(store.as<float>("constants"), pool);

@@ -10,11 +10,11 @@ namespace {
 constexpr int64_t kSentences = 32;  // decoded at once
 
 std::unique_ptr<TranslationSession> load_session(const OpenedTranslationModel& opened, const Config& config,
-                                                 std::vector<BatchShape> shapes) {
+                                                 std::vector<BatchShape> shapes, int64_t longest_source) {
   SessionOptions options;
   options.training = false;
   options.shapes = std::move(shapes);
-  options.generation.push_back({.beams = config.train.beam, .sentences = kSentences});
+  options.generation = {.beams = config.train.beam, .sentences = kSentences, .longest_source = longest_source};
   auto session = std::make_unique<TranslationSession>(config, opened, std::move(options));
   take_weights(*session, "; a smaller beam needs less",
                [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
@@ -40,23 +40,16 @@ LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& conf
   set = std::make_unique<EvaluationSet>(std::move(text), opened.tokenizers, config.model.max_seq_len);
   const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
   buckets = std::make_unique<Buckets>(Buckets::choose(set->dataset.lengths(), options));
-  session = load_session(opened, config, buckets->shapes());
+  session = load_session(opened, config, buckets->shapes(), longest_source(buckets->shapes()));
 }
 
 Evaluation LoadedEvaluation::run() {
   const double loss = mean_loss(*session, *set, *buckets);
-  return score(*set, linnet::translate(*session, *session->generators[0], *set, set->dataset.size()), loss);
+  return score(*set, linnet::translate(*session, *set, set->dataset.size()), loss);
 }
 
 Translator::Translator(const std::string& folder, const Config& config) {
-  // Doubling lengths: at most half of a row is padding, and few plans are made.
-  std::vector<BatchShape> shapes;
-  for (int64_t length = std::min<int64_t>(16, config.model.max_seq_len);;
-       length = std::min(2 * length, config.model.max_seq_len)) {
-    shapes.push_back({1, length, 1});
-    if (length == config.model.max_seq_len) break;
-  }
-  session_ = load_session(open_translation_model(folder), config, shapes);
+  session_ = load_session(open_translation_model(folder), config, {}, config.model.max_seq_len);
 }
 
 std::vector<std::vector<Translation>> Translator::translate(const std::vector<std::string>& lines, int n_best) {
@@ -74,7 +67,7 @@ std::vector<std::vector<Translation>> Translator::translate(const std::vector<st
     line_of.push_back(i);
   }
   std::vector<std::vector<Translation>> result(lines.size(), {{"", 0}});
-  const auto generated = session_->generators[0]->generate(sources, n_best, session_->trainer->pool());
+  const auto generated = session_->generator->generate(sources, n_best, session_->trainer->pool());
   for (size_t i = 0; i < generated.size(); ++i) {
     result[line_of[i]].clear();
     for (const Hypothesis& hypothesis : generated[i])

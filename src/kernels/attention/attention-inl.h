@@ -95,8 +95,8 @@ HWY_INLINE void LimitWindow(const AttentionArgs& args, int64_t sample, int64_t h
   if (!args.biased) return;
   // Distances i - j from -(keys - 1) to queries - 1, and zeros around them.
   const int64_t entries = args.query_length + args.key_length - 1, count = window.keys + window.queries - 1;
-  const float* last = args.distance_bias + head * entries + window.first_key - window.first_query + args.query_length -
-                      1 + window.keys - 1;
+  const float* last = args.distance_bias + sample * args.bias_stride + head * entries + window.first_key -
+                      window.first_query + args.query_length - 1 + window.keys - 1;
   std::fill_n(bias, attention_blocking::kBiasLead, 0.0f);
   bias += attention_blocking::kBiasLead;
   for (int64_t u = 0; u < count; ++u) bias[u] = kLog2E * *(last - u);

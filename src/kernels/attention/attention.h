@@ -33,6 +33,7 @@ struct AttentionArgs {
   // workspace is sized by.
   bool biased = false;
   const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
+  int64_t bias_stride = 0;               // between the biases of samples; 0: all have one. Forward only.
 };
 
 // The first key that query i of a sample may see.

@@ -118,8 +118,8 @@ void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, At
         ScoreKeys(width, keys - first, args.scale, q.data + sample * q.batch_stride + row * q.row_stride + head * width,
                   head_k + first * k.row_stride, k.row_stride, scores);
         if (args.biased) {
-          const float* bias = args.distance_bias + head * (args.query_length + args.key_length - 1) +
-                              args.query_length - 1 - row + first;
+          const float* bias = args.distance_bias + sample * args.bias_stride +
+                              head * (args.query_length + args.key_length - 1) + args.query_length - 1 - row + first;
           ForRow(keys - first,
                  [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(scores), at.load(bias)), scores); });
         }

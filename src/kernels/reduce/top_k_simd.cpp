@@ -4,7 +4,6 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/parallel.h"
 #include "kernels/reduce/top_k.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -122,11 +121,8 @@ namespace linnet {
 
 HWY_EXPORT(TopRows);
 
-void top_k_rows(int64_t rows, int64_t width, int64_t k, const float* x, float* values, int32_t* ids, ThreadPool& pool) {
-  if (k <= 0) return;
-  for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(TopRows)(begin, end, width, k, x, values, ids);
-  });
+void top_k_rows(int64_t rows, int64_t width, int64_t k, const float* x, float* values, int32_t* ids) {
+  if (k > 0) HWY_DYNAMIC_DISPATCH(TopRows)(0, rows, width, k, x, values, ids);
 }
 
 }  // namespace linnet

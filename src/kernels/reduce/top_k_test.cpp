@@ -31,10 +31,10 @@ void expect_sorted_rows(int64_t rows, int64_t width, int64_t k, const std::vecto
   SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width) + ", k " + std::to_string(k));
   const std::vector<float> want = by_sorting(rows, width, k, x);
   for_every_isa(
-      [&](ThreadPool& pool) {
+      [&](ThreadPool&) {
         std::vector<float> values(static_cast<size_t>(rows * k));
         std::vector<int32_t> ids(values.size());
-        top_k_rows(rows, width, k, x.data(), values.data(), ids.data(), pool);
+        top_k_rows(rows, width, k, x.data(), values.data(), ids.data());
         values.insert(values.end(), ids.begin(), ids.end());
         return values;
       },

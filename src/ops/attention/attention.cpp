@@ -32,9 +32,11 @@ std::vector<TensorType> infer(const InferArgs& args) {
     expect(starts == TensorType{DType::kI32, {q.shape[0], q.shape[1]}}, all + ", starts " + starts.text());
   }
   if (attrs.has_bias) {
-    const TensorType &bias = args.in[attrs.bias_at(kAttentionFixed)],
-                     expected{q.dtype, {attrs.heads, q.shape[1] + k.shape[1] - 1}};
-    expect(bias == expected, all + ", distance bias " + bias.text() + ", expected " + expected.text());
+    const int64_t entries = q.shape[1] + k.shape[1] - 1;
+    const TensorType &bias = args.in[attrs.bias_at(kAttentionFixed)], one{q.dtype, {attrs.heads, entries}},
+                     each{q.dtype, {q.shape[0], attrs.heads, entries}};
+    expect(bias == one || bias == each,
+           all + ", distance bias " + bias.text() + ", expected " + one.text() + " or " + each.text());
   }
   expect(attrs.window >= 0 && (attrs.window == 0 || attrs.causal), "a window of keys needs a causal mask");
   return {q, {q.dtype, {q.shape[0], attrs.heads, q.shape[1]}}};
@@ -46,7 +48,11 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
   expect(args.in[0] == args.in[3] && args.in[0] == args.in[5],
          "got q " + args.in[0].text() + ", o " + args.in[3].text());
   std::vector<TensorType> out{args.in[0], args.in[1], args.in[2]};
-  if (attrs.has_bias) out.push_back(args.in[attrs.bias_at(kAttentionGradFixed)]);
+  if (attrs.has_bias) {
+    const TensorType& bias = args.in[attrs.bias_at(kAttentionGradFixed)];
+    expect(bias.shape.rank() == 2, "distance bias " + bias.text() + " of each sample has no gradient");
+    out.push_back(bias);
+  }
   return out;
 }
 
@@ -72,12 +78,15 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
   return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
 }
 
-// [H, Tq + Tk - 1] -> [H, Tq, Tk]
+// [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
 Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
+  const bool of_samples = bias.shape().rank() == 3;
   std::vector<Tensor> rows;
-  for (int64_t i = 0; i < queries; ++i)
-    rows.push_back(reshape(slice(bias, -1, queries - 1 - i, keys), {bias.dim(0), 1, keys}));
-  return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), 1);
+  for (int64_t i = 0; i < queries; ++i) {
+    const Tensor row = slice(bias, -1, queries - 1 - i, keys);
+    rows.push_back(reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys}));
+  }
+  return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
 }
 
 std::vector<Tensor> decompose(const DecomposeArgs& args) {

@@ -9,7 +9,8 @@
 // needs causal, the last `window` of those. Blocks of keys that none of a block of queries sees cost nothing.
 // A query that sees no key gives zeros.
 // distance_bias f32 [H, Tq + Tk - 1] is the same for all samples: entry j - i + Tq - 1 is for query i and key j. It has
-// a gradient, and takes the place of a [H, Tq, Tk] bias where that depends on j - i alone (T5).
+// a gradient, and takes the place of a [H, Tq, Tk] bias where that depends on j - i alone (T5). A bias [B, H, Tq + Tk -
+// 1], which each sample has to itself, serves rows of different lengths in decoding and has no gradient.
 // q, k, v and their gradients may be strided: a slice of a fused projection is
 // read and written in place.
 #pragma once
@@ -40,6 +41,9 @@ struct AttentionAttrs {
   size_t bias_at(size_t fixed) const { return fixed + has_lengths + has_starts; }
 };
 
+// Elements between the biases of two samples; 0 where all have one.
+inline int64_t bias_stride(const Shape& bias) { return bias.rank() == 3 ? bias[1] * bias[2] : 0; }
+
 // Of mask_scores.
 struct ScoreMaskAttrs {
   bool causal = false, has_lengths = false, has_starts = false;
@@ -67,7 +71,7 @@ struct AttentionOptions {
   bool causal = false;
   Tensor lengths = {};        // i32 [B]; undefined: every key counts
   Tensor starts = {};         // i32 [B, Tq]; undefined: 0
-  Tensor distance_bias = {};  // [H, Tq + Tk - 1]; undefined: none
+  Tensor distance_bias = {};  // [H, Tq + Tk - 1] or [B, H, Tq + Tk - 1]; undefined: none
   int64_t window = 0;         // 0: none
   float dropout = 0;
   uint64_t dropout_site = 0;

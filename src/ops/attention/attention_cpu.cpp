@@ -20,7 +20,10 @@ AttentionArgs problem(const KernelArgs& args, size_t fixed = kAttentionFixed) {
   AttentionArgs out = sizes(attrs, args.in[0].type, args.in[1].type);
   if (attrs.has_lengths) out.key_lengths = args.in[fixed].as<int32_t>();
   if (attrs.has_starts) out.starts = args.in[attrs.starts_at(fixed)].as<int32_t>();
-  if (attrs.has_bias) out.distance_bias = args.in[attrs.bias_at(fixed)].as<float>();
+  if (attrs.has_bias) {
+    const TensorView& bias = args.in[attrs.bias_at(fixed)];
+    out.distance_bias = bias.as<float>(), out.bias_stride = bias_stride(bias.shape());
+  }
   if (attrs.dropout > 0) out.dropout_key = dropout_key(args.in.back().as<int32_t>(), attrs.dropout_site);
   return out;
 }

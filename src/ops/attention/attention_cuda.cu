@@ -16,7 +16,10 @@ Problem problem_of(const KernelArgs& args, size_t fixed) {
   p.scale = static_cast<float>(attrs.scale), p.causal = attrs.causal, p.window = static_cast<int>(attrs.window);
   if (attrs.has_lengths) p.lengths = args.in[fixed].as<int32_t>();
   if (attrs.has_starts) p.starts = args.in[attrs.starts_at(fixed)].as<int32_t>();
-  if (attrs.has_bias) p.bias = args.in[attrs.bias_at(fixed)].as<float>();
+  if (attrs.has_bias) {
+    const TensorView& bias = args.in[attrs.bias_at(fixed)];
+    p.bias = bias.as<float>(), p.bias_stride = bias_stride(bias.shape());
+  }
   if (attrs.dropout > 0) p.dropout = dropout_site_of(args.in.back().as<int32_t>(), attrs.dropout_site, attrs.dropout);
   return p;
 }
@@ -72,7 +75,7 @@ __global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
         const int j = j0 + Tile::score_column(c);
         s[r][c] *= p.scale;
         if (first[r] <= j && j < end[r]) {
-          if (p.bias) s[r][c] += p.bias_of(head, min(i0 + i, p.queries - 1), j);
+          if (p.bias) s[r][c] += p.bias_of(b, head, min(i0 + i, p.queries - 1), j);
           largest = fmaxf(largest, s[r][c]);
         }
       }

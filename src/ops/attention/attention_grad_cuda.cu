@@ -56,7 +56,7 @@ struct Slopes {
         float weight = 0, kept = 1;
         if (first <= j && j < end) {
           float score = weights[r][c] * p.scale;
-          if (p.bias) score += p.bias_of(head, safe, j);
+          if (p.bias) score += p.bias_of(b, head, safe, j);
           weight = expf(score - lse);
           if (p.dropout.random) kept = Tile::keeps(mask, Tile::row(r), column) ? dropout.scale : 0;
         }

@@ -21,7 +21,10 @@ class Reference {
     const size_t fixed = args.node.op == &kAttention ? kAttentionFixed : kAttentionGradFixed;
     if (attrs_.has_lengths) lengths_ = args.in[fixed].template as<int32_t>();
     if (attrs_.has_starts) starts_ = args.in[attrs_.starts_at(fixed)].template as<int32_t>();
-    if (attrs_.has_bias) bias_ = args.in[attrs_.bias_at(fixed)].template as<T>();
+    if (attrs_.has_bias) {
+      const TensorView& bias = args.in[attrs_.bias_at(fixed)];
+      bias_ = bias.template as<T>(), bias_stride_ = bias_stride(bias.shape());
+    }
     if (attrs_.dropout > 0) key_ = dropout_key(args.in.back().template as<int32_t>(), attrs_.dropout_site);
   }
 
@@ -114,7 +117,7 @@ class Reference {
       double& score = p_[static_cast<size_t>(j)];
       for (int64_t d = 0; d < size_; ++d) score += static_cast<double>(q[d]) * k[d];
       score *= attrs_.scale;
-      if (bias_) score += bias_[bias_index(h, i, j)];
+      if (bias_) score += bias_[b * bias_stride_ + bias_index(h, i, j)];
       top = std::max(top, score);
     }
     const std::span<double> seen = std::span(p_).subspan(static_cast<size_t>(first_));
@@ -134,6 +137,7 @@ class Reference {
   int64_t batch_, queries_, keys_, size_, first_ = 0, visible_ = 0;
   const int32_t *lengths_ = nullptr, *starts_ = nullptr;
   const T* bias_ = nullptr;
+  int64_t bias_stride_ = 0;
   uint64_t key_ = 0;
   std::vector<double> p_, kept_;
 };

@@ -66,6 +66,19 @@ TEST(Attention, PackedDocumentsWindowsAndBiasByDistance) {
     }
 }
 
+// As a step of decoding has it, and with so many queries that another kernel computes it.
+TEST(Attention, EachSampleMayHaveABiasOfItsOwn) {
+  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 9}, {3, 5}, {20, 31}}) {
+    OpCase op = attention_case(3, queries, keys, 2, 2, 8, false, true, 0);
+    op.inputs.push_back({{3, 2, queries + keys - 1}});
+    op.build = [](Graph&, const auto& x) {
+      return std::vector{attention(x[0], x[1], x[2], {.heads = 2, .lengths = x[3], .distance_bias = x[5]})};
+    };
+    op.differentiate = false;
+    check_op(op);
+  }
+}
+
 TEST(Attention, DropoutOfProbabilitiesIsTheSameInEveryForm) {
   check_op(attention_case(3, 19, 23, 2, 2, 8, false, true, 0.3f));
 }

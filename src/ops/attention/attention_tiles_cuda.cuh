@@ -31,7 +31,8 @@ struct Problem {
   bool causal;
   int window;  // 0: none
   const int32_t *lengths, *starts;
-  const float* bias;  // [H, Tq + Tk - 1]
+  const float* bias;    // [H, Tq + Tk - 1]
+  int64_t bias_stride;  // between the biases of samples; 0: all have one
   DropoutSite dropout;
 
   LINNET_DEVICE int kv_head(int head) const { return head / (heads / kv_heads); }
@@ -55,8 +56,8 @@ struct Problem {
     for (int t = i; t <= last; ++t) begin = min(begin, first(b, t, stop));
     return {begin, stop};
   }
-  LINNET_DEVICE float bias_of(int head, int i, int j) const {
-    return bias[static_cast<int64_t>(head) * (queries + keys - 1) + j - i + queries - 1];
+  LINNET_DEVICE float bias_of(int64_t b, int head, int i, int j) const {
+    return bias[b * bias_stride + static_cast<int64_t>(head) * (queries + keys - 1) + j - i + queries - 1];
   }
 };
 

@@ -70,9 +70,10 @@ void run_fill(const KernelArgs& args) {
   const auto& strides = args.in[1].strides;
   const int32_t* slots = args.in[2].as<int32_t>();
   for (int64_t b = 0; b < rows[0]; ++b)
-    if (slots[b] < 0 || slots[b] >= cache[0]) fail_internal("a slot beyond the cache");
+    if (slots[b] >= cache[0]) fail_internal("a slot beyond the cache");
   for_float(args.out[0].type.dtype, [&]<class T>() {
     args.pool.run(rows[0], [&](int64_t b, int) {
+      if (slots[b] < 0) return;
       for (int64_t t = 0; t < rows[1]; ++t)
         std::copy_n(args.in[1].as<T>() + b * strides[0] + t * strides[1], rows[2],
                     args.out[0].as<T>() + (slots[b] * cache[1] + t) * rows[2]);
@@ -111,11 +112,13 @@ void run_reorder(const KernelArgs& args) {
   const Shape& shape = args.out[0].shape();
   const std::span<const int32_t> parents(args.in[1].as<int32_t>(), static_cast<size_t>(shape[0]));
   const int32_t* positions = args.in[2].as<int32_t>();
-  const int64_t position = *std::max_element(positions, positions + args.in[2].elements());
-  const int64_t used = std::clamp<int64_t>(position, 0, shape[1]) * shape[2], stride = shape[1] * shape[2];
+  const bool one = args.in[2].elements() == 1;
+  const int64_t stride = shape[1] * shape[2];
   for_float(args.out[0].type.dtype, [&]<class T>() {
     args.pool.run(shape[0] / group, [&](int64_t task, int worker) {
       const int64_t start = task * group;
+      const int64_t position = one ? positions[0] : *std::max_element(positions + start, positions + start + group);
+      const int64_t used = std::clamp<int64_t>(position, 0, shape[1]) * shape[2];
       reorder_group(args.out[0].as<T>() + start * stride, stride, used,
                     parents.subspan(static_cast<size_t>(start), static_cast<size_t>(group)), start,
                     reinterpret_cast<T*>(args.workspace) + worker * group * stride);

@@ -20,12 +20,12 @@ KernelList cache_reorder_kernels();
 // `rows` may be strided.
 Tensor cache_write(At cache, Tensor rows, Tensor position);
 
-// Row b of `rows` [B, t, D], t <= T, becomes the first t entries of row slots[b] (i32 [B], all different) of the cache.
-// `rows` may be strided.
+// Row b of `rows` [B, t, D], t <= T, becomes the first t entries of row slots[b] (i32 [B], all different) of the cache;
+// a row whose slot is negative goes nowhere. `rows` may be strided.
 Tensor cache_fill(At cache, Tensor rows, Tensor slots);
 
-// Row r takes the first `position` entries (i32 [1] or [R], of which the largest counts) of row parents[r] (i32 [R]):
-// beams that go on from another beam. Parents stay within groups of `group` rows.
+// Row r takes the first `position` entries (i32 [1] or [R]; of a group's positions the largest counts) of row
+// parents[r] (i32 [R]): beams that go on from another beam. Parents stay within groups of `group` rows.
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group);
 
 }  // namespace linnet

@@ -59,7 +59,9 @@ __global__ void __launch_bounds__(kThreads)
   const auto [which, place] = divided(i, row_size);
   const int64_t start = which * group;
   int64_t used = 0;
-  for (int64_t k = 0; k < position_count; ++k) used = max(used, static_cast<int64_t>(positions[k]));
+  const bool one_position = position_count == 1;
+  for (int64_t k = 0; k < (one_position ? 1 : group); ++k)
+    used = max(used, static_cast<int64_t>(positions[one_position ? 0 : start + k]));
   const bool moved = place < used * width;
   if (!moved && from == to) return;
   Word words[kMaxGroup];

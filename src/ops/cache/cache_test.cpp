@@ -54,6 +54,24 @@ TEST(Cache, BeamsTakeTheHistoryOfTheirParents) {
   EXPECT_THROW(interpret(graph, inputs(2, {2, 1, 2, 3})), Error);  // another sentence's beam
 }
 
+// Groups are at positions of their own: beyond a group's largest position nothing moves.
+TEST(Cache, AGroupMovesAsFarAsItsOwnPositions) {
+  Graph graph;
+  graph.output("y", cache_reorder(graph.input("cache", {DType::kF32, {kRows, kLength, kWidth}}),
+                                  graph.input("parents", {DType::kI32, {kRows}}),
+                                  graph.input("positions", {DType::kI32, {kRows}}), 2));
+  const std::vector<int32_t> parents{1, 1, 2, 2}, positions{1, 1, 3, 3};
+  NamedTensors in = inputs(0, parents);
+  in["positions"] = HostTensor({DType::kI32, {kRows}}, std::span<const int32_t>(positions));
+  for (const NamedTensors& outputs : testing::run_everywhere(graph, in))
+    for (int64_t row = 0; row < kRows; ++row)
+      for (int64_t i = 0; i < kLength * kWidth; ++i) {
+        const auto r = static_cast<size_t>(row);
+        const int64_t from = i < positions[r] * kWidth ? parents[r] : row;
+        EXPECT_EQ(outputs.at("y")[row * kLength * kWidth + i], static_cast<double>(from * kLength * kWidth + i));
+      }
+}
+
 // As a decoder does it: the state is updated in place, rows are a part of a fused projection, each row has its place.
 TEST(Cache, StatesAreUpdatedInPlace) {
   constexpr int64_t kWide = 24;
@@ -101,6 +119,9 @@ TEST(Cache, SequencesFillTheirSlotsAndNoOthers) {
           const int64_t want = row < 0 || t >= kEntries ? 0 : 1 + (row * kEntries + t) * 2 * kWide + kWide + d;
           EXPECT_EQ(outputs.at("y")[(slot * (kLength + 1) + t) * kWide + d], static_cast<double>(want));
         }
+  for (const NamedTensors& outputs : run({-1, 2}))  // the first goes nowhere
+    for (int64_t slot = 0; slot < kSlots; ++slot)
+      EXPECT_EQ(outputs.at("y")[slot * (kLength + 1) * kWide] != 0, slot == 2) << slot;
   in["slots"] = HostTensor({DType::kI32, {2}}, std::span<const int32_t>(std::array{0, 6}));
   EXPECT_THROW(interpret(graph, in), Error);
 }

@@ -4,7 +4,8 @@
 //   -> i32 [queries + keys - 1], entry j - i + queries - 1 for key j and query i, as attention's distance_bias has them
 //
 // Queries stand at positions from `position` (i32 [1]; undefined: 0) on, keys from 0 on. Bidirectional, half of the
-// buckets are for keys behind the query; else those count as at its own position.
+// buckets are for keys behind the query; else those count as at its own position. With positions i32 [R, 1] the result
+// is i32 [R, queries + keys - 1]: in each row the queries stand from a position of their own on.
 #pragma once
 #include "ir/graph.h"
 #include "ops/kernel.h"

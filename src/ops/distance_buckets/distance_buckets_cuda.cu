@@ -1,5 +1,6 @@
 // T5's buckets of distances. A bucket begins where the host's float32 logarithm says, so that a device's own rounding
 // of logarithms decides nothing.
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "ops/cuda_kernels.h"
 #include "ops/distance_buckets/distance_buckets.h"
@@ -16,11 +17,12 @@ struct BucketStarts {
 };
 
 __global__ void __launch_bounds__(kThreads)
-    buckets_kernel(int64_t entries, int64_t queries, bool bidirectional, BucketStarts starts,
-                   const int32_t* __restrict__ position, int32_t* __restrict__ to) {
-  const int64_t entry = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (entry >= entries) return;
-  int64_t distance = entry - (queries - 1) - (position ? position[0] : 0);
+    buckets_kernel(int64_t count, int64_t entries, int64_t queries, bool bidirectional, BucketStarts starts,
+                   const int32_t* __restrict__ positions, int32_t* __restrict__ to) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const auto [row, entry] = divided(i, entries);
+  int64_t distance = static_cast<int64_t>(entry) - (queries - 1) - (positions ? positions[row] : 0);
   int32_t first = 0;
   if (bidirectional) {
     if (distance > 0) first = starts.count;
@@ -30,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   int32_t bucket = 0;
   while (bucket + 1 < starts.count && starts.at[bucket + 1] <= distance) ++bucket;
-  to[entry] = first + bucket;
+  to[i] = first + bucket;
 }
 
 int64_t one_direction(const DistanceBucketsAttrs& attrs) {
@@ -57,10 +59,10 @@ bool supports(const KernelQuery& query) {
 
 void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<DistanceBucketsAttrs>();
-  const int64_t entries = args.out[0].elements();
-  launch(args.device, buckets_kernel, blocks_for(entries, kThreads), kThreads, 0, entries, attrs.queries,
-         attrs.bidirectional, bucket_starts(attrs), attrs.has_position ? args.in[0].as<int32_t>() : nullptr,
-         args.out[0].as<int32_t>());
+  const int64_t count = args.out[0].elements();
+  launch(args.device, buckets_kernel, blocks_for(count, kThreads), kThreads, 0, count, attrs.queries + attrs.keys - 1,
+         attrs.queries, attrs.bidirectional, bucket_starts(attrs),
+         attrs.has_position ? args.in[0].as<int32_t>() : nullptr, args.out[0].as<int32_t>());
 }
 
 constexpr Kernel kKernels[] = {{"starts", supports, nullptr, run}};

@@ -29,19 +29,22 @@ TEST(DistanceBuckets, AreThoseOfTransformers) {
   check(8, 20, true, {{-400, 3}, {-6, 2}, {-1, 1}, {0, 0}, {1, 5}, {2, 6}, {7, 7}});
 }
 
-// A step of decoding sees what the last query of a sequence as long sees.
-TEST(DistanceBuckets, OfAQueryAtAPosition) {
+// A step of decoding sees what the last query of a sequence as long sees, whatever the other rows' positions are.
+TEST(DistanceBuckets, OfQueriesAtPositions) {
   Graph graph;
   const DistanceBucketsAttrs one{.queries = 1, .keys = 10, .buckets = 8, .max_distance = 20, .bidirectional = false};
   DistanceBucketsAttrs all = one;
   all.queries = 10;
-  graph.output("one", distance_buckets(graph, one, graph.input("position", {DType::kI32, {1}})));
+  const std::vector<int32_t> positions{6, 0, 9, 6, 3};
+  const auto rows = static_cast<int64_t>(positions.size());
+  graph.output("each", distance_buckets(graph, one, graph.input("positions", {DType::kI32, {rows, 1}})));
   graph.output("all", distance_buckets(graph, all));
   NamedTensors inputs;
-  const std::vector<int32_t> position{6};
-  inputs["position"] = HostTensor({DType::kI32, {1}}, std::span<const int32_t>(position));
+  inputs["positions"] = HostTensor({DType::kI32, {rows, 1}}, std::span<const int32_t>(positions));
   for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs))
-    for (int64_t j = 0; j < 10; ++j) EXPECT_EQ(outputs.at("one")[j], outputs.at("all")[j + 9 - 6]);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t j = 0; j < 10; ++j)
+        EXPECT_EQ(outputs.at("each")[r * 10 + j], outputs.at("all")[j + 9 - positions[static_cast<size_t>(r)]]);
 }
 
 TEST(DistanceBuckets, AllKernelsAgree) {

@@ -23,8 +23,7 @@ double mean_loss(TranslationSession& session, const EvaluationSet& set, const Bu
   return sum / tokens;
 }
 
-std::vector<std::string> translate(TranslationSession& session, Generator& generator, const EvaluationSet& set,
-                                   int64_t pairs) {
+std::vector<std::string> translate(TranslationSession& session, const EvaluationSet& set, int64_t pairs) {
   std::vector<std::vector<int32_t>> sources;
   std::vector<size_t> line_of;
   for (int64_t i = 0; i < pairs; ++i) {
@@ -34,7 +33,7 @@ std::vector<std::string> translate(TranslationSession& session, Generator& gener
     line_of.push_back(static_cast<size_t>(i));
   }
   std::vector<std::string> translations(static_cast<size_t>(pairs));
-  const auto generated = generator.generate(sources, 1, session.trainer->pool());
+  const auto generated = session.generator->generate(sources, 1, session.trainer->pool());
   for (size_t i = 0; i < generated.size(); ++i)
     if (!generated[i].empty()) translations[line_of[i]] = session.tokenizers.target->decode(generated[i][0].ids);
   return translations;

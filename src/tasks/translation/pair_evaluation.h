@@ -17,9 +17,8 @@ struct EvaluationSet {
 
 double mean_loss(TranslationSession& session, const EvaluationSet& set, const Buckets& buckets);
 
-// Translates the first `pairs` lines with a generator of the session.
-std::vector<std::string> translate(TranslationSession& session, Generator& generator, const EvaluationSet& set,
-                                   int64_t pairs);
+// Translates the first `pairs` lines with the session's generator.
+std::vector<std::string> translate(TranslationSession& session, const EvaluationSet& set, int64_t pairs);
 
 // BLEU, chrF and exact match of translations of the set's first lines.
 Evaluation score(const EvaluationSet& set, const std::vector<std::string>& translations, double loss);

@@ -1,11 +1,32 @@
 #include "tasks/translation/translation_session.h"
 
-#include <set>
+#include <algorithm>
 
 #include "data/batch_buffer.h"
 #include "models/translation_loss.h"
 
 namespace linnet {
+namespace {
+
+// What sources are padded to, up to `longest`: at most a fourth of a row is padding (but for the shortest), and there
+// are few plans.
+std::vector<int64_t> padded_lengths(int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t length = 16, step = 8; length < longest; length += step) {
+    lengths.push_back(length);
+    if (length >= 8 * step) step *= 2;
+  }
+  lengths.push_back(longest);
+  return lengths;
+}
+
+}  // namespace
+
+int64_t longest_source(const std::vector<BatchShape>& shapes) {
+  int64_t longest = 1;
+  for (const BatchShape& shape : shapes) longest = std::max(longest, shape.source_length);
+  return longest;
+}
 
 TranslationSession::TranslationSession(const Config& config, const TranslationModel& translation,
                                        SessionOptions options)
@@ -20,25 +41,28 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
       return translation_loss(*model, trace, {shape.batch, shape.source_length, shape.target_length}, smoothing);
     });
   plan(pair_inputs(shapes), losses);
-  std::set<int64_t> lengths;
-  for (const BatchShape& shape : shapes) lengths.insert(shape.source_length);
-  for (const GenerationNeeds& needs : options.generation) {
-    GenerateOptions generate;
-    generate.sentences = needs.sentences, generate.beams = needs.beams;
-    generate.max_length = config.model.max_seq_len;
-    generate.source_lengths.assign(lengths.begin(), lengths.end());
-    generate.length_penalty = config.train.length_penalty;
-    generate.special = tokenizers.special;
-    generate.flat_name = trainer->evaluated_state();
-    generate.threads = trainer->options().threads;
-    generate.verify_plans = options.verify_plans;
-    generators.push_back(std::make_unique<Generator>(*model, layout, store, shared, generate));
-  }
+  if (!options.generation) return;
+  const GenerationNeeds& needs = *options.generation;
+  const SpecialTokens& special = tokenizers.special;
+  const SourceOptions plan{.rows = needs.sentences,
+                           .beams = needs.beams,
+                           .max_length = config.model.max_seq_len,
+                           .source_lengths = padded_lengths(needs.longest_source),
+                           .begin = special.begin,
+                           .flat_name = trainer->evaluated_state(),
+                           .threads = trainer->options().threads,
+                           .verify_plans = options.verify_plans};
+  SearchSettings search;
+  search.generate.length_penalty = config.train.length_penalty;
+  search.generate.ends = {special.end};
+  for (const int32_t token : {special.pad, special.begin})
+    if (token >= 0) search.generate.never.push_back(token);
+  generator = std::make_unique<SourceGenerator>(*model, layout, store, shared, plan, search);
 }
 
 void TranslationSession::allocate() {
   Session::allocate();
-  for (auto& generator : generators) generator->bind();
+  if (generator) generator->bind();
 }
 
 }  // namespace linnet

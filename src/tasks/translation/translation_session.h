@@ -1,24 +1,30 @@
 // An encoder-decoder in planned memory, with tokenizers and what decodes its translations.
 #pragma once
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "data/buckets.h"
-#include "generate/generator.h"
+#include "generate/source_generator.h"
 #include "tasks/session.h"
 #include "tasks/translation/translation_model.h"
 
 namespace linnet {
 
+// How translations are made: so many sentences at once, of sources of at most so many tokens.
 struct GenerationNeeds {
-  int64_t beams = 1, sentences = 32;
+  int64_t beams = 1, sentences = 32, longest_source = 0;
 };
 
 struct SessionOptions {
   bool training = true;
-  std::vector<BatchShape> shapes;           // of batches to train on (or only evaluate)
-  std::vector<GenerationNeeds> generation;  // the largest first
-  bool verify_plans = true;                 // off when only sizes are wanted
+  std::vector<BatchShape> shapes;             // of batches to train on (or only evaluate)
+  std::optional<GenerationNeeds> generation;  // none: no translations
+  bool verify_plans = true;                   // off when only sizes are wanted
 };
+
+// Of batches of these shapes.
+int64_t longest_source(const std::vector<BatchShape>& shapes);
 
 class TranslationSession : public Session {
  public:
@@ -30,7 +36,7 @@ class TranslationSession : public Session {
   const Config config;
   const TokenizerPair tokenizers;
   const std::shared_ptr<EncoderDecoder> model;
-  std::vector<std::unique_ptr<Generator>> generators;
+  std::unique_ptr<SourceGenerator> generator;  // null without options.generation
   const std::vector<BatchShape> shapes;
 };
 

@@ -20,7 +20,8 @@ Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, in
 SessionOptions training_session_options(const Config& config, const Buckets& buckets) {
   SessionOptions options;
   options.shapes = buckets.shapes();
-  if (config.train.metric != "loss") options.generation.push_back({.beams = config.train.eval_beam});
+  if (config.train.metric != "loss")
+    options.generation = {.beams = config.train.eval_beam, .longest_source = longest_source(options.shapes)};
   return options;
 }
 
@@ -63,9 +64,9 @@ void TranslationTask::initialize() {
 Evaluation TranslationTask::evaluate() {
   const double loss = mean_loss(*session, *valid, *buckets);
   std::vector<std::string> translations;
-  if (!session->generators.empty()) {
+  if (session->generator) {
     const int64_t all = valid->dataset.size(), wanted = config.train.eval_pairs;
-    translations = translate(*session, *session->generators[0], *valid, wanted > 0 ? std::min(wanted, all) : all);
+    translations = translate(*session, *valid, wanted > 0 ? std::min(wanted, all) : all);
   }
   Evaluation result = score(*valid, translations, loss);
   ++evaluations_;

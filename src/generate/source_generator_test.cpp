@@ -1,11 +1,9 @@
-#include "generate/generator.h"
+#include "generate/source_generator.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <random>
 
 #include "exec/interpreter.h"
@@ -29,22 +27,27 @@ TransformerConfig small(int64_t vocab, bool tied = false) {
   return config;
 }
 
+// As translations are: padding and begin are never generated.
+SearchSettings searching(SearchSettings settings) {
+  settings.generate.ends = {kSpecial.end}, settings.generate.never = {kSpecial.pad, kSpecial.begin};
+  return settings;
+}
+
 // A model with random weights and everything it takes to generate; and, apart from all of that, the model's plain
 // forward pass in float64.
 struct Fixture {
-  Fixture(const TransformerConfig& config, GenerateOptions options, float end_bias = 0, uint64_t seed = 1)
+  Fixture(const TransformerConfig& config, SourceOptions options, SearchSettings settings = {}, float end_bias = 0,
+          uint64_t seed = 1)
       : model(config), layout(model) {
     const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * 4; };
-    options.threads = 3;
     const RegionId weights = store.add_region("weights", MemoryKind::kParameters, bytes(layout.parameter_count()));
     const RegionId constants = store.add_region("constants", MemoryKind::kConstants, bytes(layout.constant_count()));
     store.bind("parameters", {weights, 0}, bytes(layout.parameter_count()));
     store.bind("constants", {constants, 0}, bytes(layout.constant_count()));
     shared = {store.add_region("arena", MemoryKind::kActivations, 0),
               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-    GenerateOptions threaded = options;
-    threaded.threads = 3;  // the most a test uses
-    generator = std::make_unique<Generator>(model, layout, store, shared, threaded);
+    options.threads = 3;  // the most a test uses
+    generator = std::make_unique<SourceGenerator>(model, layout, store, shared, options, searching(settings));
     store.allocate();
     generator->bind();
     float* parameters = store.as<float>("parameters");
@@ -108,7 +111,7 @@ struct Fixture {
   ParameterLayout layout;
   Store store;
   SharedRegions shared;
-  std::unique_ptr<Generator> generator;
+  std::unique_ptr<SourceGenerator> generator;
 };
 
 std::vector<Ids> random_sources(int count, int32_t vocab, int longest, uint32_t seed = 7) {
@@ -137,14 +140,17 @@ void expect_same(const std::vector<std::vector<Hypothesis>>& a, const std::vecto
   }
 }
 
-TEST(Generator, CachedStepsGiveTheLogitsOfTheWholeForwardPass) {
-  const int64_t beams = 3, sentences = 2, rows = sentences * beams, vocab = 11;
-  Fixture f(small(vocab), {.sentences = sentences, .beams = beams, .max_length = 9, .source_lengths = {6}});
+// Rows at positions of their own, as requests that began at different steps are.
+TEST(SourceGenerator, CachedStepsGiveTheLogitsOfTheWholeForwardPass) {
+  const int64_t beams = 3, sentences = 2, rows = sentences * beams, vocab = 11, longest = 9, late = 2;
+  Fixture f(small(vocab), {.rows = sentences, .beams = beams, .max_length = longest, .source_lengths = {6}});
   const std::vector<Ids> sources{{5, 6, 7, 3}, {9, 8, 7, 6, 5, 3}};
-  std::fill_n(f.store.as<int32_t>("generate.source"), 12, 0);
+  const auto input = [&](const char* name) { return f.store.as<int32_t>(std::string("generate.") + name); };
+  std::fill_n(input("source"), 12, 0);
   for (size_t i = 0; i < 2; ++i) {
-    std::copy(sources[i].begin(), sources[i].end(), f.store.as<int32_t>("generate.source") + 6 * i);
-    f.store.as<int32_t>("generate.source_lengths")[i] = static_cast<int32_t>(sources[i].size());
+    std::copy(sources[i].begin(), sources[i].end(), input("source") + 6 * i);
+    input("source_lengths")[i] = input("memory_lengths")[1 - i] = static_cast<int32_t>(sources[i].size());
+    input("groups")[i] = static_cast<int32_t>(1 - i);
   }
   const Executor prefill(*f.generator->plans()[0], f.store, f.shared),
       decode(*f.generator->plans()[1], f.store, f.shared);
@@ -153,40 +159,41 @@ TEST(Generator, CachedStepsGiveTheLogitsOfTheWholeForwardPass) {
   // Any parents and tokens will do: cycles, twins, rows that stay.
   std::mt19937 random(3);
   std::vector<Ids> history(rows);
-  for (int32_t position = 0; position < 9; ++position) {
+  for (int64_t step = 0; step < longest + late; ++step) {
     std::vector<Ids> next;
     for (int64_t r = 0; r < rows; ++r) {
+      const auto position = static_cast<int32_t>(std::clamp<int64_t>(r < beams ? step : step - late, -1, longest - 1));
+      const bool runs = position >= 0 && (r >= beams || step < longest);
       const auto parent = static_cast<int32_t>(r / beams * beams + random() % beams);
-      const int32_t token = position == 0 ? kSpecial.begin : static_cast<int32_t>(random() % vocab);
-      f.store.as<int32_t>("generate.parents")[r] = parent;
-      f.store.as<int32_t>("generate.tokens")[r] = token;
-      f.store.as<int32_t>("generate.lengths")[r] = position + 1;
+      const int32_t token = position <= 0 ? kSpecial.begin : static_cast<int32_t>(random() % vocab);
+      input("parents")[r] = parent, input("tokens")[r] = token;
+      input("positions")[r] = runs ? position : 0, input("lengths")[r] = runs ? position + 1 : 0;
       next.push_back(history[static_cast<size_t>(parent)]);
       if (position > 0) next.back().push_back(token);
     }
     history = next;
-    *f.store.as<int32_t>("generate.position") = position;
     decode.run(pool);
     const float* logits = decode.output("logits").as<float>();
     for (int64_t r = 0; r < rows; ++r) {
+      if (input("lengths")[r] == 0) continue;
       const std::vector<double> want =
-          f.forward(sources[static_cast<size_t>(r / beams)], history[static_cast<size_t>(r)]).back();
+          f.forward(sources[static_cast<size_t>(1 - r / beams)], history[static_cast<size_t>(r)]).back();
       double error = 0, size = 0, sum = 0;
       for (int64_t v = 0; v < vocab; ++v) {
         error += std::pow(logits[r * vocab + v] - want[static_cast<size_t>(v)], 2);
         size += std::pow(want[static_cast<size_t>(v)], 2);
         sum += std::exp(want[static_cast<size_t>(v)]);
       }
-      EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(size)) << "row " << r << ", position " << position;
+      EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(size)) << "row " << r << ", step " << step;
       EXPECT_NEAR(decode.output("log_sum_exp").as<float>()[r], std::log(sum), 1e-5);
     }
   }
 }
 
-TEST(Generator, OneBeamIsGreedySearch) {
+TEST(SourceGenerator, OneBeamIsGreedySearch) {
   int grown = 0, cut = 0;
   for (const float end_bias : {0.0f, 4.0f, 6.0f, 8.0f}) {
-    Fixture f(small(11, end_bias < 5), {.sentences = 4, .max_length = 8, .source_lengths = {5, 10}}, end_bias);
+    Fixture f(small(11, end_bias < 5), {.rows = 4, .max_length = 8, .source_lengths = {5, 10}}, {}, end_bias);
     const std::vector<Ids> sources = random_sources(9, 11, 10);
     const auto results = f.generate(sources);
     for (size_t i = 0; i < sources.size(); ++i) {
@@ -211,10 +218,10 @@ TEST(Generator, OneBeamIsGreedySearch) {
 }
 
 // All sequences of up to three tokens: 21 that end in time, 64 that do not, ranked together.
-TEST(Generator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
+TEST(SourceGenerator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
   for (const double penalty : {0.0, 1.0, 2.0}) {
-    Fixture f(small(7),
-              {.sentences = 2, .beams = 90, .max_length = 3, .source_lengths = {5}, .length_penalty = penalty});
+    Fixture f(small(7), {.rows = 2, .beams = 90, .max_length = 3, .source_lengths = {5}},
+              {.generate = {.length_penalty = penalty}});
     const Ids source{4, 6, 5, 3};
     std::vector<Hypothesis> all;
     const std::function<void(Ids)> visit = [&](Ids ids) {
@@ -241,28 +248,28 @@ TEST(Generator, WithEnoughBeamsTheBestOfAllSequencesAreFound) {
   }
 }
 
-TEST(Generator, ABatchGivesWhatSentencesGiveAloneInTheirOrder) {
+TEST(SourceGenerator, ABatchGivesWhatSentencesGiveAloneInTheirOrder) {
   for (const int64_t beams : {1, 4}) {
-    Fixture f(small(13), {.sentences = 4, .beams = beams, .max_length = 12, .source_lengths = {4, 7, 12}}, 1.0f);
+    Fixture f(small(13), {.rows = 4, .beams = beams, .max_length = 12, .source_lengths = {4, 7, 12}}, {}, 1.0f);
     const std::vector<Ids> sources = random_sources(11, 13, 12);
     const auto together = f.generate(sources, static_cast<int>(beams));
     std::vector<std::vector<Hypothesis>> alone;
     for (const Ids& source : sources) alone.push_back(f.generate({source}, static_cast<int>(beams))[0]);
-    expect_same(together, alone, 1e-5);
+    expect_same(together, alone, 0);
   }
 }
 
-TEST(Generator, TheNumberOfThreadsChangesNoBit) {
-  Fixture f(small(50), {.sentences = 5, .beams = 3, .max_length = 20, .source_lengths = {12}}, 0.5f);
+TEST(SourceGenerator, TheNumberOfThreadsChangesNoBit) {
+  Fixture f(small(50), {.rows = 5, .beams = 3, .max_length = 20, .source_lengths = {12}}, {}, 0.5f);
   const std::vector<Ids> sources = random_sources(12, 50, 12);
   const auto one = f.generate(sources, 3, 1);
   expect_same(one, f.generate(sources, 3, 2), 0);
   expect_same(one, f.generate(sources, 3, 3), 0);
 }
 
-TEST(Generator, NBestIsSortedDistinctAndScoredByTheModel) {
-  Fixture f(small(13), {.sentences = 4, .beams = 5, .max_length = 12, .source_lengths = {12}, .length_penalty = 0.7},
-            1.5f);
+TEST(SourceGenerator, NBestIsSortedDistinctAndScoredByTheModel) {
+  Fixture f(small(13), {.rows = 4, .beams = 5, .max_length = 12, .source_lengths = {12}},
+            {.generate = {.length_penalty = 0.7}}, 1.5f);
   const std::vector<Ids> sources = random_sources(6, 13, 12);
   const auto results = f.generate(sources, 5);
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -279,119 +286,21 @@ TEST(Generator, NBestIsSortedDistinctAndScoredByTheModel) {
   }
 }
 
-TEST(Generator, LimitsLengthReportsProgressAndRefusesWhatDoesNotFit) {
-  Fixture f(small(13),
-            {.sentences = 2, .max_length = 100, .length_ratio = 1, .length_margin = 3, .source_lengths = {6}}, -100.0f);
+TEST(SourceGenerator, LimitsLengthReportsProgressAndRefusesWhatDoesNotFit) {
+  Fixture f(small(13), {.rows = 2, .max_length = 100, .source_lengths = {6}}, {.length_ratio = 1, .length_margin = 3},
+            -100.0f);
   ThreadPool pool(1);
   EXPECT_TRUE(f.generator->generate({}, 1, pool).empty());
   std::vector<int64_t> done;
   const std::vector<Ids> sources{{5, 3}, {5, 6, 7, 8, 3}, {3}};
   const auto results = f.generator->generate(sources, 1, pool, [&](int64_t n) { done.push_back(n); });
-  EXPECT_EQ(done, (std::vector<int64_t>{2, 3}));
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  EXPECT_EQ(done.front(), 0);
+  EXPECT_EQ(done.back(), 3);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(results[i][0].ids.size(), sources[i].size() + 3);
   EXPECT_FALSE(results[0][0].finished);
   EXPECT_THROW(f.generate({{5, 5, 5, 5, 5, 5, 3}}), Error);
   EXPECT_THROW(f.generate(sources, 2), Error);
-}
-
-TEST(Generator, ASecondGeneratorSharesTheMemoryOfTheFirst) {
-  Transformer model(small(13));
-  ParameterLayout layout(model);
-  Store store;
-  const auto bytes = static_cast<size_t>(layout.parameter_count() + layout.constant_count()) * 4 + 64;
-  const RegionId weights = store.add_region("weights", MemoryKind::kParameters, 2 * bytes);
-  store.bind("ema", {weights, 0}, bytes);
-  store.bind("constants", {weights, bytes}, bytes);
-  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  GenerateOptions options{.sentences = 4, .beams = 3, .max_length = 10, .source_lengths = {4, 8}, .flat_name = "ema"};
-  options.threads = 2;
-  Generator wide(model, layout, store, shared, options);
-  const size_t regions = store.regions().size();
-  options.beams = 1;
-  Generator narrow(model, layout, store, shared, options);
-  EXPECT_EQ(store.regions().size(), regions);
-  store.allocate();
-  wide.bind();
-  narrow.bind();
-  ThreadPool pool(2);
-  layout.initialize_parameters(1, store.as<float>("ema"), pool);
-  layout.initialize_constants(store.as<float>("constants"), pool);
-  const std::vector<Ids> sources = random_sources(5, 13, 8);
-  const auto before = narrow.generate(sources, 1, pool);
-  wide.generate(sources, 3, pool);
-  expect_same(narrow.generate(sources, 1, pool), before, 0);
-}
-
-TEST(BeamSearch, TiesGoToTheLowerTokenAndABrokenModelStillEnds) {
-  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const float logit : {0.0f, nan}) {
-    BeamSearch search(1, 2, 4, {});
-    search.start(std::vector<int64_t>{4});
-    const std::vector<int32_t> tokens{4, 5, 6, 7, 4, 5, 6, 7};
-    const std::vector<float> logits(8, logit), log_sum_exp(2, std::log(4.0f));
-    int steps = 0;
-    for (; !search.done() && steps < 10; ++steps) search.advance(4, tokens.data(), logits.data(), log_sum_exp.data());
-    EXPECT_EQ(steps, 4);
-    const auto result = search.result(0, 2);
-    ASSERT_EQ(result.size(), 2u);
-    EXPECT_EQ(result[0].ids, (Ids{4, 4, 4, 4}));
-    EXPECT_FALSE(result[0].finished);
-  }
-}
-
-// A search by a table: what follows depends on the last token alone, as probabilities [from][to] of tokens 4 (also what
-// begins), 5 and the end 3.
-std::vector<Hypothesis> search_table(const BeamOptions& options, int64_t beams, int64_t limit,
-                                     const std::map<int32_t, std::vector<float>>& table) {
-  BeamSearch search(1, beams, limit, options);
-  search.start(std::vector<int64_t>{limit});
-  while (!search.done()) {
-    std::vector<int32_t> tokens;
-    std::vector<float> logits;
-    const std::vector<float> log_sum_exp(static_cast<size_t>(beams), 0);
-    for (int64_t row = 0; row < beams; ++row) {
-      const std::vector<float>& next = table.at(std::max(search.tokens()[static_cast<size_t>(row)], 3));
-      std::vector<std::pair<float, int32_t>> order{{next[0], 3}, {next[1], 4}, {next[2], 5}};
-      std::ranges::sort(order, std::greater{});
-      for (const auto& [probability, token] : order) logits.push_back(std::log(probability)), tokens.push_back(token);
-    }
-    search.advance(3, tokens.data(), logits.data(), log_sum_exp.data());
-  }
-  return search.result(0, static_cast<int>(beams));
-}
-
-TEST(BeamSearch, AtTheLimitTheBestScoreWinsFinishedOrNot) {
-  const std::map<int32_t, std::vector<float>> table{
-      {3, {0.3f, 0.6f, 0.1f}}, {4, {0.05f, 0.9f, 0.05f}}, {5, {0.1f, 0.1f, 0.8f}}};
-  const auto mean = search_table({}, 2, 3, table);
-  EXPECT_EQ(mean[0].ids, (Ids{4, 4, 4}));
-  EXPECT_FALSE(mean[0].finished);
-  EXPECT_NEAR(mean[0].score, std::log(0.6 * 0.9 * 0.9) / 3, 1e-6);
-  EXPECT_EQ(search_table({.length_penalty = -1}, 2, 3, table)[0].ids, Ids{});
-  EXPECT_TRUE(search_table({.length_penalty = -1}, 2, 3, table)[0].finished);
-}
-
-TEST(BeamSearch, AForcedEndFinishesEveryBeamAtTheLimit) {
-  const std::map<int32_t, std::vector<float>> table{
-      {3, {0.1f, 0.6f, 0.3f}}, {4, {0.1f, 0.8f, 0.1f}}, {5, {0.1f, 0.1f, 0.8f}}};
-  for (const Hypothesis& found : search_table({.forced_end = true}, 2, 3, table)) {
-    EXPECT_TRUE(found.finished);
-    EXPECT_EQ(found.ids.size(), 2u);
-    EXPECT_NEAR(found.score, found.log_probability / 3, 1e-9);
-  }
-}
-
-// Two texts end early; a third would beat them when it has grown.
-TEST(BeamSearch, EarlyStoppingSaysHowLongToGoOn) {
-  const std::map<int32_t, std::vector<float>> table{
-      {3, {0.5f, 0.4f, 0.1f}}, {4, {0.3f, 0.698f, 0.002f}}, {5, {0.5f, 0.25f, 0.25f}}};
-  const auto found = [&](EarlyStopping early_stopping) {
-    return search_table({.length_penalty = 1, .early_stopping = early_stopping}, 2, 9, table);
-  };
-  EXPECT_EQ(found(EarlyStopping::kFull)[0].ids, Ids{});
-  EXPECT_EQ(found(EarlyStopping::kNever)[0].ids.size(), 9u);
-  EXPECT_GE(found(EarlyStopping::kLikely)[0].score, found(EarlyStopping::kFull)[0].score);
 }
 
 }  // namespace
