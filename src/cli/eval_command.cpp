@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "config/task_rows.h"
 #include "kernels/isa.h"
 #include "tasks/task_table.h"
 
@@ -15,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Arguments : EvaluationRequest {
+  std::vector<std::string> folders;
   std::string data_dir;
   bool json = false;
 };
@@ -45,9 +47,13 @@ void print_json(const Arguments& arguments, const EvaluationAnswer& answer, doub
   std::printf("%s\n", json.dump().c_str());
 }
 
-int evaluate(const Arguments& arguments) {
+int evaluate(Arguments& arguments) {
   const auto began = std::chrono::steady_clock::now();
+  arguments.folder = arguments.folders.front();
+  arguments.others.assign(arguments.folders.begin() + 1, arguments.folders.end());
   Config config = evaluation_config(arguments.folder);
+  if (!arguments.others.empty() && task_kind(config) != TaskKind::kTranslation)
+    fail_user("several runs are evaluated together where they translate, and '" + arguments.folder + "' does not");
   apply(arguments, config);
   if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
   force_isa(config.train.isa);
@@ -67,7 +73,9 @@ int evaluate(const Arguments& arguments) {
 void add_eval_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   linnet.subcommand("eval", "how good a model is: loss with BLEU, perplexity or accuracy")
-      .take("run", arguments->folder, "the run folder, or a model folder in the layout of Hugging Face",
+      .take("run", arguments->folders,
+            "the run folder, or a model folder in the layout of Hugging Face; several of translation are evaluated as "
+            "one",
             {.required = true})
       .take("--split", arguments->split, "test (default) or valid, as the run's configuration names them",
             {.choices = {"test", "valid"}})

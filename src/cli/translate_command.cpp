@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kLinesAhead = 1024;
 
 struct Arguments : InferenceOptions {
-  std::string folder;
+  std::vector<std::string> folders;
   int n_best = 1;
 };
 
@@ -32,13 +32,15 @@ void print(const std::vector<std::vector<Translation>>& translations, int64_t fi
 }
 
 int translate_input(const Arguments& arguments) {
-  const Config config = inference_config(arguments.folder, arguments);
-  if (const char* why = task_actions(config).no_translation) fail_user("run '" + arguments.folder + "' " + why);
+  const Config config = inference_config(arguments.folders.front(), arguments);
+  for (const std::string& folder : arguments.folders)
+    if (const char* why = task_actions(inference_config(folder, arguments)).no_translation)
+      fail_user("run '" + folder + "' " + why);
   if (arguments.n_best > config.train.beam)
     fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " +
               std::to_string(config.train.beam));
   force_isa(config.train.isa);
-  Translator translator(arguments.folder, config);
+  Translator translator(arguments.folders, config);
   // At a terminal each line is answered at once.
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
@@ -61,7 +63,7 @@ int translate_input(const Arguments& arguments) {
   answer();
   if (translator.cut_lines() > 0)
     log_warning(std::to_string(translator.cut_lines()) + (translator.cut_lines() == 1 ? " line was" : " lines were") +
-                " longer than max_seq_len = " + std::to_string(config.model.max_seq_len) + " tokens and cut");
+                " longer than max_seq_len = " + std::to_string(translator.longest()) + " tokens and cut");
   return 0;
 }
 
@@ -70,7 +72,11 @@ int translate_input(const Arguments& arguments) {
 void add_translate_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
   linnet.subcommand("translate", "translate standard input, line by line")
-      .take("run", arguments->folder, "the run folder", {.required = true})
+      .take("run", arguments->folders,
+            "the run folder; with several of them, whose vocabularies are the same, the mean of the models' "
+            "probabilities "
+            "decides",
+            {.required = true})
       .take("--beam", arguments->beams, "beam size (default: the run's); 1 is greedy", {.least = 1, .most = 1024})
       .take("--n-best", arguments->n_best, "the N best translations of each line: number, score, text, with tabs",
             {.least = 1, .most = 1024})

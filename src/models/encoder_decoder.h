@@ -28,6 +28,9 @@ struct EncoderDecoder : Module {
   virtual Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
                       double label_smoothing) = 0;
 
+  // The logits [B, T, V] of those predictions, whole in memory.
+  virtual Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) = 0;
+
   // Generation, one graph each. prefill: encodes, and leaves the keys and values that the decoder attends to in row
   // memory.rows[b] of its states, for row b of source i32 [B, S], S <= memory.max_length.
   virtual void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) = 0;

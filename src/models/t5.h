@@ -50,6 +50,10 @@ struct T5 : EncoderDecoder {
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
               double label_smoothing) override;
 
+  Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor) override {
+    return logits(hidden(source, source_lengths, target_in));
+  }
+
   int64_t output_vocab_size() const override { return config.vocab_size; }
   const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return 1 << 20; }  // distances have no end

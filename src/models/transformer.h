@@ -62,6 +62,10 @@ struct Transformer : EncoderDecoder {
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
               double label_smoothing) override;
 
+  Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) override {
+    return (*this)(source, source_lengths, target_in, target_lengths);
+  }
+
   int64_t output_vocab_size() const override { return config.target_vocab; }
   const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return config.max_seq_len; }

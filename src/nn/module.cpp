@@ -30,6 +30,20 @@ void Module::collect(std::vector<ParameterSpec>& out) const {
   }
 }
 
+void Module::adopt(Module& root, const std::string& name) {
+  root.parent_ = this, root.name_ = name;
+  members_.push_back({&root, nullptr});
+  root.prefix_names(root.path() + ".");
+}
+
+void Module::prefix_names(const std::string& prefix) {
+  for (const Member& member : members_)
+    if (member.module)
+      member.module->prefix_names(prefix);
+    else
+      member.parameter->spec_.name = prefix + member.parameter->spec_.name;
+}
+
 int64_t Module::parameter_count() const {
   int64_t count = 0;
   for (const ParameterSpec& spec : parameters()) count += spec.trainable ? spec.shape.elements() : 0;

@@ -41,13 +41,18 @@ class Module {
   std::vector<ParameterSpec> parameters() const;
   int64_t parameter_count() const;  // elements of the trainable ones
 
+  // Makes a root, and all that is in it, a part of this module: names get `name` in front. The root outlives this
+  // module, and has not been used in a trace or a layout that still lives.
+  void adopt(Module& root, const std::string& name);
+
  private:
   friend class Parameter;
   void collect(std::vector<ParameterSpec>& out) const;
+  void prefix_names(const std::string& prefix);
   // Children and parameters in one list, so that names come in the order they are declared.
   struct Member {
-    const Module* module;
-    const Parameter* parameter;
+    Module* module;
+    Parameter* parameter;
   };
   Module* parent_ = nullptr;
   std::string name_;
@@ -66,6 +71,7 @@ class Parameter {
   const ParameterSpec& spec() const { return spec_; }
 
  protected:
+  friend class Module;  // which renames it
   ParameterSpec spec_;
 };
 

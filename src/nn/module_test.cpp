@@ -35,6 +35,17 @@ TEST(Module, NamesFollowTheMembersInOrder) {
   EXPECT_EQ(net.parameter_count(), 3 * (16 * 4 + 16 + 4 * 16 + 4));
 }
 
+TEST(Module, AnAdoptedRootHasItsNamesBehindItsPlace) {
+  Net net;
+  struct Pair : Module {
+  } pair;
+  pair.adopt(net, "left");
+  EXPECT_EQ(pair.parameters()[0].name, "left.first.fc.weight");
+  EXPECT_EQ(pair.parameters()[11].name, "left.layers.1.proj.bias");
+  EXPECT_EQ(net.first.fc.path(), "left.first.fc");
+  EXPECT_EQ(pair.parameter_count(), net.parameter_count());
+}
+
 TEST(Module, AShapeErrorNamesTheModule) {
   Net net;
   Trace trace;

@@ -54,7 +54,9 @@ void require_text(const EvaluationRequest& request, bool is_run) {
 
 EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Config& config) {
   EvaluationAnswer answer;
-  LoadedEvaluation evaluation(request.folder, config, load_pairs(request, config, answer));
+  std::vector<std::string> folders{request.folder};
+  folders.insert(folders.end(), request.others.begin(), request.others.end());
+  LoadedEvaluation evaluation(folders, config, load_pairs(request, config, answer));
   const bool valid = !answer.facts.empty() && std::get<std::string>(answer.facts[0].second) == "valid";
   const int64_t pairs = evaluation.set->dataset.size();
   answer.facts.emplace_back("pairs", pairs);

@@ -10,10 +10,11 @@
 namespace linnet {
 
 struct EvaluationRequest : InferenceOptions {
-  std::string folder;          // a run or a model folder
-  std::string split;           // "test" or "valid"; empty: what the configuration has
-  std::string source, target;  // files of translation pairs, instead of a split
-  std::string data;            // a file or folder of examples, instead of a split
+  std::string folder;               // a run or a model folder
+  std::vector<std::string> others;  // of translation: more of them, evaluated with it as one
+  std::string split;                // "test" or "valid"; empty: what the configuration has
+  std::string source, target;       // files of translation pairs, instead of a split
+  std::string data;                 // a file or folder of examples, instead of a split
 };
 
 struct EvaluationAnswer {

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "run/run_folder.h"
+#include "tasks/translation/translation_ensemble.h"
 
 namespace linnet {
 namespace {
 
 constexpr int64_t kSentences = 32;  // decoded at once
 
-std::unique_ptr<TranslationSession> load_session(const OpenedTranslationModel& opened, const Config& config,
+std::unique_ptr<TranslationSession> load_session(const TranslationEnsemble& opened, const Config& config,
                                                  std::vector<BatchShape> shapes, int64_t longest_source) {
   SessionOptions options;
   options.training = false;
@@ -19,6 +20,12 @@ std::unique_ptr<TranslationSession> load_session(const OpenedTranslationModel& o
   take_weights(*session, "; a smaller beam needs less",
                [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
   return session;
+}
+
+// Sentences are as long as the shortest of the models takes.
+void shorten(const TranslationEnsemble& opened, Config& config) {
+  for (const OpenedTranslationModel& member : opened.members)
+    config.model.max_seq_len = std::min(config.model.max_seq_len, member.config.model.max_seq_len);
 }
 
 }  // namespace
@@ -35,8 +42,9 @@ Config inference_config(const std::string& folder, const InferenceOptions& optio
   return config;
 }
 
-LoadedEvaluation::LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text) {
-  const OpenedTranslationModel opened = open_translation_model(folder);
+LoadedEvaluation::LoadedEvaluation(const std::vector<std::string>& folders, Config config, ParallelText text) {
+  const TranslationEnsemble opened(folders);
+  shorten(opened, config);
   set = std::make_unique<EvaluationSet>(std::move(text), opened.tokenizers, config.model.max_seq_len);
   const BucketOptions options{.batch_tokens = 2048, .num_buckets = 8, .max_seq_len = config.model.max_seq_len};
   buckets = std::make_unique<Buckets>(Buckets::choose(set->dataset.lengths(), options));
@@ -48,8 +56,11 @@ Evaluation LoadedEvaluation::run() {
   return score(*set, linnet::translate(*session, *set, set->dataset.size()), loss);
 }
 
-Translator::Translator(const std::string& folder, const Config& config) {
-  session_ = load_session(open_translation_model(folder), config, {}, config.model.max_seq_len);
+Translator::Translator(const std::vector<std::string>& folders, const Config& chosen) {
+  const TranslationEnsemble opened(folders);
+  Config config = chosen;
+  shorten(opened, config);
+  session_ = load_session(opened, config, {}, config.model.max_seq_len);
 }
 
 std::vector<std::vector<Translation>> Translator::translate(const std::vector<std::string>& lines, int n_best) {

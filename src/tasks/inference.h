@@ -10,9 +10,10 @@ struct InferenceOptions {
   std::string device = "cpu";
 };
 
-// Loads a run folder's best model for a set of pairs: the session has batch shapes for all of them.
+// Loads the best models of run folders, which are evaluated as one, for a set of pairs: the session has batch shapes
+// for all of them.
 struct LoadedEvaluation {
-  LoadedEvaluation(const std::string& folder, const Config& config, ParallelText text);
+  LoadedEvaluation(const std::vector<std::string>& folders, Config config, ParallelText text);
 
   Evaluation run();
 
@@ -28,11 +29,13 @@ struct Translation {
 
 class Translator {
  public:
-  Translator(const std::string& folder, const Config& config);
+  // With several folders the mean of the models' probabilities decides. User error for models that do not go together.
+  Translator(const std::vector<std::string>& folders, const Config& config);
 
-  // The `n_best` best translations of each line, in the order of the lines. Long lines are cut at the model's length.
+  // The `n_best` best translations of each line, in the order of the lines. Lines beyond longest() tokens are cut.
   std::vector<std::vector<Translation>> translate(const std::vector<std::string>& lines, int n_best);
   int64_t cut_lines() const { return cut_lines_; }
+  int64_t longest() const { return session_->config.model.max_seq_len; }  // of the shortest model
 
  private:
   std::unique_ptr<TranslationSession> session_;

@@ -103,6 +103,29 @@ TEST_F(Translate, TheNBestComeWithFallingScoresAndTheirLineNumber) {
   EXPECT_EQ(translate("a\n", {"--beam", "2", "--n-best", "3"}).exit_code, 2);
 }
 
+TEST_F(Translate, SeveralRunsTranslateAsOneIfTheirVocabulariesAreTheSame) {
+  const std::string input = "3/7/19\n5 mai 2031\nThursday, March 7, 2019\n";
+  const Arguments n_best{"--beam", "3", "--n-best", "3"};
+  const auto together = [&](const std::string& other) {
+    return translate(input, {other, "--beam", "3", "--n-best", "3"});
+  };
+  const std::string alone = translate(input, n_best).out;
+  EXPECT_EQ(together(run_).out, alone);
+  const std::string more = folder_ / "more", other_words = folder_ / "other";
+  ASSERT_EQ(train(more, {"max_steps=60", "eval_every=60", "learning_rate=3e-3", "model.d_ff=48"}).exit_code, 0);
+  const Outcome mean = together(more);
+  ASSERT_EQ(mean.exit_code, 0) << mean.error;
+  EXPECT_EQ(lines(mean.out).size(), 9u);
+  EXPECT_NE(mean.out, alone);
+  const Outcome evaluation = linnet::testing::run({"eval", run_, more, "--json"});
+  EXPECT_EQ(evaluation.exit_code, 0) << evaluation.error;
+  ASSERT_EQ(train(other_words, {"max_steps=1", "eval_every=1", "tokenizer=word"}).exit_code, 0);
+  const Outcome refused = together(other_words);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(refused.error, "linnet: '" + other_words + "' has another target vocabulary than '" + run_ +
+                               "': models that translate together need the same\n");
+}
+
 // What came before the bad line is answered; the error says where it is.
 TEST_F(Translate, InvalidUtf8IsNamedByLineAndByteAndEarlierLinesAreNotLost) {
   const Outcome outcome = translate("3/7/19\n5 mai 2031\nab\xff\n3/7/19\n");

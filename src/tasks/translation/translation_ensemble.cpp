@@ -1,0 +1,70 @@
+#include "tasks/translation/translation_ensemble.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "models/ensemble.h"
+
+namespace linnet {
+namespace {
+
+// Whether two tokenizers give every token the same text and every text the same tokens, as far as single tokens show.
+bool same_vocabulary(const Tokenizer& a, const Tokenizer& b) {
+  if (&a == &b) return true;
+  if (a.kind() != b.kind() || a.vocab_size() != b.vocab_size()) return false;
+  for (int32_t id = 0; id < a.vocab_size(); ++id) {
+    const std::string text = a.decode({&id, 1});
+    std::vector<TokenId> from_a, from_b;
+    a.encode(text, from_a), b.encode(text, from_b);
+    if (b.decode({&id, 1}) != text || from_a != from_b) return false;
+  }
+  return true;
+}
+
+void check_alike(const OpenedTranslationModel& first, const OpenedTranslationModel& other) {
+  const auto refuse = [&](const std::string& what) {
+    fail_user("'" + other.folder + "' has another " + what + " than '" + first.folder +
+              "': models that translate together need the same");
+  };
+  const TokenizerPair &a = first.tokenizers, &b = other.tokenizers;
+  if (first.model->output_vocab_size() != other.model->output_vocab_size() || !same_vocabulary(*a.target, *b.target))
+    refuse("target vocabulary");
+  if (!same_vocabulary(*a.source, *b.source)) refuse("source vocabulary");
+  if (a.special.begin != b.special.begin || a.special.end != b.special.end || a.special.pad != b.special.pad)
+    refuse("token for the beginning or the end of a sentence");
+}
+
+}  // namespace
+
+TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    members.push_back(open_translation_model(folder));
+    check_alike(members.front(), members.back());
+  }
+  static_cast<TranslationModel&>(*this) = members.front();
+  if (members.size() == 1) return;
+  pretrained = nullptr;
+  std::vector<std::shared_ptr<EncoderDecoder>> models;
+  for (const OpenedTranslationModel& member : members) {
+    layouts_.emplace_back(*member.model);  // with the names of its files: the ensemble renames them
+    models.push_back(member.model);
+  }
+  model = std::make_shared<Ensemble>(std::move(models));
+}
+
+void TranslationEnsemble::load_weights(const ParameterLayout& layout, float* parameters) const {
+  if (members.size() == 1) return members.front().load_weights(layout, parameters);
+  std::map<std::string, int64_t> offsets;
+  for (const ParameterPlace& place : layout.parameters()) offsets[place.spec.name] = place.offset;
+  std::vector<float> weights;
+  for (size_t i = 0; i < members.size(); ++i) {
+    weights.resize(static_cast<size_t>(layouts_[i].parameter_count()));
+    members[i].load_weights(layouts_[i], weights.data());
+    for (const ParameterPlace& place : layouts_[i].parameters())
+      std::copy_n(weights.data() + place.offset, place.spec.shape.elements(),
+                  parameters + offsets.at(std::to_string(i) + "." + place.spec.name));
+  }
+}
+
+}  // namespace linnet
