@@ -126,8 +126,9 @@ std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tenso
   }
   std::map<std::string, Tensor> results;
   Graph& graph = Trace::current().graph();
+  const OnnxNode none;
   for (auto& [name, value] : trace(graph, values)) {
-    OnnxCall call({}, 0, graph, {value});
+    OnnxCall call(none, 0, graph, {value});
     results[name] = is_whole(value.element) ? call.tensor(0, DType::kI32) : call.tensor(0);
   }
   return results;
