@@ -59,7 +59,7 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"train"}), {"config is required"});
   expect_refused(run({"train", "dates", "--bogus"}), {"--bogus"});
   expect_refused(run({"train", "dates", "--threads", "many"}), {"--threads", "many"});
-  expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "4096"});
+  expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "512"});
   expect_refused(run({"train", "dates", "--threads", "99999999999999999999"}), {"--threads"});
   expect_refused(run({"train", "dates", "--isa", "sse99"}), {"'sse99' is not one of"});
   expect_refused(run({"train", "dates", "--source", "x"}), {"--source and --target go together"});
