@@ -120,6 +120,15 @@ void check_types(const OnnxModel& model) {
     }
 }
 
+std::vector<fs::path> data_sets(const fs::path& folder) {
+  std::vector<fs::path> sets;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory() && entry.path().filename().string().starts_with("test_data_set_"))
+      sets.push_back(entry.path());
+  std::ranges::sort(sets);
+  return sets;
+}
+
 OnnxTestResult run_test(const fs::path& folder) {
   OnnxTestResult result{.name = folder.filename().string(), .op = "several", .detail = {}};
   try {
@@ -127,10 +136,11 @@ OnnxTestResult run_test(const fs::path& folder) {
     if (model.graph.nodes.size() == 1) result.op = model.graph.nodes[0].op;
     check_types(model);
     OnnxNetwork network(std::move(model), "model.onnx");
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (!entry.is_directory() || !entry.path().filename().string().starts_with("test_data_set_")) continue;
-      result.detail = run_data_set(network, entry.path());
-      if (!result.detail.empty()) result.outcome = OnnxTestResult::kFail;
+    for (const fs::path& set : data_sets(folder)) {
+      result.detail = run_data_set(network, set);
+      if (result.detail.empty()) continue;
+      result.outcome = OnnxTestResult::kFail;
+      break;
     }
   } catch (const Error& error) {
     result.outcome = error.kind() == ErrorKind::kUser ? OnnxTestResult::kUnsupported : OnnxTestResult::kFail;
@@ -144,9 +154,12 @@ OnnxTestResult run_test(const fs::path& folder) {
 std::vector<OnnxTestResult> run_onnx_tests(const std::string& folder) {
   if (!fs::is_directory(folder)) fail_user("there is no folder '" + folder + "'");
   std::set<fs::path> tests;
-  if (fs::exists(fs::path(folder) / "model.onnx")) tests.insert(folder);
+  const auto add = [&](const fs::path& test) {
+    if (!data_sets(test).empty()) tests.insert(test);
+  };
+  if (fs::exists(fs::path(folder) / "model.onnx")) add(folder);
   for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.path().filename() == "model.onnx") tests.insert(entry.path().parent_path());
+    if (entry.path().filename() == "model.onnx") add(entry.path().parent_path());
   if (tests.empty()) fail_user("'" + folder + "' holds no tests: folders with model.onnx and test_data_set_0");
   std::vector<OnnxTestResult> results;
   for (const fs::path& test : tests) results.push_back(run_test(test));

@@ -255,5 +255,31 @@ TEST_F(ModelFolder, IsConvertedInItsOwnPlaceAndAFailureLeavesItWhole) {
     EXPECT_FALSE(entry.is_regular_file() && entry.path().extension() != ".json") << entry.path();
 }
 
+// Out as ONNX and in again: the same bytes each time, and what is not ONNX or would be overwritten is one line.
+TEST(OnnxCommands, ExportAndImport) {
+  const TemporaryFolder folder;
+  const std::string bert = std::string(LINNET_GOLDEN) + "/bert_model";
+  const auto refused = [](const Outcome& outcome, const std::string& part) {
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_NE(outcome.error.find(part), outcome.error.npos) << outcome.error;
+  };
+  for (const char* name : {"a", "b"}) {
+    const Outcome exported = run({"export", bert, "--onnx", folder / name});
+    ASSERT_EQ(exported.exit_code, 0) << exported.error;
+  }
+  EXPECT_EQ(contents(folder / "a/model.onnx"), contents(folder / "b/model.onnx"));
+  EXPECT_TRUE(exists(folder / "a/config.json"));
+  const Outcome imported = run({"import", folder / "a/model.onnx", "-o", folder / "imported"});
+  EXPECT_EQ(imported.exit_code, 0) << imported.error;
+  EXPECT_NE(imported.out.find("input input_ids: int64[batch_size, sequence_length]"), imported.out.npos)
+      << imported.out;
+  refused(run({"export", bert, "--onnx", folder / "a"}), "holds a model already");
+  refused(run({"import", folder.write("text.onnx", "no model"), "-o", folder / "none"}),
+          "is no ONNX model or is damaged");
+  refused(run({"onnx", "test", folder / "a"}), "holds no tests");  // a model without data to compare with
+  EXPECT_FALSE(exists(folder / "none"));
+}
+
 }  // namespace
 }  // namespace linnet::testing
