@@ -56,6 +56,11 @@ void for_each_line(const std::vector<std::string>& files, bool nothing,
   if (nothing) return;
   std::string line;
   for (const std::string& path : files) {
+    if (path == "-") {
+      InputLines input;
+      while (input.next_text(line)) visit(line, "");
+      continue;
+    }
     LineReader reader(path);
     while (reader.next(line)) visit(line, path);
   }

@@ -29,8 +29,8 @@ class InputLines {
   int64_t number_ = 0;
 };
 
-// Calls visit(line, path) for every line of the files, or with none given of standard input (an empty path), unless
-// `nothing` is to be read.
+// Calls visit(line, path) for every line of the files, or of standard input (an empty path) for a file "-" and
+// when none is given, unless `nothing` is to be read.
 void for_each_line(const std::vector<std::string>& files, bool nothing,
                    const std::function<void(const std::string& line, const std::string& path)>& visit);
 

@@ -90,7 +90,8 @@ void check_numbers(const TensorMatch& match, const ParameterLayout& layout, cons
 
 void PretrainedModel::fail_type() const {
   fail_user((folder.empty() ? "the model" : "'" + folder + "'") + " is a " + architecture +
-            ", which is not what this program works with");
+            ", which does not fit this task: text generation takes a decoder (GPT-2, Llama), classification and masked "
+            "tokens a BERT, translation a T5 or Marian");
 }
 
 bool is_pretrained_folder(const std::string& folder) {

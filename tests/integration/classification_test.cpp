@@ -117,6 +117,8 @@ TEST_F(Classification, PredictsAsItIsEvaluated) {
   EXPECT_EQ(lines(csv.out)[0], "label,probability,text");
   EXPECT_TRUE(lines(csv.out)[1].ends_with(",\"a \"\"dog\"\", b\"")) << csv.out;
 
+  const Outcome dash = run({"predict", folder_ / "a", "-", "--csv"}, {.input = "a \"dog\", b\n"});
+  EXPECT_EQ(dash.out, csv.out) << dash.error;
   const Outcome many = run({"predict", folder_ / "a", "--top", "3"});
   EXPECT_EQ(many.exit_code, 2);
   EXPECT_NE(many.error.find("the model has 2 classes"), many.error.npos) << many.error;

@@ -108,7 +108,7 @@ TEST_F(Language, LearnsAByteLevelVocabularyThatIsExportedWithTheModel) {
   EXPECT_EQ(config["eos_token_id"], 269);
   const Outcome small = train_language("b", {"--set", "tokenizer=byte_bpe", "--set", "vocab_size=200"});
   EXPECT_EQ(small.exit_code, 2);
-  EXPECT_NE(small.error.find("a vocabulary of 200 tokens"), std::string::npos) << small.error;
+  EXPECT_NE(small.error.find("vocab_size = 200 tokens"), std::string::npos) << small.error;
 }
 
 TEST_F(Language, AResumedRunIsTheSameBitForBit) {

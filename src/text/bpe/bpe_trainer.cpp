@@ -153,8 +153,8 @@ class MergeLearner {
 BpeTrainer::BpeTrainer(BpeTrainingOptions options) : options_(std::move(options)), pattern_(kGpt2Expression) {
   const auto least = static_cast<int64_t>(256 + options_.special.size());
   if (options_.vocab_size < least || options_.vocab_size > Vocabulary::kMaxId)
-    fail_user("a vocabulary of " + std::to_string(options_.vocab_size) + " tokens: it must be " +
-              std::to_string(least) + " (the bytes and the special tokens) to " + std::to_string(Vocabulary::kMaxId));
+    fail_user("vocab_size = " + std::to_string(options_.vocab_size) + " tokens: it must be " + std::to_string(least) +
+              " (the bytes and the special tokens) to " + std::to_string(Vocabulary::kMaxId));
 }
 
 void BpeTrainer::add(std::string_view text) {
