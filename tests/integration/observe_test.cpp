@@ -58,7 +58,8 @@ TEST(Observe, CheckPassesOnASanePresetAndNamesWhatFails) {
   EXPECT_NE(sane.out.find("pass  no look at later tokens"), sane.out.npos);
   const Outcome wild = run(with(small, {"--lr", "100", "--json"}));
   EXPECT_EQ(wild.exit_code, 1);
-  for (const auto& line : nlohmann::json::parse(wild.out)["checks"])
+  const nlohmann::json parsed = nlohmann::json::parse(wild.out);
+  for (const auto& line : parsed["checks"])
     EXPECT_EQ(line["verdict"] == "fail", line["name"] == "overfitting one batch") << line.dump();
 }
 
