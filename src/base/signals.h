@@ -3,8 +3,9 @@
 //
 //   announce_stop(text)    a signal prints the text and ends the process at once: nothing is there to be saved yet
 //   catch_stop_signals()   the first signal only makes stop_requested() true, the second one ends the process at once
-//                          and output whose reader has gone away does not end the process (SIGPIPE)
 //   default_stop_signals() a signal ends the process at once, as before either of these
+//
+// After either of the first two a reader of our output that goes away (SIGPIPE) does not end the process.
 #pragma once
 
 namespace linnet {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "generate/causal_testing.h"
+#include "generate/engine_testing.h"
 #include "models/gpt.h"
 #include "models/llama.h"
 
@@ -57,49 +58,6 @@ GenerateRequest random_request(std::mt19937& random) {
   return request;
 }
 
-// What a request gives: the bits of all logits that its tokens were picked from, and its result.
-struct Written {
-  std::vector<float> logits;
-  Continuation result;
-  EndReason reason;
-};
-
-void expect_same(const Written& got, const Written& want, size_t request, const std::string& where) {
-  EXPECT_EQ(got.result.tokens, want.result.tokens) << where << ", request " << request;
-  EXPECT_EQ(got.logits, want.logits) << where << ", request " << request;
-  EXPECT_EQ(got.result.log_probabilities, want.result.log_probabilities) << where << ", request " << request;
-  EXPECT_EQ(got.result.log_probability, want.result.log_probability) << where << ", request " << request;
-  EXPECT_EQ(got.reason, want.reason) << where << ", request " << request;
-}
-
-// Submits the requests of `order`, some between any two steps, and runs them all. `together` 1: one after another.
-std::map<size_t, Written> write_all(EngineFixture& fixture, const std::vector<GenerateRequest>& requests,
-                                    const std::vector<size_t>& order, size_t most_arrivals, std::mt19937& random) {
-  Engine& engine = *fixture.engine;
-  std::map<size_t, Written> written;
-  std::map<RequestId, size_t> index;
-  const auto collect = [&] {
-    for (FinishedRequest& finished : engine.take_finished()) {
-      Written& text = written[index.at(finished.id)];
-      text.result = std::move(finished.result), text.reason = finished.reason;
-    }
-  };
-  for (size_t next = 0; next < order.size() || engine.busy();) {
-    const size_t arrivals = most_arrivals == 0 ? !engine.busy() : random() % (most_arrivals + 1);
-    for (size_t i = 0; i < arrivals && next < order.size(); ++i, ++next) {
-      GenerateRequest request = requests[order[next]];
-      request.listener = [&logits = written[order[next]].logits](const GeneratedToken& heard) {
-        logits.insert(logits.end(), heard.logits.begin(), heard.logits.end());
-        return true;
-      };
-      index[engine.submit(std::move(request))] = order[next];
-    }
-    engine.step(fixture.pool);
-    collect();
-  }
-  return written;
-}
-
 class EngineOf : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Model, EngineOf, testing::Bool(),
                          [](const auto& info) { return info.param ? "Llama" : "Gpt"; });
@@ -111,10 +69,10 @@ TEST_P(EngineOf, ARequestGetsTheSameBitsAloneAndBesideOthersInAnySlot) {
   std::vector<size_t> order(requests.size()), sampled;
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   EngineFixture alone({.rows = 1, .beams = kMostBeams}, GetParam());
-  const std::map<size_t, Written> want = write_all(alone, requests, order, 0, random);
+  const std::map<size_t, Written> want = write_all(*alone.engine, alone.pool, requests, order, 0, random);
   ASSERT_EQ(want.size(), requests.size());
   std::map<EndReason, int> reasons;
-  for (const auto& [i, text] : want) ++reasons[text.reason];
+  for (const auto& [i, text] : want) ++reasons[text.finished.reason];
   EXPECT_GT(reasons[EndReason::kEndToken], 10);
   EXPECT_GT(reasons[EndReason::kMaxTokens], 10);
   for (const int64_t slots : {1, 4, 16}) {
@@ -125,7 +83,7 @@ TEST_P(EngineOf, ARequestGetsTheSameBitsAloneAndBesideOthersInAnySlot) {
       if (searches || requests[i].beams == 1) chosen.push_back(i);
     EngineFixture beside({.rows = searches ? slots / kMostBeams : slots, .beams = searches ? kMostBeams : 1},
                          GetParam());
-    const std::map<size_t, Written> got = write_all(beside, requests, chosen, 5, random);
+    const std::map<size_t, Written> got = write_all(*beside.engine, beside.pool, requests, chosen, 5, random);
     ASSERT_EQ(got.size(), chosen.size());
     for (const auto& [i, text] : got) expect_same(text, want.at(i), i, std::to_string(slots) + " slots");
   }

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "generate/engine.h"
+#include "generate/engine_testing.h"
 #include "models/t5.h"
 #include "models/transformer.h"
 
@@ -88,49 +88,6 @@ GenerateRequest random_request(std::mt19937& random) {
   return request;
 }
 
-// What a request gives: the bits of all logits that its tokens were picked from, and its result.
-struct Written {
-  std::vector<float> logits;
-  FinishedRequest finished;
-};
-
-void expect_same(const Written& got, const Written& want, size_t request) {
-  EXPECT_EQ(got.finished.result.tokens, want.finished.result.tokens) << "request " << request;
-  EXPECT_EQ(got.logits, want.logits) << "request " << request;
-  EXPECT_EQ(got.finished.result.log_probabilities, want.finished.result.log_probabilities) << "request " << request;
-  EXPECT_EQ(got.finished.reason, want.finished.reason) << "request " << request;
-  ASSERT_EQ(got.finished.hypotheses.size(), want.finished.hypotheses.size()) << "request " << request;
-  for (size_t i = 0; i < want.finished.hypotheses.size(); ++i) {
-    const Hypothesis &a = got.finished.hypotheses[i], &b = want.finished.hypotheses[i];
-    EXPECT_EQ(a.ids, b.ids) << "request " << request;
-    EXPECT_EQ(a.score, b.score) << "request " << request;
-    EXPECT_EQ(a.finished, b.finished) << "request " << request;
-  }
-}
-
-// Submits the requests of `order`, up to `most_arrivals` between any two steps, and runs them all. 0: one after
-// another.
-std::map<size_t, Written> write_all(EngineFixture& fixture, const std::vector<GenerateRequest>& requests,
-                                    const std::vector<size_t>& order, size_t most_arrivals, std::mt19937& random) {
-  Engine& engine = *fixture.engine;
-  std::map<size_t, Written> written;
-  std::map<RequestId, size_t> index;
-  for (size_t next = 0; next < order.size() || engine.busy();) {
-    const size_t arrivals = most_arrivals == 0 ? !engine.busy() : random() % (most_arrivals + 1);
-    for (size_t i = 0; i < arrivals && next < order.size(); ++i, ++next) {
-      GenerateRequest request = requests[order[next]];
-      request.listener = [&logits = written[order[next]].logits](const GeneratedToken& heard) {
-        logits.insert(logits.end(), heard.logits.begin(), heard.logits.end());
-        return true;
-      };
-      index[engine.submit(std::move(request))] = order[next];
-    }
-    engine.step(fixture.pool);
-    for (FinishedRequest& finished : engine.take_finished()) written[index.at(finished.id)].finished = finished;
-  }
-  return written;
-}
-
 std::string kind_name(const testing::TestParamInfo<Kind>& info) {
   const std::array<const char*, 3> names{"Transformer", "Marian", "T5"};
   return names[static_cast<size_t>(info.param)];
@@ -149,7 +106,7 @@ TEST_P(SourceEngineOf, ARequestGetsTheSameBitsAloneAndBesideOthersInAnySlot) {
     std::vector<size_t> order(requests.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     EngineFixture fixture(GetParam(), {.rows = rows, .beams = kMostBeams});
-    const std::map<size_t, Written> want = write_all(fixture, requests, order, 0, random);
+    const std::map<size_t, Written> want = write_all(*fixture.engine, fixture.pool, requests, order, 0, random);
     ASSERT_EQ(want.size(), requests.size());
     std::map<EndReason, int> reasons;
     for (const auto& [i, text] : want) ++reasons[text.finished.reason];
@@ -158,9 +115,10 @@ TEST_P(SourceEngineOf, ARequestGetsTheSameBitsAloneAndBesideOthersInAnySlot) {
     EXPECT_GT(reasons[EndReason::kCacheFull], 0);
     for (const size_t most_arrivals : {3, 40}) {
       std::shuffle(order.begin(), order.end(), random);
-      const std::map<size_t, Written> got = write_all(fixture, requests, order, most_arrivals, random);
+      const std::map<size_t, Written> got =
+          write_all(*fixture.engine, fixture.pool, requests, order, most_arrivals, random);
       ASSERT_EQ(got.size(), requests.size());
-      for (const auto& [i, text] : got) expect_same(text, want.at(i), i);
+      for (const auto& [i, text] : got) expect_same(text, want.at(i), i, "beside others");
     }
   }
 }
@@ -174,8 +132,9 @@ TEST_P(SourceEngineOf, SampledTextsAreTheSameAloneAndBesideOthers) {
   std::vector<size_t> order(requests.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   EngineFixture fixture(GetParam(), {.rows = 40});
-  const std::map<size_t, Written> want = write_all(fixture, requests, order, 0, random);
-  for (const auto& [i, text] : write_all(fixture, requests, order, 60, random)) expect_same(text, want.at(i), i);
+  const std::map<size_t, Written> want = write_all(*fixture.engine, fixture.pool, requests, order, 0, random);
+  for (const auto& [i, text] : write_all(*fixture.engine, fixture.pool, requests, order, 60, random))
+    expect_same(text, want.at(i), i, "beside others");
 }
 
 TEST(SourceEngine, ACancelledRequestGivesItsSlotsToTheNextAndABadSourceIsRefused) {

@@ -14,6 +14,7 @@ const std::vector<OnnxOperatorRow>& onnx_operators() {
     add_matrix_operators(list);
     add_norm_operators(list);
     add_image_operators(list);
+    add_resize_operators(list);
     std::ranges::sort(list, {}, [](const OnnxOperatorRow& row) { return std::string_view(row.name); });
     return list;
   }();

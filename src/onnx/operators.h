@@ -11,5 +11,6 @@ void add_reduce_operators(std::vector<OnnxOperatorRow>& rows);
 void add_matrix_operators(std::vector<OnnxOperatorRow>& rows);
 void add_norm_operators(std::vector<OnnxOperatorRow>& rows);
 void add_image_operators(std::vector<OnnxOperatorRow>& rows);
+void add_resize_operators(std::vector<OnnxOperatorRow>& rows);
 
 }  // namespace linnet

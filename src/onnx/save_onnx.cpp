@@ -12,27 +12,13 @@
 namespace linnet {
 namespace {
 
-// Ops that ONNX has no nodes for, as the basic ops they consist of.
-Graph decompose_for_onnx(const Graph& graph) {
-  Rewriter rewriter(graph);
-  for (const Node& node : graph.nodes()) {
-    if (node.op->to_onnx || !node.op->decompose) {
-      rewriter.copy(node);
-      continue;
-    }
-    rewriter.graph().set_scope(node.scope);
-    const std::vector<Tensor> out = node.op->decompose({rewriter.graph(), node, rewriter.inputs_of(node)});
-    for (size_t i = 0; i < out.size(); ++i) rewriter.map(node.out[i], out[i]);
-  }
-  return rewriter.finish();
-}
-
 std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
   std::vector<Graph> traces;
   for (const std::vector<int64_t>& sizes : sets) {
     Trace trace;
     source.trace(trace, sizes);
-    traces.push_back(remove_dead_code(decompose_for_onnx(trace.finish())));
+    const Graph basic = decompose(trace.finish(), [](const OpDef& op) { return op.to_onnx != nullptr; });
+    traces.push_back(remove_dead_code(basic));
   }
   return traces;
 }

@@ -4,10 +4,10 @@
 
 namespace linnet {
 
-Graph decompose(const Graph& graph) {
+Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op)) {
   Rewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
-    if (!node.op->decompose) {
+    if (!node.op->decompose || (keep && keep(*node.op))) {
       rewriter.copy(node);
       continue;
     }

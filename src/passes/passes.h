@@ -12,8 +12,8 @@
 
 namespace linnet {
 
-// Every fused op becomes its basic ones: the test oracle.
-Graph decompose(const Graph& graph);
+// Every fused op becomes its basic ones, but those that `keep` holds for.
+Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op) = nullptr);
 // Every product computes in this precision (kernels/precision.h), those of attention in the other.
 Graph lower_precision(const Graph& graph, Precision precision, Precision attention);
 // A row of a product has the same bits whatever the number of rows is: decoding graphs, whose rows are requests.

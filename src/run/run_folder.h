@@ -24,7 +24,6 @@ class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
   ~RunFolder();  // takes away a folder that lock() made and that stayed empty: a refused run leaves nothing
-  RunFolder(RunFolder&&) = default;
 
   const std::string& path() const { return path_; }
   std::string config_path() const { return path_ + "/config.toml"; }
