@@ -54,8 +54,9 @@ Chooser::Chooser(std::span<const std::pair<int, int>> lengths, const BucketOptio
     tokens += pairs * (shape.first + shape.second);
   }
   // A batch costs an optimizer step and, part-filled, weighs its few pairs like many: a quarter of a full batch.
-  batch_overhead_ = options.batch_tokens > 0 ? options.batch_tokens / 2
-                                             : options.batch_size * tokens / static_cast<int64_t>(lengths.size()) / 4;
+  const auto pairs = static_cast<int64_t>(lengths.size());
+  batch_overhead_ =
+      options.batch_tokens > 0 ? options.batch_tokens / 2 : std::min(options.batch_size, pairs) * tokens / pairs / 4;
 }
 
 // The pairs grouped by lengths rounded up to a larger multiple.
