@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "kernels/isa.h"
-#include "tasks/generation/text_generation.h"
+#include "tasks/generation/text_writer.h"
 
 namespace linnet {
 namespace {
@@ -85,9 +85,9 @@ int generate(Arguments arguments) {
   arguments.log_probabilities = arguments.json;
   const std::vector<TextRequest> requests = read_requests(arguments);
   catch_stop_signals();
-  const std::unique_ptr<TextWriter> writer = open_text_writer(arguments.model, requests);
+  TextWriter writer(arguments.model, requests);
   for (size_t i = 0; i < requests.size() && !(i > 0 && stop_requested()); ++i)
-    (arguments.json ? print_json : print_texts)(*writer, i, requests[i], arguments);
+    (arguments.json ? print_json : print_texts)(writer, i, requests[i], arguments);
   return 0;
 }
 

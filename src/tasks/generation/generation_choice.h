@@ -36,6 +36,7 @@ struct GenerationChoice {
   EarlyStopping early_stopping = EarlyStopping::kLikely;
   bool forced_end = false;  // the last token is the end (encoder-decoders)
   std::vector<int32_t> ends;
+  bool default_temperature = false;  // sampled at a temperature that neither the user nor the model's author gave
 };
 
 // What there is beside the options: what the makers say in `folder`, tokens that end a text, tokens that are there.

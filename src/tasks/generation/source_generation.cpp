@@ -4,9 +4,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "config/task_rows.h"
-#include "run/run_folder.h"
-#include "tasks/generation/text_generation.h"
 #include "text/pretrained_tokenizer.h"
 #include "text/unicode/utf8.h"
 
@@ -15,6 +12,12 @@ namespace {
 
 constexpr int64_t kSlots = 8;        // texts that are written at once, where there are more requests than samples
 constexpr int64_t kSourceStep = 16;  // what the padded length is a multiple of
+constexpr int64_t kAnyLength = 512;  // tokens of a side that a resident model has room for, if nothing is said
+
+// A source is padded by its own length alone, as the bits of its text depend on the padded length.
+int64_t padded_length(int64_t tokens, int64_t most) {
+  return std::min((tokens + kSourceStep - 1) / kSourceStep * kSourceStep, most);
+}
 
 // As the model was trained: the text and the end token.
 std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const TextRequest& request) {
@@ -38,10 +41,10 @@ std::vector<int32_t> encode_source(const OpenedTranslationModel& opened, const T
 }
 
 // Where neither the user nor the model's author says how, the likeliest answer rather than a random one.
-GenerationChoice choose(const TextGenerationOptions& options, const OpenedTranslationModel& opened, bool warn) {
+GenerationChoice choose(const TextGenerationOptions& options, const OpenedTranslationModel& opened,
+                        GenerationConfig makers, bool warn) {
   if (options.no_cache) fail_user("--no-cache is for models that go on from their prompt");
   const SpecialTokens& special = opened.tokenizers.special;
-  GenerationConfig makers = opened.is_run ? GenerationConfig{} : read_generation_config(opened.folder);
   makers.sample = makers.sample.value_or(false);
   // Padding is never written, which is all that Marian's folders forbid.
   std::erase_if(makers.forbidden, [&](const auto& words) { return words == std::vector<int64_t>{special.pad}; });
@@ -77,41 +80,61 @@ class TargetFlow : public TextFlow {
 
 }  // namespace
 
-SourceGeneration::SourceGeneration(const std::string& folder, const std::vector<TextRequest>& requests)
-    : EngineWriter(requests.at(0).options), opened_(open_translation_model(folder)) {
+SourceGeneration::SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
+    : TextModel(options),
+      opened_(open_translation_model(folder)),
+      makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
   const SpecialTokens& special = opened_.tokenizers.special;
   for (const int32_t token : {special.pad, special.begin})
     if (token >= 0) never_.push_back(token);
-  for (const TextRequest& request : requests) {
-    Job job{.prompt = encode_source(opened_, request), .choice = choose(request.options, opened_, jobs_.empty())};
-    job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
-    add(request, std::move(job));
-  }
-  load(*opened_.model, plan(),
+}
+
+std::string SourceGeneration::decode(const std::vector<int32_t>& tokens) const {
+  return opened_.tokenizers.target->decode(tokens);
+}
+
+std::string SourceGeneration::piece_of(int32_t token) const {
+  const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(opened_.tokenizers.target.get());
+  return pretrained ? pretrained->decode(std::span(&token, 1), false)
+                    : opened_.tokenizers.target->decode(std::span(&token, 1));
+}
+
+TextJob SourceGeneration::prepare_job(const TextRequest& request, bool warn) const {
+  TextJob job{.prompt = encode_source(opened_, request), .choice = choose(request.options, opened_, makers_, warn)};
+  job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
+  return job;
+}
+
+void SourceGeneration::load_model(const SourceOptions& plan) {
+  load(*opened_.model, plan,
        [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
 }
 
-// Room for the longest of all requests. A source is padded by its own length alone, as the bits of its text depend on
-// the padded length.
-SourceOptions SourceGeneration::plan() const {
+// Room for the longest of all jobs.
+void SourceGeneration::plan_jobs(std::span<const TextJob> jobs, int64_t samples) {
   SourceOptions plan{.max_length = 0, .begin = opened_.tokenizers.special.begin, .threads = pool_.size()};
   std::set<int64_t> lengths;
-  for (const Job& job : jobs_) {
-    const auto source = static_cast<int64_t>(job.prompt.size());
-    lengths.insert(std::min((source + kSourceStep - 1) / kSourceStep * kSourceStep, opened_.model->max_length()));
+  for (const TextJob& job : jobs) {
+    lengths.insert(padded_length(static_cast<int64_t>(job.prompt.size()), opened_.model->max_length()));
     plan.max_length = std::max(plan.max_length, job.choice.max_tokens);
     plan.beams = std::max(plan.beams, job.choice.beams);
   }
   plan.source_lengths.assign(lengths.begin(), lengths.end());
-  plan.rows = texts_at_once(std::max<int64_t>(1, kSlots / plan.beams));
-  return plan;
+  plan.rows = texts_at_once(static_cast<int64_t>(jobs.size()), samples, std::max<int64_t>(1, kSlots / plan.beams));
+  load_model(plan);
 }
 
-std::unique_ptr<TextWriter> open_text_writer(const std::string& folder, const std::vector<TextRequest>& requests) {
-  const RunFolder run(folder);
-  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
-    return std::make_unique<SourceGeneration>(folder, requests);
-  return std::make_unique<TextGeneration>(folder, requests);
+// Every length that a source may be padded to.
+void SourceGeneration::plan_any(const ResidentOptions& options) {
+  const int64_t most = opened_.model->max_length(), limit = options.max_length > 0 ? options.max_length : kAnyLength;
+  SourceOptions plan{.rows = options.slots,
+                     .beams = std::max(options.beams, usual_beams()),
+                     .max_length = std::min(most, limit),
+                     .begin = opened_.tokenizers.special.begin,
+                     .threads = pool_.size()};
+  for (int64_t tokens = 1; tokens <= plan.max_length; tokens = plan.source_lengths.back() + 1)
+    plan.source_lengths.push_back(padded_length(tokens, most));
+  load_model(plan);
 }
 
 }  // namespace linnet

@@ -3,21 +3,31 @@
 #include <string>
 #include <vector>
 
-#include "tasks/generation/text_writer.h"
+#include "pretrained/generation_config.h"
+#include "tasks/generation/text_model.h"
 #include "tasks/translation/translation_model.h"
 
 namespace linnet {
 
-class SourceGeneration : public EngineWriter {
+class SourceGeneration : public TextModel {
  public:
-  // Loads the model. User error, which names the request, for a prompt that does not fit, or settings that such a model
-  // does not have.
-  SourceGeneration(const std::string& folder, const std::vector<TextRequest>& requests);
+  SourceGeneration(const std::string& folder, const TextGenerationOptions& options);
+
+  std::string decode(const std::vector<int32_t>& tokens) const override;
+  std::string piece_of(int32_t token) const override;
+  bool has_chat_template() const override { return false; }
+  bool answers() const override { return true; }
+  // As `linnet translate` searches.
+  int64_t usual_beams() const override { return opened_.config.train.beam; }
 
  private:
-  SourceOptions plan() const;
+  TextJob prepare_job(const TextRequest& request, bool warn) const override;
+  void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override;
+  void plan_any(const ResidentOptions& options) override;
+  void load_model(const SourceOptions& plan);
 
-  OpenedTranslationModel opened_;
+  const OpenedTranslationModel opened_;
+  const GenerationConfig makers_;  // what the model's author says of generation; of a run nothing
 };
 
 }  // namespace linnet

@@ -4,8 +4,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/log.h"
-#include "text/chat/chat_template.h"
 #include "text/unicode/utf8.h"
 
 namespace linnet {
@@ -24,76 +22,77 @@ int64_t padded_length(int64_t tokens, int64_t most) {
   return std::min(most, round_up(tokens, step));
 }
 
-// The folder's chat template, read when the first request needs it.
-class ChatPrompts {
- public:
-  explicit ChatPrompts(const OpenedLanguageModel& opened) : opened_(opened) {}
+}  // namespace
 
-  void encode(const std::string& messages, std::vector<int32_t>& ids) {
-    const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
-    if (!tokenizer) fail_user("'" + opened_.folder + "' has no tokenizer with a chat template");
-    if (!template_) template_.emplace(*tokenizer, opened_.folder);
-    tokenizer->encode_with_special(template_->render(messages), ids);
+TextGeneration::TextGeneration(const std::string& folder, const TextGenerationOptions& options)
+    : TextModel(options),
+      opened_(open_language_model(folder)),
+      makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
+  slides_ = true;
+  const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
+  try {
+    if (!tokenizer) fail_user("'" + folder + "' has no tokenizer with a chat template");
+    template_.emplace(*tokenizer, folder);
+  } catch (const Error& error) {
+    template_error_ = error.what();  // for whoever asks for a conversation
   }
+}
 
- private:
-  const OpenedLanguageModel& opened_;
-  std::optional<ChatTemplate> template_;
-};
+std::string TextGeneration::piece_of(int32_t token) const {
+  const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
+  return tokenizer ? tokenizer->decode(std::span(&token, 1), false) : opened_.coder->decode({token});
+}
 
-std::vector<int32_t> encode_prompt(const OpenedLanguageModel& opened, const TextRequest& request, ChatPrompts& chat) {
-  const TextCoder& coder = *opened.coder;
+void TextGeneration::encode_chat(const std::string& messages, std::vector<int32_t>& ids) const {
+  if (!template_) fail_user(template_error_);
+  opened_.coder->pretrained()->encode_with_special(template_->render(messages), ids);
+}
+
+std::vector<int32_t> TextGeneration::encode_prompt(const TextRequest& request) const {
+  const TextCoder& coder = *opened_.coder;
   std::vector<int32_t> ids = request.tokens;
   if (!request.messages.empty()) {
-    chat.encode(request.messages, ids);
+    encode_chat(request.messages, ids);
   } else if (!request.has_tokens) {
     if (const size_t at = invalid_utf8_at(request.prompt); at != std::string::npos)
       fail_user(request.where + ": byte " + std::to_string(at + 1) + " is not valid UTF-8");
     coder.encode_whole(request.prompt, ids);
   }
   for (const int32_t id : ids)
-    if (id >= opened.model->vocab_size())
+    if (id >= opened_.model->vocab_size())
       fail_user(request.where + ": there is no token " + std::to_string(id) + "; the model has " +
-                std::to_string(opened.model->vocab_size()));
-  if (const auto size = static_cast<int64_t>(ids.size()); size >= opened.model->max_length())
+                std::to_string(opened_.model->vocab_size()));
+  if (const auto size = static_cast<int64_t>(ids.size()); size >= opened_.model->max_length())
     fail_user(request.where + " has " + std::to_string(size) + " tokens, and the model takes " +
-              std::to_string(opened.model->max_length()) + ", the text it writes included");
+              std::to_string(opened_.model->max_length()) + ", the text it writes included");
   if (!ids.empty()) return ids;
   if (coder.start() < 0) fail_user(request.where + " is empty, and the model has no token that begins a text");
   return {coder.start()};
 }
 
-}  // namespace
+TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const {
+  TextJob job{.prompt = encode_prompt(request)};
+  job.choice = choose_generation(
+      request.options, {opened_.folder, makers_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
+  // An answer is a text of its own; what goes on from a prompt is read with it.
+  const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
+  job.flow = [this, context] { return opened_.coder->flow(context); };
+  job.choice.default_temperature = job.choice.beams == 1 && job.choice.sampling.temperature != 0 &&
+                                   !request.options.temperature && !makers_.temperature;
+  return job;
+}
 
-TextGeneration::TextGeneration(const std::string& folder, const std::vector<TextRequest>& requests)
-    : EngineWriter(requests.at(0).options), opened_(open_language_model(folder)) {
-  slides_ = true;
-  ChatPrompts chat(opened_);
-  bool default_temperature = false;
-  const GenerationConfig makers = opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder);
-  for (const TextRequest& request : requests) {
-    Job job{.prompt = encode_prompt(opened_, request, chat)};
-    job.choice = choose_generation(request.options, {opened_.folder, makers, opened_.ends(),
-                                                     static_cast<int64_t>(job.prompt.size()), jobs_.empty()});
-    // An answer is a text of its own; what goes on from a prompt is read with it.
-    const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
-    job.flow = [this, context] { return opened_.coder->flow(context); };
-    default_temperature = default_temperature || (job.choice.beams == 1 && job.choice.sampling.temperature != 0 &&
-                                                  !request.options.temperature && !makers.temperature);
-    add(request, std::move(job));
-  }
-  if (default_temperature)
-    log_info("sampling at temperature 1, as nothing says otherwise; --temperature 0 takes the likeliest token");
-  load(*opened_.model, plan(),
+void TextGeneration::load_model(const CausalOptions& plan) {
+  load(*opened_.model, plan,
        [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
 }
 
-// Room for the longest of all requests.
-CausalOptions TextGeneration::plan() const {
+// Room for the longest of all jobs.
+void TextGeneration::plan_jobs(std::span<const TextJob> jobs, int64_t samples) {
   CausalOptions plan{.cache = !options_.no_cache, .threads = pool_.size()};
   const int64_t most = opened_.model->max_length();
   std::set<int64_t> lengths;
-  for (const Job& job : jobs_) {
+  for (const TextJob& job : jobs) {
     const auto prompt = static_cast<int64_t>(job.prompt.size()), padded = padded_length(prompt, most);
     const int64_t whole = prompt + job.choice.max_tokens;
     lengths.insert(padded);
@@ -105,9 +104,27 @@ CausalOptions TextGeneration::plan() const {
     for (int64_t length = *lengths.begin(); length < plan.max_length; length += kUncachedStep)
       lengths.insert(std::min(length + kUncachedStep, plan.max_length));
   plan.prompt_lengths.assign(lengths.begin(), lengths.end());
-  const int64_t slots = std::max(options_.samples * plan.beams, texts_at_once(kSlots));
+  const int64_t slots =
+      std::max(samples * plan.beams, texts_at_once(static_cast<int64_t>(jobs.size()), samples, kSlots));
   plan.rows = (slots + plan.beams - 1) / plan.beams;
-  return plan;
+  load_model(plan);
+}
+
+// Every length that a prompt may be padded to.
+void TextGeneration::plan_any(const ResidentOptions& options) {
+  const int64_t most = opened_.model->max_length(),
+                limit = options.max_length > 0 ? options.max_length : kResidentLength;
+  CausalOptions plan{.rows = options.slots, .beams = std::max(options.beams, usual_beams()), .threads = pool_.size()};
+  plan.max_length = std::min(most, limit);
+  for (int64_t tokens = 1; tokens <= plan.max_length;) {
+    const int64_t padded = padded_length(tokens, most);
+    if (padded > plan.max_length) break;
+    plan.prompt_lengths.push_back(padded);
+    tokens = padded + 1;
+  }
+  if (plan.prompt_lengths.empty())
+    fail_user("a text of " + std::to_string(limit) + " tokens is too short to be written; the least is 16");
+  load_model(plan);
 }
 
 }  // namespace linnet

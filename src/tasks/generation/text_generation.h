@@ -3,20 +3,34 @@
 #include <string>
 #include <vector>
 
-#include "tasks/generation/text_writer.h"
+#include "tasks/generation/text_model.h"
 #include "tasks/language/language_model.h"
+#include "text/chat/chat_template.h"
 
 namespace linnet {
 
-class TextGeneration : public EngineWriter {
+class TextGeneration : public TextModel {
  public:
-  // Loads the model. User error, which names the request, for a prompt that does not fit.
-  TextGeneration(const std::string& folder, const std::vector<TextRequest>& requests);
+  TextGeneration(const std::string& folder, const TextGenerationOptions& options);
+
+  std::string decode(const std::vector<int32_t>& tokens) const override { return opened_.coder->decode(tokens); }
+  std::string piece_of(int32_t token) const override;
+  bool has_chat_template() const override { return template_.has_value(); }
+  bool answers() const override { return false; }
+  int64_t usual_beams() const override { return makers_.beams.value_or(1); }
 
  private:
-  CausalOptions plan() const;
+  TextJob prepare_job(const TextRequest& request, bool warn) const override;
+  void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override;
+  void plan_any(const ResidentOptions& options) override;
+  std::vector<int32_t> encode_prompt(const TextRequest& request) const;
+  void encode_chat(const std::string& messages, std::vector<int32_t>& ids) const;
+  void load_model(const CausalOptions& plan);
 
-  OpenedLanguageModel opened_;
+  const OpenedLanguageModel opened_;
+  const GenerationConfig makers_;  // what the model's author says of generation; of a run nothing
+  std::optional<ChatTemplate> template_;
+  std::string template_error_;  // why there is none
 };
 
 }  // namespace linnet

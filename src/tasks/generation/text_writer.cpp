@@ -2,104 +2,77 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "exec/backend.h"
-#include "run/memory_report.h"
+#include "base/log.h"
 
 namespace linnet {
 
-EngineWriter::EngineWriter(const TextGenerationOptions& options)
-    : options_(options),
-      pool_(options.threads > 0 ? options.threads : available_threads()),
-      store_(open_backend(options.device)) {}
-
-void EngineWriter::add(const TextRequest& request, Job job) {
-  job.stops = request.options.stop, job.log_probabilities = request.options.log_probabilities;
-  for (const std::string& stop : job.stops)
-    if (stop.empty()) fail_user(request.where + ": a stop text is empty");
-  if (!job.stops.empty() && job.choice.beams > 1)
-    fail_user(request.where + ": a search knows its text only at the end: give either --beam or --stop");
-  jobs_.push_back(std::move(job));
-}
-
-int64_t EngineWriter::texts_at_once(int64_t most) const {
-  return std::max(options_.samples, std::min(static_cast<int64_t>(jobs_.size()) * options_.samples, most));
-}
-
-void EngineWriter::allocate(const std::function<void(const ParameterLayout&, float*)>& weights) {
-  check_fits(store_, "; fewer samples, beams or tokens need less");
-  store_.allocate();
-  engine_->bind();
-  layout_->initialize_constants(store_.as<float>("constants"), pool_);
-  weights(*layout_, store_.as<float>("parameters"));
-  store_.push("constants");
-  store_.push("parameters");
+TextWriter::TextWriter(const std::string& folder, const std::vector<TextRequest>& requests)
+    : model_(open_text_model(folder, requests.at(0).options)), samples_(requests[0].options.samples) {
+  bool default_temperature = false;
+  for (const TextRequest& request : requests) {
+    jobs_.push_back(model_->prepare(request, jobs_.empty()));
+    default_temperature = default_temperature || jobs_.back().choice.default_temperature;
+  }
+  if (default_temperature)
+    log_info("sampling at temperature 1, as nothing says otherwise; --temperature 0 takes the likeliest token");
+  texts_.resize(jobs_.size());
+  model_->plan(jobs_, samples_);
 }
 
 // Gives all samples of a job to the engine.
-void EngineWriter::begin(Job& job) {
-  job.texts.reserve(static_cast<size_t>(options_.samples));  // listeners keep pointers
-  for (int64_t i = 0; i < options_.samples; ++i) {
-    Text& text = job.texts.emplace_back(Text{.row = {job.flow(), job.stops}});
-    GenerateSettings settings{.max_tokens = job.choice.max_tokens,
-                              .sampling = job.choice.sampling,
-                              .length_penalty = job.choice.length_penalty,
-                              .early_stopping = job.choice.early_stopping,
-                              .forced_end = job.choice.forced_end,
-                              .ends = job.choice.ends,
-                              .never = never_,
-                              .slide = slides_ && job.choice.beams == 1,
-                              .first_sample = static_cast<uint64_t>(i)};
-    settings.log_probabilities = job.log_probabilities;
-    const auto listener = [&text](const GeneratedToken& heard) {
+void TextWriter::begin(size_t job) {
+  std::vector<Text>& texts = texts_[job];
+  texts.reserve(static_cast<size_t>(samples_));  // listeners keep pointers
+  for (int64_t i = 0; i < samples_; ++i) {
+    Text& text = texts.emplace_back(Text{.row = {jobs_[job].flow(), jobs_[job].stops}});
+    GenerateRequest request = model_->engine_request(jobs_[job], static_cast<uint64_t>(i));
+    request.listener = [&text](const GeneratedToken& heard) {
       if (heard.token >= 0) text.unheard += text.row.push(heard.token);
       return !text.row.stopped();
     };
-    GenerateRequest request{.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams};
-    request.listener = listener;
-    writing_[engine_->submit(std::move(request))] = &text;
+    writing_[model_->engine().submit(std::move(request))] = &text;
   }
 }
 
 // Keeps the engine's slots busy with the requests that come next.
-void EngineWriter::begin_ahead() {
-  for (; ahead_ < jobs_.size() && static_cast<int64_t>(writing_.size()) < engine_->slots(); ++ahead_)
-    if (jobs_[ahead_].texts.empty()) begin(jobs_[ahead_]);
+void TextWriter::begin_ahead() {
+  for (; ahead_ < jobs_.size() && static_cast<int64_t>(writing_.size()) < model_->engine().slots(); ++ahead_)
+    if (texts_[ahead_].empty()) begin(ahead_);
 }
 
-void EngineWriter::collect() {
-  for (FinishedRequest& finished : engine_->take_finished()) {
+void TextWriter::collect() {
+  for (FinishedRequest& finished : model_->engine().take_finished()) {
     Text& text = *writing_.extract(finished.id).mapped();
     text.finished = std::move(finished), text.done = true;
   }
 }
 
-std::vector<WrittenText> EngineWriter::write(size_t request, const TextListener& hear) {
-  Job& job = jobs_[request];
-  if (job.texts.empty()) begin(job);
+std::vector<WrittenText> TextWriter::write(size_t request, const TextListener& hear) {
+  std::vector<Text>& texts = texts_[request];
+  if (texts.empty()) begin(request);
   ahead_ = std::max(ahead_, request + 1);
-  bool go_on = hear(std::exchange(job.texts[0].unheard, {}));
-  while (go_on && !std::ranges::all_of(job.texts, &Text::done)) {
+  bool go_on = hear(std::exchange(texts[0].unheard, {}));
+  while (go_on && !std::ranges::all_of(texts, &Text::done)) {
     begin_ahead();
-    engine_->step(pool_);
+    model_->engine().step(model_->pool());
     collect();
-    go_on = hear(std::exchange(job.texts[0].unheard, {}));
+    go_on = hear(std::exchange(texts[0].unheard, {}));
   }
   if (!go_on)
     for (const auto& [id, text] : writing_)
-      if (text >= &job.texts.front() && text <= &job.texts.back()) engine_->cancel(id);
+      if (text >= &texts.front() && text <= &texts.back()) model_->engine().cancel(id);
   collect();
-  std::vector<WrittenText> texts;
-  for (Text& text : job.texts) {
-    const bool first = &text == &job.texts[0];
-    if (job.choice.beams > 1)  // a search knows its text only at the end
+  std::vector<WrittenText> written;
+  for (Text& text : texts) {
+    const bool first = &text == &texts[0];
+    if (jobs_[request].choice.beams > 1)  // a search knows its text only at the end
       for (const int32_t token : text.finished.result.tokens)
         if (const std::string piece = text.row.push(token); first) hear(piece);
     if (const std::string rest = text.row.finish(); first && !rest.empty()) hear(rest);
-    texts.push_back(written_text(text.finished.result, text.row, text.finished.reason != EndReason::kCancelled));
+    written.push_back(written_text(text.finished.result, text.row, text.finished.reason != EndReason::kCancelled));
   }
-  job.texts.clear();
-  return texts;
+  texts.clear();
+  return written;
 }
 
 }  // namespace linnet

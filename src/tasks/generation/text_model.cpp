@@ -1,0 +1,73 @@
+#include "tasks/generation/text_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "config/task_rows.h"
+#include "exec/backend.h"
+#include "run/memory_report.h"
+#include "run/run_folder.h"
+#include "tasks/generation/source_generation.h"
+#include "tasks/generation/text_generation.h"
+#include "tasks/translation/translation_model.h"
+
+namespace linnet {
+
+TextModel::TextModel(const TextGenerationOptions& options)
+    : options_(options),
+      pool_(options.threads > 0 ? options.threads : available_threads()),
+      store_(open_backend(options.device)) {}
+
+TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
+  TextJob job = prepare_job(request, warn);
+  job.stops = request.options.stop, job.log_probabilities = request.options.log_probabilities;
+  for (const std::string& stop : job.stops)
+    if (stop.empty()) fail_user(request.where + ": a stop text is empty");
+  if (!job.stops.empty() && job.choice.beams > 1)
+    fail_user(request.where + ": a search knows its text only at the end: give either --beam or --stop");
+  return job;
+}
+
+void TextModel::plan(std::span<const TextJob> jobs, int64_t samples) { plan_jobs(jobs, samples); }
+
+void TextModel::plan_resident(const ResidentOptions& options) {
+  plan_any(options);
+  slides_ = false;  // a text ends where its room does
+}
+
+int64_t TextModel::texts_at_once(int64_t jobs, int64_t samples, int64_t most) {
+  return std::max(samples, std::min(jobs * samples, most));
+}
+
+void TextModel::allocate(const std::function<void(const ParameterLayout&, float*)>& weights) {
+  check_fits(store_, "; fewer samples, beams or tokens need less");
+  store_.allocate();
+  engine_->bind();
+  layout_->initialize_constants(store_.as<float>("constants"), pool_);
+  weights(*layout_, store_.as<float>("parameters"));
+  store_.push("constants");
+  store_.push("parameters");
+}
+
+GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) const {
+  GenerateSettings settings{.max_tokens = job.choice.max_tokens,
+                            .sampling = job.choice.sampling,
+                            .length_penalty = job.choice.length_penalty,
+                            .early_stopping = job.choice.early_stopping,
+                            .forced_end = job.choice.forced_end,
+                            .ends = job.choice.ends,
+                            .never = never_,
+                            .slide = slides_ && job.choice.beams == 1,
+                            .first_sample = sample};
+  settings.log_probabilities = job.log_probabilities;
+  return {.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams};
+}
+
+std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
+  const RunFolder run(folder);
+  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
+    return std::make_unique<SourceGeneration>(folder, options);
+  return std::make_unique<TextGeneration>(folder, options);
+}
+
+}  // namespace linnet

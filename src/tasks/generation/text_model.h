@@ -1,0 +1,107 @@
+// A model that writes texts, opened for use: requests become jobs of its tokens, and an engine runs them.
+// TextGeneration (text_generation.h) is for decoder-only models, SourceGeneration (source_generation.h) for
+// encoder-decoders.
+//
+//   const std::unique_ptr<TextModel> model = open_text_model(folder, options);
+//   const TextJob job = model->prepare(request);
+//   model->plan(std::span(&job, 1), 1);                          // or plan_resident(), for any later job
+//   model->engine().submit(model->engine_request(job, 0));
+//
+// prepare() may be called from several threads at once; the engine belongs to one thread.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generate/engine.h"
+#include "nn/model_store.h"
+#include "tasks/generation/generation_choice.h"
+#include "tasks/generation/text_request.h"
+#include "tasks/text_coder.h"
+
+namespace linnet {
+
+// A request as the engine takes it.
+struct TextJob {
+  std::vector<int32_t> prompt;
+  GenerationChoice choice;
+  std::vector<std::string> stops;
+  bool log_probabilities = false;
+  std::function<std::unique_ptr<TextFlow>()> flow = {};  // decodes a text as it comes
+};
+
+// What a model that stays loaded has room for.
+struct ResidentOptions {
+  int64_t slots = 8;       // texts at once
+  int64_t beams = 0;       // the most of a request; 0: 1, or what the model's own configuration asks for
+  int64_t max_length = 0;  // tokens of a text, of a decoder-only model with its prompt; 0: at most kResidentLength
+};
+constexpr int64_t kResidentLength = 2048;
+
+class TextModel {
+ public:
+  virtual ~TextModel() = default;
+
+  // User error, which names the request, for a prompt that does not fit, or settings that the model does not have. It
+  // warns of what the model's author asks for and Linnet does not do.
+  TextJob prepare(const TextRequest& request, bool warn = false) const;
+  // The texts of tokens, one by one: of what the model writes.
+  virtual std::string decode(const std::vector<int32_t>& tokens) const = 0;
+  virtual std::string piece_of(int32_t token) const = 0;
+  virtual bool has_chat_template() const = 0;
+  // Whether it answers a source (an encoder-decoder) instead of going on from a prompt.
+  virtual bool answers() const = 0;
+  // Beams of a search that nothing else is said of; 1 where the model is not searched.
+  virtual int64_t usual_beams() const = 0;
+
+  // Plans and takes the memory for these jobs, whose texts are written `samples` times, then loads the weights. Once.
+  void plan(std::span<const TextJob> jobs, int64_t samples);
+  // The same for any job whose text is within the limits. A job gives the tokens that it gives when planned alone.
+  void plan_resident(const ResidentOptions& options);
+
+  Engine& engine() { return *engine_; }
+  ThreadPool& pool() { return pool_; }
+  // Tokens that a text may have: of a decoder-only model with its prompt. After planning.
+  int64_t room() const { return room_; }
+
+  // A sample of a job, without a listener.
+  GenerateRequest engine_request(const TextJob& job, uint64_t sample) const;
+
+ protected:
+  // Cache, threads and device are those of `options`.
+  explicit TextModel(const TextGenerationOptions& options);
+  virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
+  virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
+  virtual void plan_any(const ResidentOptions& options) = 0;
+  template <class Model, class Options>
+  void load(Model& model, const Options& plan, const std::function<void(const ParameterLayout&, float*)>& weights) {
+    layout_.emplace(model);
+    const SharedRegions shared = declare_model(store_, *layout_);
+    engine_.emplace(model, *layout_, store_, shared, plan);
+    allocate(weights);
+    room_ = plan.max_length;
+  }
+  // Texts that are written at once: all samples of a job, and several jobs, `most` if there are so many.
+  static int64_t texts_at_once(int64_t jobs, int64_t samples, int64_t most);
+
+  const TextGenerationOptions options_;
+  std::vector<int32_t> never_;  // tokens that are not written
+  bool slides_ = false;         // a sampled text goes on where the cache is full
+  ThreadPool pool_;
+
+ private:
+  void allocate(const std::function<void(const ParameterLayout&, float*)>& weights);
+
+  std::optional<ParameterLayout> layout_;
+  Store store_;
+  std::optional<Engine> engine_;
+  int64_t room_ = 0;
+};
+
+// Cache, threads and device are those of `options`.
+std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options);
+
+}  // namespace linnet
