@@ -34,6 +34,7 @@ void add_predict_command(Command& linnet);
 void add_score_command(Command& linnet);
 void add_translate_command(Command& linnet);
 void add_generate_command(Command& linnet);
+void add_serve_command(Command& linnet);
 void add_export_command(Command& linnet);
 void add_import_command(Command& linnet);
 void add_onnx_command(Command& linnet);

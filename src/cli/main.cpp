@@ -26,6 +26,7 @@ int run(int argc, char** argv) {
     linnet::add_score_command(root);
     linnet::add_translate_command(root);
     linnet::add_generate_command(root);
+    linnet::add_serve_command(root);
     linnet::add_export_command(root);
     linnet::add_import_command(root);
     linnet::add_onnx_command(root);

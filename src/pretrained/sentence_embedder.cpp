@@ -109,6 +109,11 @@ SentenceEmbedder::~SentenceEmbedder() = default;
 int64_t SentenceEmbedder::width() const { return state_->width; }
 int64_t SentenceEmbedder::max_tokens() const { return state_->max_tokens; }
 
+int64_t SentenceEmbedder::padded_length(int64_t tokens) const {
+  const auto found = std::ranges::lower_bound(state_->lengths, tokens);
+  return found == state_->lengths.end() ? state_->max_tokens : *found;
+}
+
 std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>> sentences) {
   State& state = *state_;
   std::vector<size_t> order(sentences.size());

@@ -25,6 +25,8 @@ class SentenceEmbedder {
 
   int64_t width() const;       // numbers of an embedding
   int64_t max_tokens() const;  // of a sentence, with [CLS] and [SEP]
+  // What a sentence of so many tokens is padded to where no longer one is beside it.
+  int64_t padded_length(int64_t tokens) const;
   // One row of width() numbers for each sentence, in order. Sentences are token ids, [CLS] and [SEP] included; what is
   // longer than max_tokens() must have been cut (user error). Sorted by length inside, so that little is padding.
   std::vector<float> embed(std::span<const std::vector<int32_t>> sentences);

@@ -19,6 +19,9 @@ for file in $golden/pretrained/{gpt2,bert_model,t5}/model.safetensors; do
 done
 printf '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"k":"v"}}' |
   { printf '\x50\x00' && cat && printf '12345678'; } | place safetensors_fuzz small
+printf '{"model":"m","prompt":["a",[1]],"stream":true,"stop":"x"}' | place api_request_fuzz completion
+printf '{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"logprobs":true}' | place api_request_fuzz chat
+printf '{"inputs":["a"],"parameters":{"top_k":1,"num_beams":2}}' | place api_request_fuzz inputs
 printf '{"weight_map":{"a":"1","b":"1","c":"2"},"metadata":{"total_size":3}}' | place shard_index_fuzz whole
 printf '{"weight_map":{"a":"3","c":"2"}}' | place shard_index_fuzz other
 printf '{"weight_map":{"a":"folder"}}' | place shard_index_fuzz folder

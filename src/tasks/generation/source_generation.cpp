@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "generate/source_generator.h"
 #include "text/pretrained_tokenizer.h"
 #include "text/unicode/utf8.h"
 
@@ -99,6 +100,24 @@ std::string SourceGeneration::piece_of(int32_t token) const {
                     : opened_.tokenizers.target->decode(std::span(&token, 1));
 }
 
+TextJob SourceGeneration::prepare_translation(const TextRequest& given) const {
+  TextRequest request = given;
+  TextGenerationOptions& options = request.options;
+  const bool limited = options.max_tokens.has_value();
+  if (!options.beams) options.beams = opened_.config.train.beam;
+  if (opened_.is_run) {
+    if (!limited) options.max_tokens = opened_.model->max_length();
+    if (!options.length_penalty) options.length_penalty = opened_.config.train.length_penalty;
+  }
+  TextJob job = prepare(request);
+  if (opened_.is_run && !limited) {
+    const SearchSettings usual;
+    const double most = usual.length_ratio * static_cast<double>(job.prompt.size());
+    job.choice.max_tokens = std::min(job.choice.max_tokens, static_cast<int64_t>(most) + usual.length_margin);
+  }
+  return job;
+}
+
 TextJob SourceGeneration::prepare_job(const TextRequest& request, bool warn) const {
   TextJob job{.prompt = encode_source(opened_, request), .choice = choose(request.options, opened_, makers_, warn)};
   job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
@@ -125,10 +144,10 @@ void SourceGeneration::plan_jobs(std::span<const TextJob> jobs, int64_t samples)
 }
 
 // Every length that a source may be padded to.
-void SourceGeneration::plan_any(const ResidentOptions& options) {
+void SourceGeneration::plan_any(const TextRoom& options) {
   const int64_t most = opened_.model->max_length(), limit = options.max_length > 0 ? options.max_length : kAnyLength;
   SourceOptions plan{.rows = options.slots,
-                     .beams = std::max(options.beams, usual_beams()),
+                     .beams = std::max(options.beams, opened_.config.train.beam),
                      .max_length = std::min(most, limit),
                      .begin = opened_.tokenizers.special.begin,
                      .threads = pool_.size()};

@@ -17,13 +17,12 @@ class SourceGeneration : public TextModel {
   std::string piece_of(int32_t token) const override;
   bool has_chat_template() const override { return false; }
   bool answers() const override { return true; }
-  // As `linnet translate` searches.
-  int64_t usual_beams() const override { return opened_.config.train.beam; }
+  TextJob prepare_translation(const TextRequest& request) const override;
 
  private:
   TextJob prepare_job(const TextRequest& request, bool warn) const override;
   void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override;
-  void plan_any(const ResidentOptions& options) override;
+  void plan_any(const TextRoom& options) override;
   void load_model(const SourceOptions& plan);
 
   const OpenedTranslationModel opened_;

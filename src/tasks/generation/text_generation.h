@@ -17,12 +17,11 @@ class TextGeneration : public TextModel {
   std::string piece_of(int32_t token) const override;
   bool has_chat_template() const override { return template_.has_value(); }
   bool answers() const override { return false; }
-  int64_t usual_beams() const override { return makers_.beams.value_or(1); }
 
  private:
   TextJob prepare_job(const TextRequest& request, bool warn) const override;
   void plan_jobs(std::span<const TextJob> jobs, int64_t samples) override;
-  void plan_any(const ResidentOptions& options) override;
+  void plan_any(const TextRoom& options) override;
   std::vector<int32_t> encode_prompt(const TextRequest& request) const;
   void encode_chat(const std::string& messages, std::vector<int32_t>& ids) const;
   void load_model(const CausalOptions& plan);

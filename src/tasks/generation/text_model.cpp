@@ -30,7 +30,7 @@ TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
 
 void TextModel::plan(std::span<const TextJob> jobs, int64_t samples) { plan_jobs(jobs, samples); }
 
-void TextModel::plan_resident(const ResidentOptions& options) {
+void TextModel::plan_resident(const TextRoom& options) {
   plan_any(options);
   slides_ = false;  // a text ends where its room does
 }

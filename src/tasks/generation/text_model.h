@@ -34,7 +34,7 @@ struct TextJob {
 };
 
 // What a model that stays loaded has room for.
-struct ResidentOptions {
+struct TextRoom {
   int64_t slots = 8;       // texts at once
   int64_t beams = 0;       // the most of a request; 0: 1, or what the model's own configuration asks for
   int64_t max_length = 0;  // tokens of a text, of a decoder-only model with its prompt; 0: at most kResidentLength
@@ -48,24 +48,26 @@ class TextModel {
   // User error, which names the request, for a prompt that does not fit, or settings that the model does not have. It
   // warns of what the model's author asks for and Linnet does not do.
   TextJob prepare(const TextRequest& request, bool warn = false) const;
+  // The same where the text is to be translated: what is not said is as `linnet translate` has it for a run, and as the
+  // model's author says for a model folder.
+  virtual TextJob prepare_translation(const TextRequest& request) const { return prepare(request); }
   // The texts of tokens, one by one: of what the model writes.
   virtual std::string decode(const std::vector<int32_t>& tokens) const = 0;
   virtual std::string piece_of(int32_t token) const = 0;
   virtual bool has_chat_template() const = 0;
   // Whether it answers a source (an encoder-decoder) instead of going on from a prompt.
   virtual bool answers() const = 0;
-  // Beams of a search that nothing else is said of; 1 where the model is not searched.
-  virtual int64_t usual_beams() const = 0;
 
   // Plans and takes the memory for these jobs, whose texts are written `samples` times, then loads the weights. Once.
   void plan(std::span<const TextJob> jobs, int64_t samples);
   // The same for any job whose text is within the limits. A job gives the tokens that it gives when planned alone.
-  void plan_resident(const ResidentOptions& options);
+  void plan_resident(const TextRoom& options);
 
   Engine& engine() { return *engine_; }
   ThreadPool& pool() { return pool_; }
-  // Tokens that a text may have: of a decoder-only model with its prompt. After planning.
+  // After planning: tokens that a text may have, of a decoder-only model with its prompt, and the most beams.
   int64_t room() const { return room_; }
+  int64_t beams() const { return engine_->beams(); }
 
   // A sample of a job, without a listener.
   GenerateRequest engine_request(const TextJob& job, uint64_t sample) const;
@@ -75,7 +77,7 @@ class TextModel {
   explicit TextModel(const TextGenerationOptions& options);
   virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
-  virtual void plan_any(const ResidentOptions& options) = 0;
+  virtual void plan_any(const TextRoom& options) = 0;
   template <class Model, class Options>
   void load(Model& model, const Options& plan, const std::function<void(const ParameterLayout&, float*)>& weights) {
     layout_.emplace(model);

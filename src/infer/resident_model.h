@@ -1,0 +1,34 @@
+// Whatever a folder holds that answers texts, loaded once and asked from any thread: a language model, a translator, a
+// classifier, or an encoder of sentences.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "infer/row_worker.h"
+#include "infer/text_worker.h"
+
+namespace linnet {
+
+enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder };
+const char* model_kind_name(ModelKind kind);  // "language"...
+
+// `folder`: a run or a model folder. User error for one that answers no texts, as a classifier of images.
+ModelKind model_kind(const std::string& folder);
+
+struct ResidentModelOptions {
+  TextRoom text;  // of a language model or a translator
+  TextWorkerLimits limits;
+  int threads = 0;  // 0: all there are
+  std::string device = "cpu";
+};
+
+// One of `text` and `rows` is there.
+struct ResidentModel {
+  std::string folder;
+  ModelKind kind;
+  std::unique_ptr<TextWorker> text;
+  std::unique_ptr<RowWorker> rows;
+};
+std::unique_ptr<ResidentModel> open_resident_model(const std::string& folder, const ResidentModelOptions& options);
+
+}  // namespace linnet

@@ -1,0 +1,40 @@
+// The bodies of requests, read: OpenAI's completions, conversations and embeddings, and the inputs of Hugging Face's
+// translation, classification and embedding. What is wrong is an ApiError with status 400 that names the key.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tasks/generation/text_request.h"
+
+namespace linnet {
+
+struct TextCall {
+  std::string model;  // "": the only one there is
+  bool is_chat = false;
+  std::vector<TextRequest> requests;  // one for each prompt; their options hold settings, with `where` for messages
+  int64_t samples = 1;                // of each prompt
+  bool stream = false, include_usage = false, echo = false;
+  bool seed_given = false;
+  int64_t alternatives = -1;  // likeliest tokens told with each token; -1: no probabilities
+};
+TextCall parse_completion_call(std::string_view body);
+TextCall parse_chat_call(std::string_view body);
+
+// A list of texts: /v1/embeddings ("input"), /embed, /classify and /translate ("inputs").
+struct InputCall {
+  std::string model;
+  std::vector<std::string> texts;
+  std::vector<std::vector<int32_t>> tokens;  // in place of the texts
+  bool is_list = false;                      // rather than one text
+  bool base64 = false;                       // embeddings as OpenAI's clients ask for them
+  std::optional<int64_t> dimensions;
+  bool normalize = false;         // vectors of length 1, whatever the model says
+  std::optional<int64_t> top;     // classes
+  TextGenerationOptions options;  // of translation
+};
+InputCall parse_embedding_call(std::string_view body);
+InputCall parse_inputs_call(std::string_view body, std::string_view path);  // "/embed", "/classify", "/translate"
+
+}  // namespace linnet

@@ -1,0 +1,475 @@
+#include "serve/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <random>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "serve/api_answer.h"
+#include "serve/api_error.h"
+#include "serve/try_page.h"
+
+namespace linnet {
+namespace {
+
+constexpr size_t kMostLoggedText = 2000;  // bytes of a body
+
+struct Route {
+  const char *path, *method;
+  bool needs_key;
+};
+constexpr Route kRoutes[] = {
+    {"/", "GET", false},
+    {"/health", "GET", false},
+    {"/metrics", "GET", true},
+    {"/v1/models", "GET", true},
+    {"/v1/completions", "POST", true},
+    {"/v1/chat/completions", "POST", true},
+    {"/v1/embeddings", "POST", true},
+    {"/translate", "POST", true},
+    {"/classify", "POST", true},
+    {"/embed", "POST", true},
+};
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+const Route* find_route(std::string_view path) {
+  for (const Route& route : kRoutes)
+    if (path == route.path) return &route;
+  static constexpr Route kOneModel{"/v1/models/", "GET", true};
+  return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kOneModel : nullptr;
+}
+
+uint64_t random_seed() {
+  thread_local std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+// Whether a page of another site sends this: browsers say where a page is from.
+bool is_foreign(const HttpRequest& head) {
+  const std::string_view origin = head.header("origin"), host = head.header("host");
+  if (origin.empty() || origin == "null") return origin == "null";
+  return origin != "http://" + std::string(host) && origin != "https://" + std::string(host);
+}
+
+void normalize_rows(std::vector<float>& rows, size_t width) {
+  for (size_t row = 0; row < rows.size(); row += width) {
+    double sum = 0;
+    for (size_t i = row; i < row + width; ++i) sum += static_cast<double>(rows[i]) * rows[i];
+    if (sum > 0)
+      for (size_t i = row; i < row + width; ++i) rows[i] = static_cast<float>(rows[i] / std::sqrt(sum));
+  }
+}
+
+// "NAME=FOLDER" or "FOLDER".
+std::pair<std::string, std::string> split_model(const std::string& description) {
+  if (const size_t at = description.find('='); at != std::string::npos && description.find('/') > at)
+    return {description.substr(0, at), description.substr(at + 1)};
+  std::filesystem::path path(description);
+  if (!path.has_filename()) path = path.parent_path();  // "runs/gpt/"
+  std::string name = path.filename().string();
+  if (name.empty() || name == "." || name == "..")
+    name = std::filesystem::absolute(path).lexically_normal().filename().string();
+  return {name, description};
+}
+
+}  // namespace
+
+Service::Service(const ServiceOptions& options) : options_(options) {
+  if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
+  for (const std::string& description : options.models) {
+    const std::string name = split_model(description).first;
+    for (const Model& model : models_)
+      if (model->name == name)
+        fail_user("two models are called \"" + name + "\"; NAME=FOLDER gives one of them another name");
+    models_.push_back(load(description));
+  }
+}
+
+Service::~Service() {
+  if (reload_thread_.joinable()) reload_thread_.join();
+}
+
+Service::Model Service::load(const std::string& description) const {
+  auto model = std::make_shared<ServedModel>();
+  const auto [name, folder] = split_model(description);
+  model->name = name;
+  model->resident = open_resident_model(folder, options_.resident);
+  model->created = std::time(nullptr);
+  return model;
+}
+
+std::vector<std::string> Service::names() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const Model& model : models_) names.push_back(model->name + " (" + model_kind_name(model->resident->kind) + ")");
+  return names;
+}
+
+void Service::reload() {
+  const std::lock_guard lock(reload_mutex_);
+  reload_again_ = true;
+  if (reloading_.exchange(true)) return;
+  if (reload_thread_.joinable()) reload_thread_.join();
+  reload_thread_ = std::thread([this] {
+    for (;;) {
+      while (reload_again_.exchange(false)) reload_all();
+      const std::lock_guard inner(reload_mutex_);
+      if (reload_again_) continue;
+      reloading_ = false;
+      return;
+    }
+  });
+}
+
+void Service::reload_all() {
+  const auto attempt = [](const std::string& what, const auto& action) {
+    try {
+      action();
+      log_info("loaded " + what + " again");
+    } catch (const std::exception& error) {
+      log_warning(what + " could not be loaded again, and stays as it was: " + error.what());
+    }
+  };
+  if (!options_.api_key_file.empty())
+    attempt("the keys", [&] {
+      ApiKeys keys = ApiKeys::load(options_.api_key_file);
+      const std::lock_guard lock(mutex_);
+      keys_ = std::move(keys);
+    });
+  for (size_t i = 0; i < options_.models.size(); ++i)
+    attempt("'" + options_.models[i] + "'", [&] {
+      Model model = load(options_.models[i]);
+      {
+        const std::lock_guard lock(mutex_);
+        models_[i].swap(model);
+      }
+      // The old one answers what it has; it must end here, not in the thread of the server or in its own.
+      while (model.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    });
+  metrics_.add("linnet_reloads_total", {});
+}
+
+std::optional<HttpResponse> Service::refuse(const HttpRequest& head) {
+  const Route* route = find_route(head.path);
+  const auto refused = [](const ApiError& error) { return error_response(error); };
+  if (!route) return refused(ApiError(404, "there is no " + head.path.substr(0, 200), "", "unknown_url"));
+  const bool head_only = head.method == "HEAD" && std::string_view(route->method) == "GET";
+  if (head.method != route->method && !head_only) {
+    HttpResponse response = refused(ApiError(405, std::string(route->path) + " takes " + route->method));
+    response.headers.emplace_back("Allow", route->method);
+    return response;
+  }
+  if (std::string_view(route->method) == "POST" && is_foreign(head))
+    return refused(ApiError(403, "a page of another site may not use this server"));
+  const std::lock_guard lock(mutex_);
+  if (route->needs_key && keys_.needed() && !keys_.accept(head.header("authorization")))
+    return refused(ApiError(401,
+                            head.header("authorization").empty() ? "a key is needed: Authorization: Bearer KEY"
+                                                                 : "this is not the right key",
+                            "", "invalid_api_key"));
+  return {};
+}
+
+HttpResponse Service::error(int status, const std::string& message) {
+  return error_response(ApiError(status, message));
+}
+
+void Service::finished(const HttpRequest& request, const std::string& id, int status, double seconds) {
+  const Route* route = find_route(request.path);
+  const std::string path = route ? route->path : "other";
+  metrics_.add("linnet_requests_total", {{"path", path}, {"status", std::to_string(status)}});
+  metrics_.observe("linnet_request_seconds", {{"path", path}}, seconds);
+  std::string note;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = notes_.find(id); found != notes_.end()) {
+      note = ", " + found->second;
+      notes_.erase(found);
+    }
+  }
+  if (!options_.log_requests) return;
+  char time[32];
+  std::snprintf(time, sizeof time, "%.3f", seconds);
+  // What a client sends may hold anything: a log has one line a request.
+  std::string shown = request.path.substr(0, 100);
+  std::ranges::replace_if(
+      shown, [](char c) { return c < ' ' || c == 127; }, '?');
+  log_info("request " + id + ": " + (request.method.empty() ? "-" : request.method.substr(0, 16)) + " " + shown + " " +
+           std::to_string(status) + ", " + time + " s" + note);
+}
+
+void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+  try {
+    if (options_.log_text && !request.body.empty()) {
+      std::string text = request.body.substr(0, kMostLoggedText);
+      std::ranges::replace_if(
+          text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+      log_info("request " + exchange->id() + " says " + text);
+    }
+    route(request, exchange);
+  } catch (const ApiError& error) {
+    exchange->respond(error_response(error));
+  } catch (const Error& error) {
+    exchange->respond(error_response(ApiError(error.kind() == ErrorKind::kUser ? 422 : 500, error.what())));
+  } catch (const std::bad_alloc&) {
+    exchange->respond(error_response(ApiError(503, "out of memory")));
+  } catch (const std::exception& error) {
+    exchange->respond(error_response(ApiError(500, std::string("internal error: ") + error.what())));
+  }
+}
+
+void Service::route(HttpRequest& request, const Exchange& exchange) {
+  const std::string& path = request.path;
+  if (path == "/") return exchange->respond(try_page());
+  if (path == "/health") return exchange->respond({.body = "{\"status\":\"ok\"}\n"});
+  if (path == "/metrics")
+    return exchange->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text()});
+  if (path == "/v1/models") return exchange->respond({.body = models_text() + "\n"});
+  if (path == "/v1/completions") return write_text(parse_completion_call(request.body), exchange);
+  if (path == "/v1/chat/completions") return write_text(parse_chat_call(request.body), exchange);
+  if (path == "/v1/embeddings") return embed(parse_embedding_call(request.body), true, exchange);
+  if (path == "/embed") return embed(parse_inputs_call(request.body, path), false, exchange);
+  if (path == "/classify") return classify(parse_inputs_call(request.body, path), exchange);
+  if (path == "/translate") return translate(parse_inputs_call(request.body, path), exchange);
+  const Model model = find(path.substr(kModelPrefix.size()), {});
+  exchange->respond({.body = format_model(describe(*model)) + "\n"});
+}
+
+// The model of that name or, without a name, the only one that does the work. Without kinds any will do.
+Service::Model Service::find(const std::string& name, std::initializer_list<ModelKind> kinds) const {
+  const auto does = [&](const Model& model) {
+    return kinds.size() == 0 || std::ranges::find(kinds, model->resident->kind) != kinds.end();
+  };
+  const std::lock_guard lock(mutex_);
+  if (name.empty()) {
+    if (std::ranges::count_if(models_, does) == 1) return *std::ranges::find_if(models_, does);
+    throw ApiError(400,
+                   std::ranges::any_of(models_, does) ? "\"model\" is missing, and several models do this"
+                                                      : "no model that is loaded does this",
+                   "model");
+  }
+  const auto found = std::ranges::find(models_, name, [](const Model& model) { return model->name; });
+  if (found == models_.end())
+    throw ApiError(404, "there is no model \"" + name + "\"; /v1/models lists those there are", "model",
+                   "model_not_found");
+  if (!does(*found))
+    throw ApiError(
+        400, "the model \"" + name + "\" does not do this: its kind is " + model_kind_name((*found)->resident->kind),
+        "model");
+  return *found;
+}
+
+// Every error of it is the request's.
+TextJob Service::prepare(const ServedModel& model, const TextRequest& request, bool translation) const {
+  const TextModel& writer = model.resident->text->model();
+  TextJob job;
+  try {
+    job = translation ? writer.prepare_translation(request) : writer.prepare(request);
+  } catch (const Error& error) {
+    throw ApiError(422, error.what());
+  }
+  const int64_t most = options_.max_tokens > 0 ? std::min(options_.max_tokens, writer.room()) : writer.room();
+  const auto prompt = static_cast<int64_t>(job.prompt.size());
+  if (prompt >= writer.room() + (writer.answers() ? 1 : 0))
+    throw ApiError(422,
+                   request.where + " has " + std::to_string(prompt) + " tokens, and the server takes " +
+                       std::to_string(writer.room()) + (writer.answers() ? "" : ", the text it writes included"),
+                   "", "context_length_exceeded");
+  if (request.options.max_tokens && *request.options.max_tokens > most)
+    throw ApiError(422,
+                   "max_tokens is " + std::to_string(*request.options.max_tokens) + ", and the server writes at most " +
+                       std::to_string(most),
+                   "max_tokens");
+  job.choice.max_tokens = std::min(job.choice.max_tokens, most);
+  const int64_t beams = writer.beams();
+  if (job.choice.beams > beams)
+    throw ApiError(422,
+                   "a search of " + std::to_string(job.choice.beams) + " beams is more than the " +
+                       std::to_string(beams) + " that the server has room for (linnet serve --beam)",
+                   "beam");
+  return job;
+}
+
+void Service::submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer) {
+  TextWorker& worker = *model->resident->text;
+  int64_t texts = 0;
+  for (const TextOrder& order : orders) texts += order.samples;
+  const TextWorker::Load load = worker.load();
+  const int64_t room = load.slots + options_.resident.limits.waiting;
+  if (texts > room)
+    throw ApiError(422, "the request asks for " + std::to_string(texts) + " texts, and at most " +
+                            std::to_string(room) + " run and wait at once");
+  if (load.running + load.waiting + texts > room) throw ApiError(429, "too many requests wait; try again in a moment");
+  answer->expect(texts);
+  const auto shared = answer;
+  answer->exchange()->on_abort([shared, weak = std::weak_ptr(model)](HttpAbort why) {
+    shared->abort(why);
+    if (const Model still = weak.lock())
+      for (const int64_t order : shared->orders()) still->resident->text->cancel(order);
+  });
+  for (TextOrder& order : orders) answer->add_order(worker.submit(std::move(order)));
+}
+
+void Service::write_text(TextCall call, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kLanguage, ModelKind::kTranslation});
+  if (call.is_chat && !model->resident->text->model().has_chat_template())
+    throw ApiError(400, "the model \"" + model->name + "\" has no chat template; /v1/completions takes a prompt",
+                   "messages");
+  TextAnswer::Form form{.stream = call.stream, .include_usage = call.include_usage};
+  form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + exchange->id(),
+               .model = model->name,
+               .created = std::time(nullptr),
+               .is_chat = call.is_chat};
+  const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
+  std::vector<TextOrder> orders;
+  int64_t choice = 0;
+  for (TextRequest& request : call.requests) {
+    if (!call.seed_given) request.options.seed = random_seed();
+    request.options.log_probabilities = call.alternatives >= 0;
+    TextOrder order{.job = prepare(*model, request), .samples = call.samples, .alternatives = call.alternatives};
+    if (order.job.choice.beams > 1 && call.alternatives >= 0)
+      throw ApiError(400, "probabilities of tokens are for sampling, not for a search", "logprobs");
+    order.events = answer->events(choice, static_cast<int64_t>(order.job.prompt.size()),
+                                  call.echo ? request.prompt : std::string());
+    choice += call.samples;
+    orders.push_back(std::move(order));
+  }
+  submit(model, std::move(orders), answer);
+}
+
+void Service::translate(InputCall call, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kTranslation});
+  TextAnswer::Form form;
+  form.whole = [](const std::vector<AnswerChoice>& choices, const TokenUsage&) {
+    std::vector<std::string> texts;
+    for (const AnswerChoice& choice : choices) texts.push_back(choice.text);
+    return format_translations(texts);
+  };
+  const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
+  std::vector<TextOrder> orders;
+  for (size_t i = 0; i < call.texts.size(); ++i) {
+    TextRequest request;
+    request.prompt = call.texts[i], request.options = call.options;
+    request.where = call.is_list ? "text " + std::to_string(i + 1) : "the text";
+    // As `linnet translate`: what has no words has an empty translation.
+    if (request.prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
+      answer->skip(static_cast<int64_t>(i));
+      continue;
+    }
+    TextOrder order{.job = prepare(*model, request, true)};
+    order.events = answer->events(static_cast<int64_t>(i), static_cast<int64_t>(order.job.prompt.size()), "");
+    orders.push_back(std::move(order));
+  }
+  if (orders.empty()) return answer->finish_empty();
+  submit(model, std::move(orders), answer);
+}
+
+void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange,
+                           const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
+  RowWorker& worker = *model->resident->rows;
+  if (!call.tokens.empty()) throw ApiError(400, "\"input\" must be texts here, not token ids", "input");
+  std::vector<std::vector<int32_t>> texts;
+  int64_t tokens = 0;
+  for (const std::string& text : call.texts) {
+    texts.push_back(worker.model().encode(text));
+    tokens += std::ssize(texts.back());
+  }
+  metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
+  const bool taken = worker.submit(std::move(texts), [exchange, format, tokens](RowOutcome&& outcome) {
+    if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
+    exchange->respond({.body = format(std::move(outcome.rows), tokens) + "\n"});
+  });
+  if (!taken) throw ApiError(429, "too many requests wait; try again in a moment");
+}
+
+void Service::embed(InputCall call, bool openai, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kEmbedder});
+  const size_t width = model->resident->rows->model().width();
+  if (call.dimensions && static_cast<size_t>(*call.dimensions) != width)
+    throw ApiError(
+        400, "\"dimensions\" is " + std::to_string(*call.dimensions) + ", and the model gives " + std::to_string(width),
+        "dimensions");
+  compute_rows(model, call, exchange,
+               [=, name = model->name, normalize = call.normalize, base64 = call.base64](std::vector<float>&& rows,
+                                                                                         int64_t tokens) {
+                 if (normalize) normalize_rows(rows, width);
+                 return openai ? format_openai_embeddings(name, rows, width, base64, tokens)
+                               : format_embeddings(rows, width);
+               });
+}
+
+void Service::classify(InputCall call, const Exchange& exchange) {
+  const Model model = find(call.model, {ModelKind::kClassifier});
+  const std::vector<std::string> classes = model->resident->rows->model().classes();
+  const auto top = static_cast<size_t>(call.top.value_or(std::ssize(classes)));
+  compute_rows(model, call, exchange,
+               [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
+}
+
+TextAnswer::Sink Service::sink(const std::string& model) {
+  TextAnswer::Sink sink;
+  sink.first_token = [this, model](double seconds) {
+    metrics_.observe("linnet_first_token_seconds", {{"model", model}}, seconds);
+  };
+  sink.done = [this, model](const std::string& id, const TokenUsage& usage) {
+    metrics_.add("linnet_prompt_tokens_total", {{"model", model}}, static_cast<double>(usage.prompt));
+    metrics_.add("linnet_generated_tokens_total", {{"model", model}}, static_cast<double>(usage.written));
+    const std::lock_guard lock(mutex_);
+    notes_[id] = model + ", " + std::to_string(usage.prompt) + " + " + std::to_string(usage.written) + " tokens";
+  };
+  return sink;
+}
+
+ModelDescription Service::describe(const ServedModel& model) {
+  const ResidentModel& resident = *model.resident;
+  ModelDescription description{.name = model.name, .kind = model_kind_name(resident.kind), .created = model.created};
+  if (resident.text) {
+    description.chat = resident.text->model().has_chat_template();
+    description.room = resident.text->model().room();
+  } else {
+    description.classes = resident.rows->model().classes();
+  }
+  return description;
+}
+
+std::string Service::models_text() const {
+  std::vector<ModelDescription> descriptions;
+  const std::lock_guard lock(mutex_);
+  for (const Model& model : models_) descriptions.push_back(describe(*model));
+  return format_models(descriptions);
+}
+
+std::string Service::metrics_text() const {
+  std::string text = metrics_.text();
+  std::string slots, running, waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Model& model : models_) {
+      const Metrics::Labels labels{{"model", model->name}};
+      if (model->resident->text) {
+        const TextWorker::Load load = model->resident->text->load();
+        slots += metric_line("linnet_slots", labels, static_cast<double>(load.slots));
+        running += metric_line("linnet_running", labels, static_cast<double>(load.running));
+        waiting += metric_line("linnet_waiting", labels, static_cast<double>(load.waiting));
+      } else {
+        waiting += metric_line("linnet_waiting", labels, static_cast<double>(model->resident->rows->waiting()));
+      }
+    }
+  }
+  for (const auto& [name, lines] :
+       {std::pair("linnet_slots", slots), {"linnet_running", running}, {"linnet_waiting", waiting}})
+    if (!lines.empty()) text += std::string("# TYPE ") + name + " gauge\n" + lines;
+  if (connections_)
+    text += "# TYPE linnet_connections gauge\n" +
+            metric_line("linnet_connections", {}, static_cast<double>(connections_()));
+  text += "# TYPE process_resident_memory_bytes gauge\n" +
+          metric_line("process_resident_memory_bytes", {}, static_cast<double>(resident_bytes()));
+  return text;
+}
+
+}  // namespace linnet
