@@ -63,6 +63,7 @@ nlohmann::ordered_json figures(const Arguments& arguments, const Workload& workl
           {"flop_per_step", m.flop_per_step},
           {"memory_mb", m.memory_mb},
           {"predicted_mb", m.predicted_mb},
+          {"saved_mb", m.saved_mb},
           {"recomputation", m.recomputation},
           {"extra_work", m.extra_work},
           {"first_step_seconds", m.first_step_seconds},

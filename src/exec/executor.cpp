@@ -7,7 +7,7 @@
 namespace linnet {
 
 Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& shared)
-    : plan_(&plan), workspace_(store.place(shared.workspace)), device_(store.device()) {
+    : plan_(&plan), device_(store.device()) {
   const Graph& graph = plan.graph;
   const auto view = [&](ValueId id) -> TensorView {
     const Location& location = plan.location[static_cast<size_t>(id)];
@@ -22,8 +22,11 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
     const size_t in = operands_.size();
     for (ValueId value : node.in) operands_.push_back(view(value));
     for (ValueId value : node.out) operands_.push_back(view(value));
-    steps_.push_back(
-        {&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(), node.out.size()});
+    const auto own = plan.workspace_in_arena.find(id);
+    std::byte* workspace =
+        own == plan.workspace_in_arena.end() ? store.place(shared.workspace) : store.place(shared.arena) + own->second;
+    steps_.push_back({&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(),
+                      node.out.size(), workspace});
   }
   for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});
   for (const GraphOutput& output : graph.outputs()) outputs_[output.name] = view(output.value);
@@ -34,7 +37,7 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
   step.kernel->run({*step.node,
                     {operands_.data() + step.in, step.in_count},
                     {operands_.data() + step.out, step.out_count},
-                    workspace_,
+                    step.workspace,
                     pool,
                     &device_});
   device_.launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });

@@ -38,6 +38,7 @@ class Executor {
     const Node* node;
     const Kernel* kernel;
     size_t in, in_count, out, out_count;  // ranges of operands_
+    std::byte* workspace;
   };
   struct Copy {
     TensorView from, to;
@@ -53,7 +54,6 @@ class Executor {
   std::vector<Step> steps_;
   std::vector<Copy> copies_;
   std::map<std::string, TensorView> outputs_;
-  std::byte* workspace_;
   Device& device_;
   std::unique_ptr<DeviceRun> device_run_;  // null on the CPU, which runs kernels at once
 };

@@ -99,12 +99,12 @@ TEST(Executor, TheProofRefusesAPlanWhoseValuesMeet) {
   graph.output("y", split(a, 0, {32, 32})[0]);
   graph.output("z", b);
   Planned planned(std::move(graph));
-  EXPECT_NO_THROW(verify_plan(planned.plan, planned.store));
+  EXPECT_NO_THROW(verify_plan(planned.plan, planned.store, planned.shared));
   // Both results at one place: the first is overwritten before it is read.
   Plan broken = std::move(planned.plan);
   for (Location& location : broken.location)
     if (location.region == planned.shared.arena) location.offset = 0;
-  EXPECT_THROW(verify_plan(broken, planned.store), Error);
+  EXPECT_THROW(verify_plan(broken, planned.store, planned.shared), Error);
 }
 
 TEST(Executor, AnInputThatIsNotBoundIsNamed) {

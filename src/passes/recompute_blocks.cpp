@@ -31,8 +31,11 @@ NodeId find_loss(const Graph& graph) {
   if (!state) return kNone;
   for (const StateUpdate& update : graph.updates()) {
     const NodeId sum = graph.value(update.value).producer;
-    if (update.state != *state || sum == kNone || algebra_of(graph.node(sum)) != Algebra::kAdd) continue;
-    return graph.value(other_operand(graph.node(sum), *state)).producer;
+    if (update.state != *state || sum == kNone) continue;
+    // The sum may have taken in the node before it.
+    NodeId last = kNone;
+    for (const ValueId in : graph.node(sum).in) last = std::max(last, graph.value(in).producer);
+    return last;
   }
   return kNone;
 }

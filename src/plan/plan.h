@@ -1,5 +1,6 @@
 // A plan is a graph with every byte placed: which kernel runs each node, and where each value lies.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,10 @@ struct Plan {
   Graph graph;
   std::vector<Location> location;      // by value
   std::vector<const Kernel*> kernels;  // by node
-  std::vector<StateUpdate> copies;     // updates that could not be computed in place: done at the end
+  // Where the workspace of nodes that need much of it begins in the arena, in memory that is free while they run. All
+  // others share the region for workspace.
+  std::map<NodeId, size_t> workspace_in_arena;
+  std::vector<StateUpdate> copies;  // updates that could not be computed in place: done at the end
   size_t arena_bytes = 0, arena_lower_bound = 0, workspace_bytes = 0;
   int threads = 1;  // the workspace is enough for a pool of so many
 };
@@ -42,6 +46,6 @@ struct PlanSize {
 PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions& options, bool placed);
 
 // Replays the plan on a map of bytes: every read must find what its producer wrote. Throws Error(kInternal).
-void verify_plan(const Plan& plan, const Store& store);
+void verify_plan(const Plan& plan, const Store& store, const SharedRegions& shared);
 
 }  // namespace linnet

@@ -13,7 +13,7 @@ namespace linnet {
 namespace {
 
 constexpr std::string_view kMagic = "LINNETPL";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint64_t kMostBytes = uint64_t{1} << 58;  // of a region or an offset
 
 void write_location(const Location& location, ByteWriter& bytes) {
@@ -25,6 +25,9 @@ void write_plan(const Plan& plan, ByteWriter& bytes) {
   write_graph(plan.graph, bytes);
   for (const Kernel* kernel : plan.kernels) bytes.string(kernel->name);
   for (const Location& location : plan.location) write_location(location, bytes);
+  bytes.number(static_cast<uint32_t>(plan.workspace_in_arena.size()));
+  for (const auto& [node, offset] : plan.workspace_in_arena)
+    bytes.number(node), bytes.number(static_cast<uint64_t>(offset));
   bytes.number(static_cast<uint32_t>(plan.copies.size()));
   for (const StateUpdate& copy : plan.copies) bytes.number(copy.state), bytes.number(copy.value);
   for (const size_t size : {plan.arena_bytes, plan.arena_lower_bound, plan.workspace_bytes})
@@ -91,6 +94,11 @@ class Reader {
     std::vector<std::string> kernels;
     for (NodeId id = 0; id < plan.graph.node_count(); ++id) kernels.emplace_back(bytes_.string());
     for (ValueId id = 0; id < plan.graph.value_count(); ++id) plan.location.push_back(location_of(plan.graph, id));
+    for (size_t left = bytes_.count(12); left > 0; --left) {
+      const auto node = bytes_.number<NodeId>();
+      if (node < 0 || node >= plan.graph.node_count()) bytes_.fail("it has a workspace of what is no node");
+      plan.workspace_in_arena[node] = size();
+    }
     for (size_t left = bytes_.count(8); left > 0; --left) {
       const auto state = bytes_.number<ValueId>(), value = bytes_.number<ValueId>();
       const auto& updates = plan.graph.updates();
@@ -105,7 +113,7 @@ class Reader {
     check_inputs(plan);
     choose_kernels(plan, kernels);
     store_.grow_region(shared.workspace, plan.workspace_bytes);
-    verify(plan);
+    verify(plan, shared);
     return plan;
   }
 
@@ -145,13 +153,14 @@ class Reader {
         fail_user(bytes_.what() + " wants the kernel " + names[static_cast<size_t>(id)] + " of " + node.op->name +
                   ", which this program or machine does not have");
       plan.kernels.push_back(kernel);
-      if (kernel->workspace) plan.workspace_bytes = std::max(plan.workspace_bytes, kernel->workspace(query));
+      if (kernel->workspace && !plan.workspace_in_arena.contains(id))
+        plan.workspace_bytes = std::max(plan.workspace_bytes, kernel->workspace(query));
     }
   }
 
-  void verify(const Plan& plan) {
+  void verify(const Plan& plan, const SharedRegions& shared) {
     try {
-      verify_plan(plan, store_);
+      verify_plan(plan, store_, shared);
     } catch (const Error& error) {
       bytes_.fail(error.what());
     }

@@ -1,6 +1,7 @@
 // The plan's proof: its nodes are replayed on a map of bytes that remembers which value each byte holds. It knows
 // nothing of how the plan was made, only what a read must find.
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -60,16 +61,19 @@ class ByteMap {
 
 class Replay {
  public:
-  Replay(const Plan& plan, const Store& store) : plan_(plan), graph_(plan.graph), store_(store) {}
+  Replay(const Plan& plan, const Store& store, const SharedRegions& shared)
+      : plan_(plan), graph_(plan.graph), store_(store), shared_(shared) {}
 
   void run() {
     for (const GraphInput& input : graph_.inputs())
       each_row(input.value, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, input.value); });
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& node = graph_.node(id);
+      write_workspace(id);
       for (ValueId in : node.in) check_read(in, graph_.where_text(id));
       check_outputs_apart(id);
       for (ValueId out : node.out) each_row(out, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, out); });
+      check_workspace(id);
     }
     for (const GraphOutput& output : graph_.outputs()) check_read(output.value, "output " + output.name);
     std::set<ValueId> copied;
@@ -84,6 +88,38 @@ class Replay {
   }
 
  private:
+  struct Workspace {
+    RegionId region;
+    size_t begin, end;
+  };
+
+  // Bytes of the arena that the node's kernel scribbles in.
+  std::optional<Workspace> workspace(NodeId id) const {
+    const auto found = plan_.workspace_in_arena.find(id);
+    if (found == plan_.workspace_in_arena.end()) return {};
+    const Node& node = graph_.node(id);
+    std::vector<TensorType> in, out;
+    for (const ValueId value : node.in) in.push_back(graph_.value(value).type);
+    for (const ValueId value : node.out) out.push_back(graph_.value(value).type);
+    const Kernel& kernel = *plan_.kernels[static_cast<size_t>(id)];
+    const size_t bytes = kernel.workspace ? kernel.workspace({node, in, out, plan_.threads, &store_.device()}) : 0;
+    if (found->second + bytes > store_.regions()[static_cast<size_t>(shared_.arena)].bytes)
+      fail_internal("plan: the workspace of " + graph_.where_text(id) + " lies beyond its region");
+    return Workspace{shared_.arena, found->second, found->second + bytes};
+  }
+
+  // No value is left in the workspace, so that reading one there later fails ...
+  void write_workspace(NodeId id) {
+    if (const auto bytes = workspace(id)) maps_[bytes->region].write(bytes->begin, bytes->end, kNone);
+  }
+
+  // ... and none of the node's own results lies there.
+  void check_workspace(NodeId id) {
+    const auto bytes = workspace(id);
+    if (bytes && !maps_[bytes->region].holds(bytes->begin, bytes->end, [](ValueId owner) { return owner == kNone; }))
+      fail_internal("plan: " + graph_.where_text(id) + " has a result in its workspace");
+  }
+
   // The dense runs of bytes of a value.
   template <class Body>
   void each_row(ValueId id, Body body) {
@@ -166,11 +202,14 @@ class Replay {
   const Plan& plan_;
   const Graph& graph_;
   const Store& store_;
+  const SharedRegions shared_;
   std::map<RegionId, ByteMap> maps_;
 };
 
 }  // namespace
 
-void verify_plan(const Plan& plan, const Store& store) { Replay(plan, store).run(); }
+void verify_plan(const Plan& plan, const Store& store, const SharedRegions& shared) {
+  Replay(plan, store, shared).run();
+}
 
 }  // namespace linnet

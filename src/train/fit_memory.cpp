@@ -115,23 +115,26 @@ class Search {
       else
         low = middle + 1;
     }
-    Least least;
-    for (size_t i = std::min(low, steps_.size() - 1); i < steps_.size(); ++i) {
+    for (size_t i = low; i < steps_.size(); ++i) {
       const PlanSize placed = size(i, true);
       if (fits_(placed)) return result(i, placed, true);
-      least.consider(i, placed);
     }
-    return result(least.step, least.size, false);
+    const size_t least = smallest();
+    return result(least, size(least, true), false);
   }
 
  private:
-  struct Least {
-    size_t step = 0;
-    PlanSize size{SIZE_MAX, 0};
-    void consider(size_t i, const PlanSize& other) {
-      if (other.arena_bytes < size.arena_bytes) step = i, size = other;
+  // The first step that takes hardly more than the one that takes least.
+  size_t smallest() const {
+    std::vector<size_t> bytes;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const PlanSize bound = size(i, false);
+      bytes.push_back(bound.arena_bytes + bound.workspace_bytes);
     }
-  };
+    const size_t least = *std::ranges::min_element(bytes);
+    const auto first = std::ranges::find_if(bytes, [&](size_t b) { return b <= least + least / 100; });
+    return static_cast<size_t>(first - bytes.begin());
+  }
 
   Graph optimized(size_t step) const {
     PassOptions passes = passes_;

@@ -66,6 +66,7 @@ class Measuring {
     if (workload_.forward_apart) measure_parts(m);
     m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
     m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
+    m.saved_mb = static_cast<double>(saved_bytes(learner_.trainer().train_executor(0).plan().graph)) / 1e6;
     m.planning_seconds = planning_seconds_;
     const Fit& fit = learner_.trainer().largest_fit();
     m.extra_work = fit.extra_work, m.recomputation = fit.text();

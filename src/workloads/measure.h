@@ -32,6 +32,7 @@ struct Measurement {
   double first_step_seconds = 0;        // from the start of the process to the end of step 1
   double memory_mb = 0;                 // high-water mark less what the process had at its start; of a device: planned
   double predicted_mb = 0;
+  double saved_mb = 0;  // activations kept from the forward pass for the backward pass
   double planning_seconds = 0;
   double extra_work = 0;      // estimated share that computing again adds
   std::string recomputation;  // what is computed again; empty: nothing
