@@ -7,7 +7,7 @@ namespace linnet {
 namespace {
 
 struct ConvertArguments {
-  std::string from, to, dtype, architecture;
+  std::string from, to, dtype, architecture, adapter;
   double shard_gb = 5;
 };
 
@@ -15,11 +15,17 @@ int convert(const ConvertArguments& arguments) {
   SaveOptions options;
   if (!arguments.dtype.empty()) options.dtype = file_dtype(arguments.dtype);
   options.max_shard_bytes = static_cast<uint64_t>(arguments.shard_gb * 1e9);
-  const PretrainedModel model = open_pretrained(arguments.from, {.architecture = arguments.architecture});
+  const bool merges = !arguments.adapter.empty();
+  const PretrainedModel model =
+      merges ? open_with_adapters(arguments.from, arguments.adapter, {.architecture = arguments.architecture})
+             : open_pretrained(arguments.from, {.architecture = arguments.architecture});
   const ParameterLayout layout(*model.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   load_parameters(model, layout, parameters.data());
-  for (const std::string& name : model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());
+  if (merges)
+    load_adapters(model, layout, arguments.adapter, parameters.data());
+  else
+    for (const std::string& name : model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());
   for (const std::string& name : model.unused) std::fprintf(stderr, "left out: %s\n", name.c_str());
   save_pretrained(model, layout, parameters.data(), arguments.to, options);
   return 0;
@@ -37,6 +43,7 @@ void add_convert_command(Command& linnet) {
       .take("--shard-gb", arguments->shard_gb, "the most that one file holds",
             {.type = "GB", .least = 1e-6, .most = 1e6, .show_default = true})
       .take("--architecture", arguments->architecture, "another of the family, e.g. BertForMaskedLM")
+      .take("--merge", arguments->adapter, "a folder of LoRA adapters (PEFT's) to add to the weights", {.type = "DIR"})
       .does([arguments] { return convert(*arguments); });
 }
 

@@ -7,6 +7,7 @@
 #include "cli/export_onnx.h"
 #include "models/causal_model.h"
 #include "pretrained/pretrained.h"
+#include "run/pretrained_run.h"
 #include "run/run_folder.h"
 #include "tasks/language/language_model.h"
 #include "tasks/task_table.h"
@@ -22,7 +23,7 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
 }
 
 struct Arguments {
-  std::string run, out, onnx;
+  std::string run, out, adapter, onnx;
   int64_t opset = 17;
   bool overwrite = false, no_cache = false;
 };
@@ -49,8 +50,20 @@ void check_out(const Arguments& arguments) {
                 "); name another folder, or replace it with --overwrite");
 }
 
+void check_adapter_out(const Arguments& arguments) {
+  if (!file_exists(arguments.adapter + "/adapter_config.json") || arguments.overwrite) return;
+  fail_user("--adapter '" + arguments.adapter +
+            "' holds an adapter already; name another folder, or replace it with --overwrite");
+}
+
 int export_run(const Arguments& arguments) {
-  if (arguments.out.empty() == arguments.onnx.empty()) fail_user("give one of --out DIR and --onnx DIR");
+  if (!arguments.out.empty() + !arguments.onnx.empty() + !arguments.adapter.empty() != 1)
+    fail_user("give one of --out DIR, --adapter DIR and --onnx DIR");
+  if (!arguments.adapter.empty()) {
+    check_adapter_out(arguments);
+    export_adapters(arguments.run, arguments.adapter);
+    return 0;
+  }
   if (!arguments.onnx.empty()) {
     check_onnx_out(arguments);
     export_onnx({arguments.run, arguments.onnx, arguments.opset, !arguments.no_cache});
@@ -72,6 +85,8 @@ void add_export_command(Command& linnet) {
   linnet.subcommand("export", "write a model as a folder that other programs load (Hugging Face's layout, or ONNX)")
       .take("run", arguments->run, "a run folder, or with --onnx a model folder", {.required = true})
       .take("--out", arguments->out, "the folder to write, in Hugging Face's layout", {.type = "DIR"})
+      .take("--adapter", arguments->adapter, "the folder to write a run's LoRA adapters in, in PEFT's layout",
+            {.type = "DIR"})
       .take("--onnx", arguments->onnx, "the folder to write in ONNX", {.type = "DIR"})
       .take("--opset", arguments->opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
       .flag("--no-cache", arguments->no_cache, "ONNX decoders without keys and values of earlier tokens")

@@ -1,8 +1,8 @@
 // Everything a training run depends on, as one plain struct, and its form as TOML.
 //
 // config_keys.cpp holds the one table of all keys: names, ranges, choices and documentation come from there. A file may
-// give keys flat or inside [model], [data] and [train]. Every problem is a user error of one line, with the file and
-// line where there is one:
+// give keys flat or inside [model], [data], [lora] and [train]. Every problem is a user error of one line, with the
+// file and line where there is one:
 //   config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
 #pragma once
 #include <cstdint>
@@ -69,6 +69,14 @@ struct GroupConfig {
   bool operator==(const GroupConfig&) const = default;
 };
 
+// Low-rank adapters (Hu et al. 2022) beside the weights of model.from, which then stay as they are.
+struct LoraConfig {
+  int64_t rank = 0;
+  double alpha = 16;
+  std::string targets;
+  bool operator==(const LoraConfig&) const = default;
+};
+
 struct TrainConfig {
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
@@ -115,6 +123,7 @@ struct TrainConfig {
 struct Config {
   ModelConfig model;
   DataConfig data;
+  LoraConfig lora;
   TrainConfig train;
   bool operator==(const Config&) const = default;
 };

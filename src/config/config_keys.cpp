@@ -19,6 +19,7 @@ FieldPointer field(Config& config) {
 }
 #define MODEL(member) "model", #member, field<&Config::model, &ModelConfig::member>
 #define DATA(member) "data", #member, field<&Config::data, &DataConfig::member>
+#define LORA(member) "lora", #member, field<&Config::lora, &LoraConfig::member>
 #define TRAIN(member) "train", #member, field<&Config::train, &TrainConfig::member>
 
 ConfigKey any(const char* section, const char* name, FieldPointer (*field)(Config&), const char* meaning) {
@@ -61,7 +62,8 @@ ConfigKey of(std::vector<const char*> owners, ConfigKey key) {
 
 // Owners that several keys share.
 const std::vector<const char*> kPairs{"transformer", "t5", "marian"}, kTexts{"language", "masked_language"},
-    kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"}, kGenerated{"dates", "random"};
+    kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"},
+    kAdapted{"transformer", "t5", "marian", "gpt", "llama", "bert"}, kGenerated{"dates", "random"};
 
 constexpr double kMaxSize = 1 << 30;             // of one axis of a tensor
 constexpr double kMaxLayers = 1000;              // of either stack
@@ -185,7 +187,21 @@ const std::vector<ConfigKey>& table() {
       of(kPairs, between(DATA(num_buckets),
                          "Sizes that batches are padded to. More waste less padding but take longer to plan.", 1, 256)),
 
-      one_of(TRAIN(optimizer), "How gradients become updates.", {"adam", "adamw", "sgd"}),
+      of(kAdapted,
+         between(LORA(rank),
+                 "LoRA: the weights of model.from stay as they are, and beside each linear layer of `targets` "
+                 "a product of two matrices of this rank is trained, and a new head. 0: all weights are "
+                 "trained.",
+                 0, 4096)),
+      of(kAdapted, between(LORA(alpha), "The adapters' product is multiplied by alpha / rank.", 0, kMaxReal)),
+      of(kAdapted, any(LORA(targets),
+                       "Linear layers to adapt, by the names that the model's files have, separated by commas (query,"
+                       "value), or all-linear. Empty: the queries and values of attention.")),
+
+      one_of(TRAIN(optimizer),
+             "How gradients become updates. lion keeps one moment where Adam keeps two, and wants about a third of its "
+             "learning rate.",
+             {"adam", "adamw", "sgd", "lion"}),
       between(TRAIN(learning_rate), "The highest, reached at the end of the warmup.", 0, kMaxReal),
       one_of(TRAIN(schedule), "How the learning rate falls after the warmup; linear and cosine end with the training.",
              {"constant", "linear", "cosine", "inverse_sqrt"}),
@@ -199,12 +215,13 @@ const std::vector<ConfigKey>& table() {
                         "Training time with its evaluations, in minutes, over all resumes; 0: no limit. The learning "
                         "rate falls by what ends first: max_steps, max_epochs or this time.",
                         0, 1e9)),
-      below(TRAIN(beta1), "Adam: decay of the mean of gradients.", 0, 1),
-      below(TRAIN(beta2), "Adam: decay of the mean of squared gradients.", 0, 1),
+      below(TRAIN(beta1), "Adam and Lion: decay of the mean of gradients.", 0, 1),
+      below(TRAIN(beta2), "Adam: decay of the mean of squared gradients; Lion: of the mean that is kept.", 0, 1),
       between(TRAIN(epsilon), "Adam: added to the root of the mean of squares.", 0, kMaxReal),
       below(TRAIN(momentum), "SGD: decay of the velocity; 0: none.", 0, 1),
       between(TRAIN(weight_decay),
-              "Of matrices, not of biases and norms. AdamW: decoupled; others: added to the gradient.", 0, kMaxReal),
+              "Of matrices, not of biases and norms. AdamW, Lion: decoupled; others: added to the gradient.", 0,
+              kMaxReal),
       between(TRAIN(clip_norm), "Largest norm of all gradients together; 0: no clipping.", 0, kMaxReal),
       of({"transformer", "t5", "marian", "language", "masked_language"},
          below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary.", 0, 1)),
@@ -269,9 +286,10 @@ const std::vector<ConfigKey>& table() {
 }
 #undef MODEL
 #undef DATA
+#undef LORA
 #undef TRAIN
 
-constexpr std::array kSections = {"model", "data", "train"};
+constexpr std::array kSections = {"model", "data", "lora", "train"};
 
 struct ShortForm {
   const char* section;

@@ -118,7 +118,8 @@ class TomlReader {
           group.learning_rate_factor = *number;
       } else if (key.str() == "optimizer") {
         const auto name = node.value<std::string>();
-        expect(name == "adam" || name == "adamw" || name == "sgd", "one of \"adam\", \"adamw\", \"sgd\"");
+        expect(name == "adam" || name == "adamw" || name == "sgd" || name == "lion",
+               "one of \"adam\", \"adamw\", \"sgd\", \"lion\"");
         group.optimizer = name;
       } else {
         const std::string keys[] = {"parameters", "frozen", "learning_rate_factor", "weight_decay", "optimizer"};
@@ -142,7 +143,7 @@ class TomlReader {
   }
 
   [[noreturn]] void fail_section(toml::source_index line, const std::string& section) const {
-    const std::string sections[] = {"model", "data", "train"};
+    const std::string sections[] = {"model", "data", "lora", "train"};
     fail(line, "unknown section [" + section + "] (did you mean [" + nearest(section, sections) + "]?)");
   }
 

@@ -80,6 +80,13 @@ void check_model(const Config& config) {
   require(!model.share_embeddings || config.data.joint_vocab, "share_embeddings needs joint_vocab = true");
 }
 
+void check_lora(const Config& config) {
+  const LoraConfig& lora = config.lora;
+  require(lora.rank == 0 || !config.model.from.empty(),
+          named("lora.rank", lora.rank) + " trains adapters beside the weights of a model folder: it needs model.from");
+  require(lora.rank > 0 || lora.targets.empty(), "lora.targets = \"" + lora.targets + "\" needs lora.rank");
+}
+
 void check_files(const char* split, const std::string& source, const std::string& target, const std::string& tsv) {
   const std::string name = split;
   require(source.empty() == target.empty(), source.empty() ? name + "_target is given without " + name + "_source"
@@ -161,6 +168,7 @@ void validate(const Config& config) {
     check_text(key, field_value(key, config));
   }
   check_task(config);
+  check_lora(config);
   check_training(config.train);
   check_device(config.train);
   switch (task_kind(config)) {

@@ -1,5 +1,5 @@
 // Optimizer updates over one flat buffer of parameters, in one pass over memory. The formulas and their order are
-// PyTorch's (torch.optim.Adam, AdamW and SGD), and every instruction set gives the same bits.
+// PyTorch's (torch.optim.Adam, AdamW and SGD) and the paper's (Lion), and every instruction set gives the same bits.
 #pragma once
 #include <cstdint>
 
@@ -46,5 +46,23 @@ struct SgdArgs {
 };
 
 void sgd_update(const SgdArgs& args, ThreadPool& pool);
+
+// Lion (Chen et al. 2023): only the sign of the step is used, so one moment is enough.
+// g = grad * grad_scale
+// param *= 1 - learning_rate * weight_decay,   param -= learning_rate * sign(beta1 * m + (1 - beta1) * g)
+// m = beta2 * m + (1 - beta2) * g, and the average as above.
+struct LionArgs {
+  int64_t n = 0, decay_count = 0;
+  float* param = nullptr;
+  float* grad = nullptr;
+  float* m = nullptr;
+  float* ema = nullptr;
+  double learning_rate = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  float grad_scale = 1;
+  double ema_decay = 0;
+  bool zero_grad = false;
+};
+
+void lion_update(const LionArgs& args, ThreadPool& pool);
 
 }  // namespace linnet

@@ -71,6 +71,22 @@ void SgdRange(const SgdArgs& args, int64_t begin, int64_t end, bool decays) {
   });
 }
 
+void LionRange(const LionArgs& args, int64_t begin, int64_t end, bool decays) {
+  const Floats scale = SetAll(args.grad_scale), shrink = SetDouble(1 - args.learning_rate * args.weight_decay);
+  const Floats beta1 = SetDouble(args.beta1), rest1 = SetDouble(1 - args.beta1);
+  const Floats beta2 = SetDouble(args.beta2), rest2 = SetDouble(1 - args.beta2);
+  const Floats rate = SetDouble(args.learning_rate), zero = SetAll(0);
+  ForRow(end - begin, [&](const auto& at) LINNET_LAMBDA {
+    Floats param = at.load(args.param + begin);
+    const Floats g = hn::Mul(at.load(args.grad + begin), scale), m = at.load(args.m + begin);
+    if (decays) param = hn::Mul(param, shrink);
+    const Floats mixed = hn::Add(hn::Mul(beta1, m), hn::Mul(rest1, g));
+    at.store(hn::Add(hn::Mul(beta2, m), hn::Mul(rest2, g)), args.m + begin);
+    const Floats step = hn::IfThenElse(hn::Eq(mixed, zero), zero, hn::CopySign(rate, mixed));
+    Finish(args, at, hn::Sub(param, step), begin);
+  });
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -81,6 +97,7 @@ namespace {
 
 HWY_EXPORT(AdamRange);
 HWY_EXPORT(SgdRange);
+HWY_EXPORT(LionRange);
 
 // update(begin, end, decays) over all of [0, n), no range crossing the end of the decayed elements.
 template <class Args, class Update>
@@ -98,6 +115,12 @@ void for_decay_groups(const Args& args, ThreadPool& pool, const Update& update) 
 void adam_update(const AdamArgs& args, ThreadPool& pool) {
   for_decay_groups(args, pool, [&](int64_t begin, int64_t end, bool decays) {
     HWY_DYNAMIC_DISPATCH(AdamRange)(args, begin, end, decays);
+  });
+}
+
+void lion_update(const LionArgs& args, ThreadPool& pool) {
+  for_decay_groups(args, pool, [&](int64_t begin, int64_t end, bool decays) {
+    HWY_DYNAMIC_DISPATCH(LionRange)(args, begin, end, decays);
   });
 }
 

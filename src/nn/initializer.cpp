@@ -24,6 +24,12 @@ Initializer glorot_uniform(int64_t parts) {
   };
 }
 
+Initializer uniform_init(double bound) {
+  return [bound](std::span<float> values, const Shape&, const auto& uniform) {
+    for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
+  };
+}
+
 Initializer normal_init(double deviation) {
   return [deviation](std::span<float> values, const Shape&, const auto& uniform) {
     for (size_t i = 0; i < values.size(); i += 2) {  // Box & Muller 1958

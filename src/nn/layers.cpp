@@ -18,7 +18,9 @@ Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, const 
 Tensor Linear::operator()(At x) {
   ModuleScope scope(*this);
   const Tensor product = matmul(x, weight, false, true);
-  return bias ? At(product, x.where) + *bias : product;
+  const Tensor result = bias ? At(product, x.where) + *bias : product;
+  if (low_rank.empty()) return result;
+  return At(result, x.where) + low_rank(x, weight.spec().shape[0]);
 }
 
 LayerNorm::LayerNorm(Module* parent, std::string name, int64_t width, double epsilon, NormKind kind)

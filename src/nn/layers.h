@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "nn/low_rank.h"
 #include "nn/module.h"
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/matmul/matmul.h"
@@ -9,7 +10,7 @@
 
 namespace linnet {
 
-// y = x weight^T + bias; x [..., in] -> [..., out].
+// y = x weight^T + bias; x [..., in] -> [..., out]. With adapters (nn/low_rank.h), their products are added.
 struct Linear : Module {
   Linear(Module* parent, std::string name, int64_t in, int64_t out, const Initializer& initializer = glorot_uniform(),
          bool has_bias = true);
@@ -17,6 +18,7 @@ struct Linear : Module {
 
   Parameter weight;               // [out, in]
   std::optional<Parameter> bias;  // [out]
+  LowRank low_rank;
 };
 
 enum class NormKind {
@@ -42,7 +44,7 @@ struct BatchNorm : Module {
   BatchNorm(Module* parent, std::string name, int64_t channels, double epsilon = 1e-5, double momentum = 0.1);
   Tensor operator()(At x);
 
-  Parameter weight, bias;            // [channels]
+  Parameter weight, bias;                 // [channels]
   SavedBuffer running_mean, running_var;  // [channels]
   double epsilon, momentum;
 };

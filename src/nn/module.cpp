@@ -30,6 +30,12 @@ void Module::collect(std::vector<ParameterSpec>& out) const {
   }
 }
 
+void Module::visit(const std::function<void(Module&)>& visitor) {
+  visitor(*this);
+  for (const Member& member : members_)
+    if (member.module) member.module->visit(visitor);
+}
+
 void Module::adopt(Module& root, const std::string& name) {
   root.parent_ = this, root.name_ = name;
   members_.push_back({&root, nullptr});

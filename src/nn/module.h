@@ -8,6 +8,7 @@
 //   };
 #pragma once
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ class Module {
   // This module's parameters and those below it, in order of declaration.
   std::vector<ParameterSpec> parameters() const;
   int64_t parameter_count() const;  // elements of the trainable ones
+
+  // Calls visitor(module) for this module and those below it, in order of declaration.
+  void visit(const std::function<void(Module&)>& visitor);
 
   // Makes a root, and all that is in it, a part of this module: names get `name` in front. The root outlives this
   // module, and has not been used in a trace or a layout that still lives.

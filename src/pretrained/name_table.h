@@ -22,7 +22,8 @@ enum class TensorRole {
   kRequired,
   kHead,      // of a task: where a folder has none, it keeps its initial values and is listed as new
   kOptional,  // of no task: where a folder has none, it keeps its initial values and is not written
-  kCopy,      // of a tied weight: may stand in a file, and is then the same as the parameter another row reads
+  kAdapter,  // of a LoRA adapter: in files of its own, and in those of a model merged into a weight (pretrained/lora.h)
+  kCopy,     // of a tied weight: may stand in a file, and is then the same as the parameter another row reads
   kConstant,  // no parameter of ours: [rows] times `constant` in files that the model can read (norms without affine)
 };
 

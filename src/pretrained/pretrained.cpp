@@ -61,6 +61,8 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   model.module = model.family->construct(model.config, model.architecture);
   check_parameter_count(*model.module, config);
   model.names = model.family->names(model.config, model.architecture);
+  const std::optional<LoraOptions> lora = options.lora ? options.lora : read_lora_options(model.config);
+  if (lora) add_adapters(model, *lora);
   return model;
 }
 
@@ -130,7 +132,7 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
     const bool fresh = std::ranges::any_of(match.rows, [&](const MatchedRow& matched) {
       const TensorRole role = matched.bound->row->role;
       return matched.bound->spec == &place.spec && !matched.weight &&
-             (role == TensorRole::kHead || role == TensorRole::kOptional);
+             (role == TensorRole::kHead || role == TensorRole::kOptional || role == TensorRole::kAdapter);
     });
     if (fresh)
       initialize(place.spec.initializer, place.spec.name, seed, place.spec.shape,

@@ -13,6 +13,7 @@
 #include "io/file_dtype.h"
 #include "nn/parameter_layout.h"
 #include "pretrained/family.h"
+#include "pretrained/lora.h"
 
 namespace linnet {
 
@@ -23,6 +24,7 @@ struct PretrainedModel {
   ConfigFile config;               // config.json
   std::unique_ptr<Module> module;  // a Gpt, Bert...
   NameTable names;
+  std::optional<LoraOptions> lora;  // of its adapters; empty: it has none
 
   // How the folder's files have it; save_pretrained() writes the same form.
   bool with_prefix = true;
@@ -49,6 +51,8 @@ struct OpenOptions {
   std::string architecture = {};
   // Of a classifier; 0: what config.json says.
   int64_t labels = 0;
+  // Adapters to add; empty: none. A model's parameters then include theirs, which begin as adapters that do nothing.
+  std::optional<LoraOptions> lora = {};
 };
 
 // Reads config.json and the headers of the weights and checks every tensor's name and shape; reads no data. User errors
@@ -68,8 +72,8 @@ struct SaveOptions {
   std::map<std::string, std::string> files = {};  // text by name, e.g. of a tokenizer: also written, in the same step
 };
 
-// Writes a complete folder: configuration, weights, and what the folder read had beside them (tokenizer files,
-// generation_config.json, ...). The folder may be the one that was read.
+// Writes a complete folder: configuration, weights with adapters merged into them, and what the folder read had beside
+// them (tokenizer files, generation_config.json, ...). The folder may be the one that was read.
 void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
                      const std::string& folder, const SaveOptions& options = {});
 

@@ -68,6 +68,7 @@ std::string dtype_setting(FileDType dtype) {
 
 ConfigFile saved_config(const PretrainedModel& model, const SaveOptions& options) {
   ConfigFile config = model.config;
+  config.erase(kLoraKey);
   config.set("architectures", std::vector<std::string>{model.architecture});
   if (options.dtype) {
     const bool old_key = config.has("torch_dtype") && !config.has("dtype");
@@ -90,9 +91,16 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
   if (options.dtype && !is_float(*options.dtype))
     fail_user("weights cannot be saved as " + lower(file_dtype_name(*options.dtype)));
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  std::vector<float> merged;
+  if (model.lora) {
+    merged.assign(parameters, parameters + layout.parameter_count());
+    merge_adapters(model, layout, merged.data());
+    parameters = merged.data();
+  }
   std::vector<WeightSource> weights;
   for (const BoundRow& bound : rows) {
     const NameRow& row = *bound.row;
+    if (row.role == TensorRole::kAdapter) continue;
     const auto had = model.dtypes.find(row.tensor);
     const bool absent = had == model.dtypes.end() &&
                         (row.role == TensorRole::kCopy || (row.role == TensorRole::kOptional && !model.folder.empty()));

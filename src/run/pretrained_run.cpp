@@ -24,6 +24,16 @@ std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folde
   return load_pretrained_tokenizer(folder + "/" + kTokenizer);
 }
 
+void export_adapters(const std::string& folder, const std::string& out) {
+  const Config config = RunFolder(folder).load_config();
+  if (config.lora.rank == 0) fail_user("run '" + folder + "' has no adapters: it was trained without lora.rank");
+  const PretrainedModel model = open_run_model(folder);
+  const ParameterLayout layout(*model.module);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  load_model(RunFolder(folder).best_weights(), layout, parameters.data());
+  save_adapters(model, layout, parameters.data(), config.model.from, out);
+}
+
 void export_pretrained_run(const std::string& folder, const std::string& out) {
   const PretrainedModel model = open_run_model(folder);
   const ParameterLayout layout(*model.module);

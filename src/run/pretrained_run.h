@@ -16,7 +16,9 @@ void save_pretrained_assets(const std::string& folder, const PretrainedModel& mo
 PretrainedModel open_run_model(const std::string& folder);
 std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folder);
 
-// Writes the run's model as a folder that other programs load.
+// Writes the run's model as a folder that other programs load; adapters are merged into the weights.
 void export_pretrained_run(const std::string& folder, const std::string& out);
+// Writes the adapters of a run that has some as a folder that PEFT reads. User error for a run without.
+void export_adapters(const std::string& folder, const std::string& out);
 
 }  // namespace linnet

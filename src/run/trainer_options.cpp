@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "config/byte_size.h"
+#include "config/task_rows.h"
 
 namespace linnet {
 
@@ -22,17 +23,18 @@ RecomputeMode recompute_mode(const std::string& name) {
 namespace {
 
 void set_kind(OptimizerAttrs& attrs, const std::string& name) {
-  attrs.kind = name == "sgd" ? OptimizerAttrs::Kind::kSgd : OptimizerAttrs::Kind::kAdam;
+  using Kind = OptimizerAttrs::Kind;
+  attrs.kind = name == "sgd" ? Kind::kSgd : name == "lion" ? Kind::kLion : Kind::kAdam;
   attrs.decoupled = name == "adamw";
 }
 
-std::vector<std::string> separated(const std::string& patterns) {
+std::vector<std::string> separated(const std::string& names) {
   std::vector<std::string> list;
-  for (size_t at = 0; at < patterns.size();) {
-    const size_t end = std::min(patterns.find(',', at), patterns.size());
-    std::string pattern = patterns.substr(at, end - at);
-    std::erase(pattern, ' ');
-    if (!pattern.empty()) list.push_back(std::move(pattern));
+  for (size_t at = 0; at < names.size();) {
+    const size_t end = std::min(names.find(',', at), names.size());
+    std::string name = names.substr(at, end - at);
+    std::erase(name, ' ');
+    if (!name.empty()) list.push_back(std::move(name));
     at = end + 1;
   }
   return list;
@@ -52,7 +54,17 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
       set_kind(*g.optimizer, *group.optimizer);
     }
   }
+  if (config.lora.rank > 0) {
+    groups.push_back({.patterns = {"*.lora_A.*", "*.lora_B.*"}});
+    if (task_kind(config) == TaskKind::kClassification) groups.push_back({.patterns = {"classifier.*", "pooler.*"}});
+    groups.push_back({.patterns = {"*"}, .frozen = true});
+  }
   return groups;
+}
+
+std::optional<LoraOptions> lora_options(const Config& config) {
+  if (config.lora.rank == 0) return {};
+  return LoraOptions{.rank = config.lora.rank, .alpha = config.lora.alpha, .targets = separated(config.lora.targets)};
 }
 
 TrainerOptions trainer_options(const Config& config, bool training) {

@@ -1,6 +1,7 @@
 // What a configuration says to the trainer.
 #pragma once
 #include "config/config.h"
+#include "pretrained/lora.h"
 #include "train/trainer.h"
 
 namespace linnet {
@@ -9,8 +10,10 @@ namespace linnet {
 Precision precision_of(const std::string& name);
 // "auto", "none", "attention", "block".
 RecomputeMode recompute_mode(const std::string& name);
-// [[train.groups]] and `freeze`.
+// [[train.groups]] and `freeze`; with adapters, all that is neither one of them nor a new head is frozen after those.
 std::vector<ParameterGroup> parameter_groups(const Config& config);
+// [lora]; empty: no adapters.
+std::optional<LoraOptions> lora_options(const Config& config);
 TrainerOptions trainer_options(const Config& config, bool training);
 
 }  // namespace linnet

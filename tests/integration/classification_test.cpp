@@ -67,6 +67,48 @@ TEST_F(Classification, LearnsToTellTextsApartAndIsExported) {
   EXPECT_TRUE(exists(folder_ / "out/tokenizer.json"));
 }
 
+TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
+  const Arguments lora{"lora.rank=4", "lora.targets=all-linear", "learning_rate=1e-2"};
+  const Outcome trained = train_classifier("a", lora);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / "a", "--json"}).out)["accuracy"], 0.9);
+  // The whole model, and base and adapters put together later, are the same weights.
+  ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "out"}).exit_code, 0);
+  const Outcome exported = run({"export", folder_ / "a", "--adapter", folder_ / "adapter"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.error;
+  const auto config = nlohmann::json::parse(contents(folder_ / "adapter/adapter_config.json"));
+  EXPECT_EQ(config["r"], 4);
+  EXPECT_EQ(config["task_type"], "SEQ_CLS");
+  const Outcome merged = run({"convert", kGolden + "/bert_model", folder_ / "merged", "--merge", folder_ / "adapter"});
+  ASSERT_EQ(merged.exit_code, 0) << merged.error;
+  const Arguments texts{folder_ / "test.tsv", "--json"};
+  for (const char* model : {"out", "merged"})
+    ASSERT_TRUE(exists(folder_ / (std::string(model) + "/model.safetensors")));
+  EXPECT_EQ(contents(folder_ / "out/model.safetensors"), contents(folder_ / "merged/model.safetensors"));
+  EXPECT_EQ(run({"export", folder_ / "a", "--adapter", folder_ / "adapter"}).exit_code, 2);  // is there already
+
+  // All but the adapters and the new head stays as it was, and the run goes on to the same bits.
+  const auto losses = [&](const char* name) { return of_split(read_metrics(folder_ / name), "train"); };
+  Arguments half = lora;
+  half.insert(half.end(), {"max_steps=30"});
+  ASSERT_EQ(train_classifier("b", half).exit_code, 0);
+  const Outcome resumed = train_classifier("b", lora, {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
+TEST_F(Classification, AdaptersThatCannotBeAreOneLine) {
+  for (const auto& [setting, part] :
+       {std::pair{"lora.targets=c_attn", "needs lora.rank"}, {"lora.rank=-1", "at least 0"}}) {
+    const Outcome outcome = train_classifier("a", {setting});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  }
+  const Outcome outcome = train_classifier("a", {"lora.rank=2", "lora.targets=c_attn"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.error.find("it has query, key, value, dense"), std::string::npos) << outcome.error;
+}
+
 // The fields of a line, which tabs divide.
 std::vector<std::string> fields(const std::string& line) {
   std::vector<std::string> result(1);

@@ -42,7 +42,7 @@ const OpDef kSumOfSquares{
     }};
 
 std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
-  static constexpr std::array kNames{"adam", "sgd"};
+  static constexpr std::array kNames{"adam", "sgd", "lion"};
   return kNames;
 }
 

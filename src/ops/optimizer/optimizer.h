@@ -13,11 +13,12 @@
 namespace linnet {
 
 struct OptimizerAttrs {
-  enum class Kind { kAdam, kSgd } kind = Kind::kAdam;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015
+  enum class Kind { kAdam, kSgd, kLion } kind = Kind::kAdam;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015; Lion has no epsilon (Chen et al. 2023)
   double momentum = 0;                                // SGD
   double weight_decay = 0;
-  bool decoupled = false;   // AdamW (Loshchilov & Hutter 2019): decay the weight itself, not the gradient
+  bool decoupled =
+      false;  // AdamW (Loshchilov & Hutter 2019): decay the weight itself, not the gradient. Lion always does
   int64_t decay_count = 0;  // weight decay touches the first this many elements only
   double clip_norm = 0;     // 0: no clipping
   double rate_factor = 1;   // of the learning rate

@@ -38,7 +38,8 @@ void copy_states(const KernelArgs& args) {
 template <class T>
 void reference_step(const KernelArgs& args, const Operands& x) {
   const OptimizerAttrs& attrs = x.attrs;
-  const bool adam = attrs.kind == OptimizerAttrs::Kind::kAdam;
+  using Kind = OptimizerAttrs::Kind;
+  const bool adam = attrs.kind == Kind::kAdam, lion = attrs.kind == Kind::kLion;
   T *p = args.out[0].as<T>(), *m = args.out[1].as<T>(), *v = adam ? args.out[2].as<T>() : nullptr;
   T* ema = attrs.ema_decay > 0 ? args.out.back().as<T>() : nullptr;
   const T* gradient = args.in[x.states].as<T>();
@@ -47,7 +48,7 @@ void reference_step(const KernelArgs& args, const Operands& x) {
   for (int64_t i = 0; i < x.n; ++i) {
     double g = gradient[i] * x.scale, w = p[i];
     const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
-    if (adam && attrs.decoupled)
+    if (lion || (adam && attrs.decoupled))
       w -= x.learning_rate * decay * w;
     else
       g += decay * w;
@@ -55,6 +56,10 @@ void reference_step(const KernelArgs& args, const Operands& x) {
       m[i] = static_cast<T>(attrs.beta1 * m[i] + (1 - attrs.beta1) * g);
       v[i] = static_cast<T>(attrs.beta2 * v[i] + (1 - attrs.beta2) * g * g);
       w -= x.learning_rate / correction1 * m[i] / (std::sqrt(static_cast<double>(v[i])) / correction2 + attrs.epsilon);
+    } else if (lion) {
+      const double mixed = attrs.beta1 * m[i] + (1 - attrs.beta1) * g;
+      m[i] = static_cast<T>(attrs.beta2 * m[i] + (1 - attrs.beta2) * g);
+      w -= x.learning_rate * ((mixed > 0) - (mixed < 0));
     } else {
       m[i] = static_cast<T>(attrs.momentum * m[i] + g);
       w -= x.learning_rate * m[i];
@@ -90,6 +95,14 @@ void run(const KernelArgs& args) {
     adam.weight_decay = x.attrs.weight_decay, adam.decoupled = x.attrs.decoupled;
     adam.step = x.step, adam.grad_scale = static_cast<float>(x.scale);
     adam_update(adam, args.pool);
+  } else if (x.attrs.kind == OptimizerAttrs::Kind::kLion) {
+    LionArgs lion{};
+    lion.n = x.n, lion.decay_count = x.attrs.decay_count;
+    lion.param = args.out[0].as<float>(), lion.grad = gradient, lion.m = args.out[1].as<float>();
+    lion.ema = ema, lion.ema_decay = x.ema_decay;
+    lion.learning_rate = x.learning_rate, lion.beta1 = x.attrs.beta1, lion.beta2 = x.attrs.beta2;
+    lion.weight_decay = x.attrs.weight_decay, lion.grad_scale = static_cast<float>(x.scale);
+    lion_update(lion, args.pool);
   } else {
     SgdArgs sgd{};
     sgd.n = x.n, sgd.decay_count = x.attrs.decay_count;

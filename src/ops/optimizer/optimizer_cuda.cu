@@ -14,6 +14,8 @@ constexpr int kThreads = 256, kTotalThreads = 1024;
 constexpr int64_t kPerBlock = 16384;  // elements that a block of sum_of_squares adds up
 constexpr int64_t kOneBlock = 65536;  // up to this many a single block adds all: one kernel instead of two
 
+enum class Rule { kAdam, kAdamW, kSgd, kLion };
+
 struct OptimizerCall {
   int64_t n = 0, decay_count = 0;
   const float *parameters = nullptr, *moment1 = nullptr, *moment2 = nullptr, *ema = nullptr, *gradient = nullptr;
@@ -47,16 +49,20 @@ LINNET_DEVICE StepFactors step_factors(const OptimizerCall& call) {
 }
 
 // The formulas and their order are those of kernels/optimizer.h.
-template <bool kAdam, bool kDecoupled>
+template <Rule kRule>
 LINNET_DEVICE void update(const OptimizerCall& call, const StepFactors& step, bool decays, float gradient,
                           float& parameter, float& m, float& v, float& ema) {
   float g = gradient * step.scale, w = parameter;
-  if (kAdam && kDecoupled) {
+  if (kRule == Rule::kAdamW || kRule == Rule::kLion) {
     if (decays) w *= step.shrink;
   } else if (decays) {
     g += call.weight_decay * w;
   }
-  if (kAdam) {
+  if (kRule == Rule::kLion) {
+    const float mixed = call.beta1 * m + call.rest1 * g;
+    m = call.beta2 * m + call.rest2 * g;
+    w -= mixed == 0 ? 0 : copysignf(step.rate, mixed);
+  } else if (kRule != Rule::kSgd) {
     const float change = g - m;
     m = call.beta1 > 0.5f ? m + call.rest1 * change : g - call.beta1 * change;
     v = v * call.beta2 + call.rest2 * g * g;
@@ -70,8 +76,9 @@ LINNET_DEVICE void update(const OptimizerCall& call, const StepFactors& step, bo
 }
 
 // An output may be the input it replaces.
-template <bool kAdam, bool kDecoupled, int kVector>
+template <Rule kRule, int kVector>
 __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call) {
+  constexpr bool kAdam = kRule == Rule::kAdam || kRule == Rule::kAdamW;
   __shared__ StepFactors shared_step;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVector;
   const bool inside = first < call.n;
@@ -90,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) optimizer_kernel(OptimizerCall call)
   if (step.finite) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
-      update<kAdam, kDecoupled>(call, step, first + i < call.decay_count, g[i], w[i], m[i], v[i], ema[i]);
+      update<kRule>(call, step, first + i < call.decay_count, g[i], w[i], m[i], v[i], ema[i]);
   }
   store_vector(call.to_parameters + first, w);
   store_vector(call.to_moment1 + first, m);
@@ -175,18 +182,21 @@ void run(const KernelArgs& args) {
   const bool aligned =
       call.n % 4 == 0 && aligned16(call.parameters, call.moment1, call.moment2, call.ema, call.gradient,
                                    call.to_parameters, call.to_moment1, call.to_moment2, call.to_ema);
-  const auto run_with = [&]<bool kAdam, bool kDecoupled>() {
+  const auto run_with = [&]<Rule kRule>() {
     if (aligned)
-      launch(args.device, optimizer_kernel<kAdam, kDecoupled, 4>, blocks_for(call.n, 4 * kThreads), kThreads, 0, call);
+      launch(args.device, optimizer_kernel<kRule, 4>, blocks_for(call.n, 4 * kThreads), kThreads, 0, call);
     else
-      launch(args.device, optimizer_kernel<kAdam, kDecoupled, 1>, blocks_for(call.n, kThreads), kThreads, 0, call);
+      launch(args.device, optimizer_kernel<kRule, 1>, blocks_for(call.n, kThreads), kThreads, 0, call);
   };
-  if (attrs.kind != OptimizerAttrs::Kind::kAdam)
-    run_with.template operator()<false, false>();
-  else if (attrs.decoupled)
-    run_with.template operator()<true, true>();
-  else
-    run_with.template operator()<true, false>();
+  switch (attrs.kind) {
+    case OptimizerAttrs::Kind::kAdam:
+      return attrs.decoupled ? run_with.template operator()<Rule::kAdamW>()
+                             : run_with.template operator()<Rule::kAdam>();
+    case OptimizerAttrs::Kind::kSgd:
+      return run_with.template operator()<Rule::kSgd>();
+    case OptimizerAttrs::Kind::kLion:
+      return run_with.template operator()<Rule::kLion>();
+  }
 }
 
 constexpr Kernel kStepKernels[] = {{"elements", nullptr, nullptr, run}};

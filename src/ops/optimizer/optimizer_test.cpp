@@ -59,7 +59,8 @@ TEST(Optimizer, FastAndReferenceAgreeForEveryKind) {
   for (OptimizerAttrs attrs :
        {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
         OptimizerAttrs{.ema_decay = 0.9}, OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
-        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}}) {
+        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99},
+        OptimizerAttrs{.kind = Kind::kLion, .beta2 = 0.99, .weight_decay = 0.1}}) {
     SCOPED_TRACE(Attrs(attrs).text());
     attrs.decay_count = 500;
     const auto exact = interpret(step_graph(attrs, DType::kF64, n), inputs(DType::kF64, n)).states;
@@ -98,7 +99,8 @@ TEST(Optimizer, EveryKindAsAnOp) {
        {OptimizerAttrs{}, OptimizerAttrs{.weight_decay = 0.1}, OptimizerAttrs{.weight_decay = 0.1, .decoupled = true},
         OptimizerAttrs{.clip_norm = 0.5, .ema_decay = 0.9},
         OptimizerAttrs{.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
-        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99}})
+        OptimizerAttrs{.kind = Kind::kSgd, .clip_norm = 0.5, .ema_decay = 0.99},
+        OptimizerAttrs{.kind = Kind::kLion, .weight_decay = 0.1, .clip_norm = 0.5, .ema_decay = 0.9}})
     for (const int64_t n : {7, 1000, 1003}) {
       SCOPED_TRACE(Attrs(attrs).text());
       attrs.decay_count = n / 2 + 1;

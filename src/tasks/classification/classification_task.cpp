@@ -160,8 +160,9 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   if (classes.size() < 2) fail_user("'" + train_path + "' has one label only: there is nothing to tell apart");
   if (from.empty()) {
     tokenizer_ = load_pretrained_tokenizer(config.model.from);
-    model_ = open_pretrained(config.model.from,
-                             {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size())});
+    model_ = open_pretrained(
+        config.model.from,
+        {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size()), .lora = lora_options(config)});
     name_classes(model_.config, classes);
   } else {
     tokenizer_ = open_run_tokenizer(from);

@@ -11,6 +11,7 @@
 #include "pretrained/gpt2.h"
 #include "pretrained/llama.h"
 #include "run/run_folder.h"
+#include "run/trainer_options.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -79,7 +80,7 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
   if (!assets.empty() && file_exists(kept)) {
     set_pretrained(language, new_pretrained(ConfigFile(kept)));
   } else if (!config.model.from.empty()) {
-    set_pretrained(language, open_pretrained(config.model.from));
+    set_pretrained(language, open_pretrained(config.model.from, {.lora = lora_options(config)}));
   } else {
     const int64_t vocab_size = language.coder->vocab_size();
     if (config.model.architecture == "llama")

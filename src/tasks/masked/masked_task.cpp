@@ -71,9 +71,10 @@ MaskedModel make_masked_model(const Config& config, const std::string& from) {
   if (!from.empty()) return open_masked_model(from);
   MaskedModel model;
   model.tokenizer = find_tokenizer(config);
-  model.pretrained = config.model.from.empty()
-                         ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
-                         : open_pretrained(config.model.from, {.architecture = kArchitecture});
+  model.pretrained =
+      config.model.from.empty()
+          ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
+          : open_pretrained(config.model.from, {.architecture = kArchitecture, .lora = lora_options(config)});
   check_vocabulary(model);
   return model;
 }

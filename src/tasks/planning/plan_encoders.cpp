@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/process_memory.h"
 #include "pretrained/bert.h"
+#include "run/trainer_options.h"
 #include "tasks/classification/classification_task.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/planning/plan_parts.h"
@@ -30,8 +31,9 @@ PlanAnswer plan_masked(const PlanRequest& request) {
     masking = task.session().masking, tokens = task.train_tokens(), resident = task.forecast().resident;
     model = std::move(task.model().pretrained);
   } else {
-    model = config.model.from.empty() ? describe_masked_model(config, config.data.vocab_size, 0)
-                                      : open_pretrained(config.model.from, {.architecture = "BertForMaskedLM"});
+    model = config.model.from.empty()
+                ? describe_masked_model(config, config.data.vocab_size, 0)
+                : open_pretrained(config.model.from, {.architecture = "BertForMaskedLM", .lora = lora_options(config)});
     const BertConfig& bert = model.as<MaskedLanguageModel>().bert.config;
     const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
     masking = masking_options(config, bert, roles, bert.vocab_size, true);
@@ -73,12 +75,14 @@ PlanAnswer plan_classification(const PlanRequest& request) {
     task = std::make_unique<ClassificationTask>(config, "", Capacity::kMayBeShort);
     classes = task->session().classes, texts = task->train_count(), resident = task->forecast().resident;
   } else if (folder) {
-    model = open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2});
+    model =
+        open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2, .lora = lora_options(config)});
     answer.assumption = data.why_not + "; assuming " + std::to_string(texts) + " texts in 2 classes.";
   } else {
     ConfigFile file = describe_masked_model(config, config.data.vocab_size, 0).config;
     file.set("architectures", std::vector<std::string>{kArchitecture});
     file.set("num_labels", 2);
+    if (const auto lora = lora_options(config)) write_lora_options(*lora, file);
     model = new_pretrained(file);
     answer.assumption = "No model folder was given; assuming a BERT of the configuration's sizes, and 2 classes.";
   }

@@ -10,6 +10,7 @@
 #include "pretrained/t5.h"
 #include "run/pretrained_run.h"
 #include "run/run_folder.h"
+#include "run/trainer_options.h"
 #include "text/pretrained_tokenizer.h"
 #include "train/checkpoint.h"
 
@@ -124,7 +125,7 @@ TranslationModel make_translation_model(const Config& config, TokenizerPair toke
 
 TranslationModel open_translation_folder(const Config& config, const std::string& folder) {
   TranslationModel model;
-  set_pretrained(model, open_pretrained(folder));
+  set_pretrained(model, open_pretrained(folder, {.lora = lora_options(config)}));
   model.tokenizers = open_tokenizers(folder);
   set_special(model);
   check_vocabulary(model, folder);

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Adapter folders that PEFT writes for the tiny checkpoints in pretrained/, and the weights that it merges them into.
+
+    tests/golden/make_lora.py    needs torch, transformers and peft; writes lora/<name>/
+
+adapter_config.json and adapter_model.safetensors are as PeftModel.save_pretrained() writes them; merged.safetensors holds
+the tensors of merge_and_unload() that differ from the checkpoint's, under the checkpoint's names.
+"""
+
+import json
+import os
+import shutil
+
+import peft
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = {
+    "gpt2": ("gpt2", "GPT2LMHeadModel", dict(task_type="CAUSAL_LM", r=3, lora_alpha=6, fan_in_fan_out=True,
+                                             target_modules=["c_attn", "mlp.c_proj"], use_rslora=True)),
+    "bert_classifier": ("bert_classifier", "BertForSequenceClassification",
+                        dict(task_type="SEQ_CLS", r=2, lora_alpha=8, target_modules=["query", "value"],
+                             modules_to_save=["classifier", "pooler.dense"])),
+    "llama": ("llama", "LlamaForCausalLM", dict(task_type="CAUSAL_LM", r=4, lora_alpha=4,
+                                                target_modules="all-linear")),
+    "t5": ("t5", "T5ForConditionalGeneration", dict(task_type="SEQ_2_SEQ_LM", r=2, lora_alpha=16,
+                                                    target_modules=["q", "v", "wi"])),
+}
+
+
+def make(name, folder, architecture, settings):
+    torch.manual_seed(1)
+    base = os.path.join(HERE, "pretrained", folder)
+    model = getattr(transformers, architecture).from_pretrained(base, dtype=torch.float32)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    adapted = peft.get_peft_model(model, peft.LoraConfig(**settings))
+    with torch.no_grad():
+        for key, parameter in adapted.named_parameters():
+            if "lora_" in key or "modules_to_save" in key:
+                parameter.copy_(torch.randn_like(parameter) * 0.3)
+    out = os.path.join(HERE, "lora", name)
+    shutil.rmtree(out, ignore_errors=True)
+    adapted.save_pretrained(out)
+    os.remove(os.path.join(out, "README.md"))
+    path = os.path.join(out, "adapter_config.json")
+    with open(path) as file:
+        config = json.load(file)
+    config["base_model_name_or_path"] = "tests/golden/pretrained/" + folder
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()
+    with open(path, "w") as file:
+        json.dump(config, file, indent=2, sort_keys=True)
+        file.write("\n")
+    merged = adapted.merge_and_unload().state_dict()
+    changed = {key: value.contiguous() for key, value in merged.items()
+               if key not in before or not torch.equal(value, before[key])}
+    save_file(changed, os.path.join(out, "merged.safetensors"), {"format": "pt"})
+    print(name, len(changed), "tensors changed")
+
+
+for case, (checkpoint, kind, options) in CASES.items():
+    make(case, checkpoint, kind, options)
