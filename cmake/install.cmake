@@ -1,17 +1,64 @@
-# Installs all libraries, their headers and the files that make find_package(linnet) work, and tests that with a project
-# of its own. Included last: every library must be known.
+# linnet::linnet, which programs link: the libraries that src/library stands on, and the public headers
+# (cmake/public_headers.cmake). Installs them with the files that make find_package(linnet) work, examples, guides and
+# license. Included after all folders of src: every library must be known.
 include(CMakePackageConfigHelpers)
 
-get_property(libraries GLOBAL PROPERTY LINNET_LIBRARIES)
-add_library(linnet_everything INTERFACE)  # for users: target_link_libraries(program linnet::linnet)
-add_library(linnet::linnet ALIAS linnet_everything)
-target_link_libraries(linnet_everything INTERFACE ${libraries})
-set_target_properties(linnet_everything PROPERTIES EXPORT_NAME linnet)
+# The targets of the folders that `target` links, itself included.
+function(linnet_closure target out)
+  set(found ${${out}})
+  get_target_property(alias ${target} ALIASED_TARGET)
+  if(alias)
+    set(target ${alias})
+  endif()
+  if(NOT target IN_LIST found)
+    list(APPEND found ${target})
+    get_target_property(links ${target} LINK_LIBRARIES)
+    foreach(link ${links})
+      if(link MATCHES "^linnet::" AND TARGET ${link})
+        set(${out} ${found})
+        linnet_closure(${link} ${out})
+        set(found ${${out}})
+      endif()
+    endforeach()
+  endif()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+set(installed_libraries "")
+linnet_closure(linnet_library installed_libraries)
+
+set(public_includes $<BUILD_INTERFACE:${LINNET_PUBLIC_INCLUDE}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+if(BUILD_SHARED_LIBS)
+  add_library(linnet_shared SHARED ${PROJECT_SOURCE_DIR}/src/library/version.cpp)
+  target_include_directories(linnet_shared PUBLIC ${public_includes})
+  target_compile_features(linnet_shared PUBLIC cxx_std_20)
+  set_target_properties(linnet_shared PROPERTIES OUTPUT_NAME linnet EXPORT_NAME linnet
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  list(JOIN installed_libraries "," joined)
+  target_link_libraries(linnet_shared PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,${installed_libraries}>)
+  add_library(linnet::linnet ALIAS linnet_shared)
+  set(installed_targets linnet_shared)
+else()
+  add_library(linnet_everything INTERFACE)
+  add_library(linnet::linnet ALIAS linnet_everything)
+  target_include_directories(linnet_everything INTERFACE ${public_includes})
+  target_link_libraries(linnet_everything INTERFACE linnet_library)
+  # A shared object that a program makes exports none of our symbols.
+  set(archives "")
+  foreach(library ${installed_libraries})
+    list(APPEND archives lib${library}.a)
+  endforeach()
+  list(JOIN archives ":" archives)
+  target_link_options(linnet_everything INTERFACE LINKER:--exclude-libs,${archives})
+  set_target_properties(linnet_everything PROPERTIES EXPORT_NAME linnet)
+  set(installed_targets ${installed_libraries} linnet_everything)
+endif()
 
 # The packages behind the imported targets that the libraries name, such as ZLIB::ZLIB: whoever links a static library
 # has to find them again.
 set(packages "")
-foreach(library ${libraries})
+foreach(library ${installed_libraries})
   get_target_property(links ${library} LINK_LIBRARIES)
   foreach(link ${links})
     if(link MATCHES "^([A-Za-z0-9_]+)::" AND NOT CMAKE_MATCH_1 STREQUAL "linnet")
@@ -32,16 +79,20 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/linnet-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/linnet-config.cmake ${PROJECT_BINARY_DIR}/linnet-config-version.cmake
   DESTINATION ${config_folder})
 
-install(TARGETS ${libraries} linnet_everything EXPORT linnet-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${installed_targets} EXPORT linnet-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT linnet-targets NAMESPACE linnet:: DESTINATION ${config_folder})
-install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/linnet FILES_MATCHING PATTERN "*.h"
-  PATTERN "*-inl.h" EXCLUDE PATTERN "*_testing.h" EXCLUDE)
+install(DIRECTORY include/linnet ${LINNET_PUBLIC_INCLUDE}/linnet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h")
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY examples/library/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # A sanitized library would force its flags on the consumer.
-if(LINNET_TESTS AND NOT LINNET_SANITIZE)
-  add_test(NAME installed_consumer COMMAND ${CMAKE_COMMAND}
-    -D BUILD_FOLDER=${PROJECT_BINARY_DIR} -D CONSUMER=${PROJECT_SOURCE_DIR}/tests/installed_consumer
+if(LINNET_TESTS AND NOT LINNET_SANITIZE AND NOT BUILD_SHARED_LIBS)
+  add_test(NAME installed_library COMMAND ${CMAKE_COMMAND}
+    -D BUILD_FOLDER=${PROJECT_BINARY_DIR} -D SOURCE=${PROJECT_SOURCE_DIR}
     -D COMPILER=${CMAKE_CXX_COMPILER} -D BUILD_TYPE=${CMAKE_BUILD_TYPE}
-    -P ${PROJECT_SOURCE_DIR}/tests/installed_consumer/run.cmake)
-  set_tests_properties(installed_consumer PROPERTIES LABELS fast TIMEOUT 300)
+    -P ${PROJECT_SOURCE_DIR}/tests/installed_library/run.cmake)
+  set_tests_properties(installed_library PROPERTIES LABELS slow TIMEOUT 1500)
 endif()

@@ -11,7 +11,7 @@ function(linnet_library name)
   add_library(linnet::${name} ALIAS linnet_${name})
   set_target_properties(linnet_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(linnet_${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/linnet>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(linnet_${name} PUBLIC cxx_std_20)
   target_link_libraries(linnet_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
   set_property(GLOBAL APPEND PROPERTY LINNET_LIBRARIES linnet_${name})

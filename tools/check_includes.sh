@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# src/linnet.h, which includes for users, stands outside. A folder of src/ includes only itself and the folders above it
+# A folder of src/ includes only itself and the folders above it
 # in LINNET_FOLDERS (the root CMakeLists.txt); tests are free to look down. Headers that others include keep fmt, spdlog, TOML, JSON and Highway out of their sight.
 # Prints every violation as file:line and ends with 1 when there is one.
 set -euo pipefail
@@ -27,6 +27,8 @@ find src -mindepth 2 \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*
       split(path, target, "/")
       if (target[1] in place) {
         if (place[target[1]] > place[own]) report("src/" own " must not include \"" path "\", which stands below it")
+      } else if (path ~ /^linnet\//) {
+        if (own != "library") report("only src/library includes the public headers of include/linnet")
       } else if (path ~ /^\.\.?\// || path !~ /^(hwy|cuda_emulation)\//) {
         report("\"" path "\" is not below a folder of src/")
       }

@@ -1,10 +1,12 @@
 #include "nn/module.h"
 
+#include "base/error.h"
 #include "nn/trace.h"
 
 namespace linnet {
 
 Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
+  if (!parent) fail_user("module \"" + name_ + "\" has no parent: pass `this` of the module that it is a part of");
   parent->members_.push_back({this, nullptr});
 }
 
@@ -37,6 +39,7 @@ void Module::visit(const std::function<void(Module&)>& visitor) {
 }
 
 void Module::adopt(Module& root, const std::string& name) {
+  if (root.parent_) fail_user("a module that is a part of another one cannot be adopted as \"" + name + "\"");
   root.parent_ = this, root.name_ = name;
   members_.push_back({&root, nullptr});
   root.prefix_names(root.path() + ".");
@@ -56,9 +59,23 @@ int64_t Module::parameter_count() const {
   return count;
 }
 
+namespace {
+
+// Checks what a parameter is constructed with, and returns its name with the path of its module.
+std::string full_name(const Module* module, const std::string& name, const Shape& shape,
+                      const Initializer& initializer) {
+  if (!module) fail_user("parameter \"" + name + "\" has no module: pass `this` of the module that it is a part of");
+  const std::string path = module->path(), full = path.empty() ? name : path + "." + name;
+  if (!initializer) fail_user("parameter \"" + full + "\" has no initializer");
+  for (const int64_t size : shape.sizes())
+    if (size < 1) fail_user("parameter \"" + full + "\" has the shape " + shape.text() + "; sizes are at least 1");
+  return full;
+}
+
+}  // namespace
+
 Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer)
-    : spec_{module->path().empty() ? name : module->path() + "." + name, shape, std::move(initializer),
-            shape.rank() >= 2} {
+    : spec_{full_name(module, name, shape, initializer), shape, std::move(initializer), shape.rank() >= 2} {
   module->members_.push_back({nullptr, this});
 }
 

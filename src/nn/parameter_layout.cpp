@@ -1,6 +1,8 @@
 #include "nn/parameter_layout.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -35,6 +37,24 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
   return text + (kinds.size() > kMost ? ", ..." : "");
 }
 
+// Names are different, and all elements together can be counted.
+void check_specs(const std::vector<ParameterSpec>& specs) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  std::set<std::string_view> names;
+  int64_t total = 0;
+  for (const ParameterSpec& spec : specs) {
+    int64_t count = 1;
+    for (const int64_t size : spec.shape.sizes())
+      if (__builtin_mul_overflow(count, size, &count)) count = kMost;
+    if (count > kMost - total)
+      fail_user("parameter \"" + spec.name + "\" of shape " + spec.shape.text() +
+                " makes the model larger than any memory");
+    total += count;
+  }
+  for (const ParameterSpec& spec : specs)
+    if (!names.insert(spec.name).second) fail_user("the model has two parameters of the name \"" + spec.name + "\"");
+}
+
 void check_patterns(const std::vector<ParameterSpec>& specs, std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups)
     for (const std::string& pattern : group.patterns) {
@@ -48,6 +68,7 @@ void check_patterns(const std::vector<ParameterSpec>& specs, std::span<const Par
 
 ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups) {
   const std::vector<ParameterSpec> specs = model.parameters();
+  check_specs(specs);
   check_patterns(specs, groups);
   std::vector<std::vector<ParameterSpec>> members(groups.size() + 1);  // those without a group first
   for (const ParameterSpec& spec : specs)

@@ -39,17 +39,21 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
 Trace::~Trace() { t_current = outer_; }
 
 Trace& Trace::current() {
-  if (!t_current) fail_internal("a module is used outside a Trace");
+  if (!t_current) fail_user("a module is used where nothing is traced; call it in the function that gives the loss");
   return *t_current;
 }
 
 Tensor Trace::parameter(const ParameterSpec& spec) {
   if (!options_.layout) return graph_.input(spec.name, {options_.dtype, spec.shape});
-  return parts_.at(spec.name);
+  const auto part = parts_.find(spec.name);
+  if (part == parts_.end() || part->second.shape() != spec.shape)
+    fail_user("the model that is traced has no parameter \"" + spec.name + "\" of shape " + spec.shape.text() +
+              ": its module is no part of the model");
+  return part->second;
 }
 
 void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
-  if (!options_.training) fail_internal("buffer " + spec.name + " is updated in a graph that does not train");
+  if (!options_.training) fail_user("buffer " + spec.name + " is updated in a graph that does not train");
   if (next.shape() != spec.shape)
     fail_user("buffer " + spec.name + " has the shape " + spec.shape.text() + ", its update " + next.shape().text());
   if (!next_buffers_.emplace(spec.name, next).second)

@@ -1,5 +1,7 @@
 #include "ops/argmax/argmax.h"
 
+#include "ops/graph_of.h"
+
 namespace linnet {
 namespace {
 
@@ -14,6 +16,6 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 const OpDef kArgmax{.name = "argmax", .infer = infer, .to_onnx = argmax_to_onnx};
 
-Tensor argmax_last(At x) { return x.value.graph->add_one(kArgmax, std::array{x.value}, {}, x.where); }
+Tensor argmax_last(At x) { return graph_of(x)->add_one(kArgmax, std::array{x.value}, {}, x.where); }
 
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/dropout/dropout.h"
+#include "ops/graph_of.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -175,7 +176,7 @@ Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   if (attrs.has_starts) in.push_back(options.starts);
   if (attrs.has_bias) in.push_back(options.distance_bias);
   if (has_random(attrs)) in.push_back(options.random);
-  return q.value.graph->add(kAttention, in, attrs, q.where)[0];
+  return graph_of(q)->add(kAttention, in, attrs, q.where)[0];
 }
 
 Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_t window) {
@@ -183,7 +184,7 @@ Tensor mask_scores(At scores, Tensor lengths, bool causal, Tensor starts, int64_
   if (lengths.defined()) in.push_back(lengths);
   if (starts.defined()) in.push_back(starts);
   const ScoreMaskAttrs attrs{causal, lengths.defined(), starts.defined(), window};
-  return scores.value.graph->add_one(kMaskScores, in, attrs, scores.where);
+  return graph_of(scores)->add_one(kMaskScores, in, attrs, scores.where);
 }
 
 namespace {

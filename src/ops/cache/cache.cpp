@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/graph_of.h"
+
 namespace linnet {
 namespace {
 
@@ -146,16 +148,16 @@ KernelList cache_fill_kernels() { return kFillKernels; }
 KernelList cache_reorder_kernels() { return kReorderKernels; }
 
 Tensor cache_write(At cache, Tensor rows, Tensor position) {
-  return cache.value.graph->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
+  return graph_of(cache)->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
 }
 
 Tensor cache_fill(At cache, Tensor rows, Tensor slots) {
-  return cache.value.graph->add_one(kCacheFill, std::array{cache.value, rows, slots}, {}, cache.where);
+  return graph_of(cache)->add_one(kCacheFill, std::array{cache.value, rows, slots}, {}, cache.where);
 }
 
 Tensor cache_reorder(At cache, Tensor parents, Tensor position, int64_t group) {
-  return cache.value.graph->add_one(kCacheReorder, std::array{cache.value, parents, position}, CacheGroupAttrs{group},
-                                    cache.where);
+  return graph_of(cache)->add_one(kCacheReorder, std::array{cache.value, parents, position}, CacheGroupAttrs{group},
+                                  cache.where);
 }
 
 }  // namespace linnet

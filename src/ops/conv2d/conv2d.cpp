@@ -1,5 +1,7 @@
 #include "ops/conv2d/conv2d.h"
 
+#include "ops/graph_of.h"
+
 namespace linnet {
 namespace {
 
@@ -70,8 +72,8 @@ const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
                               .by_gpu_library = true};
 
 Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding) {
-  return x.value.graph->add_one(kConv2d, std::array{x.value, weight},
-                                Conv2dAttrs{.stride = stride, .padding = padding, .result = {}}, x.where);
+  return graph_of(x)->add_one(kConv2d, std::array{x.value, weight},
+                              Conv2dAttrs{.stride = stride, .padding = padding, .result = {}}, x.where);
 }
 
 }  // namespace linnet

@@ -1,6 +1,7 @@
 #include "ops/conv_pool/conv_pool.h"
 
 #include "ops/conv2d/conv2d.h"
+#include "ops/graph_of.h"
 #include "ops/max_pool/max_pool.h"
 #include "ops/pointwise/pointwise.h"
 
@@ -100,8 +101,8 @@ const OpDef kConvReluPoolInputGrad{.name = "conv_relu_pool_input_grad",
                                    .flops = input_grad_flops};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
-  return x.value.graph->add(kConvReluPool, std::array{x.value, weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}},
-                            x.where)[0];
+  return graph_of(x)->add(kConvReluPool, std::array{x.value, weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}},
+                          x.where)[0];
 }
 
 }  // namespace linnet

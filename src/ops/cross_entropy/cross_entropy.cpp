@@ -1,5 +1,6 @@
 #include "ops/cross_entropy/cross_entropy.h"
 
+#include "ops/graph_of.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -83,20 +84,20 @@ const OpDef kOneHot{.name = "one_hot", .infer = infer_one_hot, .read_attrs = rea
 const OpDef kCountTargets{.name = "count_targets", .infer = infer_count, .read_attrs = read_attrs<CountAttrs>};
 
 Tensor cross_entropy_sum(At logits, Tensor targets, double label_smoothing) {
-  return logits.value.graph->add(kCrossEntropy, std::array{logits.value, targets}, CrossEntropyAttrs{label_smoothing},
-                                 logits.where)[0];
+  return graph_of(logits)->add(kCrossEntropy, std::array{logits.value, targets}, CrossEntropyAttrs{label_smoothing},
+                               logits.where)[0];
 }
 
 Tensor mask_targets(At targets, Tensor lengths) {
-  return targets.value.graph->add_one(kMaskTargets, std::array{targets.value, lengths}, {}, targets.where);
+  return graph_of(targets)->add_one(kMaskTargets, std::array{targets.value, lengths}, {}, targets.where);
 }
 
 Tensor one_hot(At targets, int64_t classes, DType dtype) {
-  return targets.value.graph->add_one(kOneHot, std::array{targets.value}, OneHotAttrs{classes, dtype}, targets.where);
+  return graph_of(targets)->add_one(kOneHot, std::array{targets.value}, OneHotAttrs{classes, dtype}, targets.where);
 }
 
 Tensor count_targets(At targets, DType dtype) {
-  return targets.value.graph->add_one(kCountTargets, std::array{targets.value}, CountAttrs{dtype}, targets.where);
+  return graph_of(targets)->add_one(kCountTargets, std::array{targets.value}, CountAttrs{dtype}, targets.where);
 }
 
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/hash.h"
+#include "ops/graph_of.h"
 
 namespace linnet {
 namespace {
@@ -41,8 +42,7 @@ std::span<const char* const> enum_names(DropoutLayout) {
 
 Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout) {
   if (probability == 0) return x.value;
-  return x.value.graph->add_one(kDropout, std::array{x.value, random}, DropoutAttrs{probability, site, layout},
-                                x.where);
+  return graph_of(x)->add_one(kDropout, std::array{x.value, random}, DropoutAttrs{probability, site, layout}, x.where);
 }
 
 uint64_t dropout_site(std::string_view module_path, std::string_view name) {

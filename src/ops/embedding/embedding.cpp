@@ -1,5 +1,7 @@
 #include "ops/embedding/embedding.h"
 
+#include "ops/graph_of.h"
+
 namespace linnet {
 namespace {
 
@@ -54,7 +56,7 @@ const OpDef kEmbeddingGrad{
     .storage = [](const Node&) { return StorageRule{.in = {Storage::kAny}}; }};
 
 Tensor embedding(At table, Tensor ids, int64_t padding) {
-  return table.value.graph->add_one(kEmbedding, std::array{table.value, ids}, EmbeddingAttrs{padding}, table.where);
+  return graph_of(table)->add_one(kEmbedding, std::array{table.value, ids}, EmbeddingAttrs{padding}, table.where);
 }
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 #include "ops/layer_norm/layer_norm.h"
 
+#include "ops/graph_of.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 
@@ -57,7 +58,7 @@ Tensor norm(At x, Tensor weight, Tensor bias, const LayerNormAttrs& attrs) {
   std::vector<Tensor> in{x.value};
   if (attrs.has_weight) in.push_back(weight);
   if (attrs.has_bias) in.push_back(bias);
-  return x.value.graph->add(kLayerNorm, in, attrs, x.where)[0];
+  return graph_of(x)->add(kLayerNorm, in, attrs, x.where)[0];
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/graph_of.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
 
@@ -98,7 +99,7 @@ Tensor linear_cross_entropy_sum(At hidden, Tensor weight, std::optional<Tensor> 
                                 double label_smoothing) {
   std::vector<Tensor> in{hidden.value, weight, targets};
   if (bias) in.push_back(*bias);
-  return hidden.value.graph->add_one(
+  return graph_of(hidden)->add_one(
       kLinearCrossEntropy, in, LinearCrossEntropyAttrs{.label_smoothing = label_smoothing, .bias = bias.has_value()},
       hidden.where);
 }

@@ -1,5 +1,6 @@
 #include "ops/matmul/matmul.h"
 
+#include "ops/graph_of.h"
 #include "ops/movement/movement.h"
 
 namespace linnet {
@@ -122,8 +123,8 @@ const OpDef kMatmul{.name = "matmul",
                     .flops = flops};
 
 Tensor matmul(At a, Tensor b, bool trans_a, bool trans_b) {
-  return a.value.graph->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b},
-                                a.where);
+  return graph_of(a)->add_one(kMatmul, std::array{a.value, b}, MatmulAttrs{.trans_a = trans_a, .trans_b = trans_b},
+                              a.where);
 }
 
 }  // namespace linnet

@@ -1,5 +1,7 @@
 #include "ops/max_pool/max_pool.h"
 
+#include "ops/graph_of.h"
+
 namespace linnet {
 namespace {
 
@@ -43,7 +45,7 @@ const OpDef kMaxPoolGrad{.name = "max_pool_grad", .infer = infer_grad, .read_att
 
 Tensor max_pool(At x, int64_t size, int64_t stride) {
   const MaxPoolAttrs attrs{.size = size, .stride = stride ? stride : size};
-  return x.value.graph->add(kMaxPool, std::array{x.value}, attrs, x.where)[0];
+  return graph_of(x)->add(kMaxPool, std::array{x.value}, attrs, x.where)[0];
 }
 
 }  // namespace linnet

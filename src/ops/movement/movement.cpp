@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "ops/broadcast.h"
+#include "ops/graph_of.h"
 #include "ops/reduce/reduce.h"
 
 namespace linnet {
@@ -198,21 +199,29 @@ int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape()
 
 Tensor reshape(At x, Shape shape) {
   if (x.value.shape() == shape) return x.value;
-  return x.value.graph->add_one(kReshape, std::array{x.value}, ReshapeAttrs{shape}, x.where);
+  return graph_of(x)->add_one(kReshape, std::array{x.value}, ReshapeAttrs{shape}, x.where);
 }
 
-Tensor stop_gradient(At x) { return x.value.graph->add_one(kStopGradient, std::array{x.value}, {}, x.where); }
+Tensor stop_gradient(At x) { return graph_of(x)->add_one(kStopGradient, std::array{x.value}, {}, x.where); }
 
 std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes) {
-  return x.value.graph->add(kSplit, std::array{x.value}, SplitAttrs{from_start(x, axis), std::move(sizes)}, x.where);
+  return graph_of(x)->add(kSplit, std::array{x.value}, SplitAttrs{from_start(x, axis), std::move(sizes)}, x.where);
 }
 
 std::vector<Tensor> split_evenly(At x, int axis, int parts) {
+  if (parts < 1 || x.value.dim(axis) % parts != 0)
+    throw Error(ErrorKind::kShape, x.where.text() + ": split_evenly: axis " + std::to_string(axis) + " of " +
+                                       x.value.shape().text() + " cannot be split into " + std::to_string(parts) +
+                                       " equal parts");
   return split(x, axis, std::vector<int64_t>(static_cast<size_t>(parts), x.value.dim(axis) / parts));
 }
 
 Tensor slice(At x, int axis, int64_t start, int64_t size) {
   const int64_t whole = x.value.dim(axis);
+  if (start < 0 || size < 0 || start > whole - size)
+    throw Error(ErrorKind::kShape, x.where.text() + ": slice: elements " + std::to_string(start) + " to " +
+                                       std::to_string(start + size) + " of axis " + std::to_string(axis) + " of " +
+                                       x.value.shape().text() + ", which has " + std::to_string(whole));
   if (start == 0 && size == whole) return x.value;
   return split(x, axis, {start, size, whole - start - size})[1];
 }
@@ -220,16 +229,16 @@ Tensor slice(At x, int axis, int64_t start, int64_t size) {
 Tensor concat(At first, std::span<const Tensor> rest, int axis) {
   std::vector<Tensor> all{first.value};
   all.insert(all.end(), rest.begin(), rest.end());
-  return first.value.graph->add_one(kConcat, all, ConcatAttrs{from_start(first, axis)}, first.where);
+  return graph_of(first)->add_one(kConcat, all, ConcatAttrs{from_start(first, axis)}, first.where);
 }
 
 Tensor permute(At x, std::vector<int> order) {
-  return x.value.graph->add_one(kPermute, std::array{x.value}, PermuteAttrs{std::move(order)}, x.where);
+  return graph_of(x)->add_one(kPermute, std::array{x.value}, PermuteAttrs{std::move(order)}, x.where);
 }
 
 Tensor broadcast_to(At x, Shape shape) {
   if (x.value.shape() == shape) return x.value;
-  return x.value.graph->add_one(kBroadcast, std::array{x.value}, BroadcastAttrs{shape}, x.where);
+  return graph_of(x)->add_one(kBroadcast, std::array{x.value}, BroadcastAttrs{shape}, x.where);
 }
 
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
@@ -238,7 +247,7 @@ Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
 
 Tensor cast(At x, DType dtype) {
   if (x.value.type().dtype == dtype) return x.value;
-  return x.value.graph->add_one(kCast, std::array{x.value}, CastAttrs{dtype}, x.where);
+  return graph_of(x)->add_one(kCast, std::array{x.value}, CastAttrs{dtype}, x.where);
 }
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ops/graph_of.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -53,10 +54,10 @@ OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor s
   if (adam) in.push_back(state.moment2);
   if (ema) in.push_back(state.ema);
   in.insert(in.end(), {gradient.value, squares, count, control});
-  const std::vector<Tensor> out = gradient.value.graph->add(kOptimizerStep, in, attrs, gradient.where);
+  const std::vector<Tensor> out = graph_of(gradient)->add(kOptimizerStep, in, attrs, gradient.where);
   return {out[0], out[1], adam ? out[2] : Tensor{}, ema ? out.back() : Tensor{}};
 }
 
-Tensor sum_of_squares(At x) { return x.value.graph->add_one(kSumOfSquares, std::array{x.value}, {}, x.where); }
+Tensor sum_of_squares(At x) { return graph_of(x)->add_one(kSumOfSquares, std::array{x.value}, {}, x.where); }
 
 }  // namespace linnet

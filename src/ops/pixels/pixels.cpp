@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "ir/op.h"
+#include "ops/graph_of.h"
 
 namespace linnet {
 namespace {
@@ -41,8 +42,7 @@ PixelScaling pixel_scaling(int64_t channels, const std::vector<double>& mean, co
 }
 
 Tensor scale_pixels(At x, PixelScaling scaling, DType dtype) {
-  return x.value.graph->add_one(kScalePixels, std::array{x.value}, ScalePixelsAttrs{std::move(scaling), dtype},
-                                x.where);
+  return graph_of(x)->add_one(kScalePixels, std::array{x.value}, ScalePixelsAttrs{std::move(scaling), dtype}, x.where);
 }
 
 }  // namespace linnet

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "ops/broadcast.h"
+#include "ops/graph_of.h"
 #include "ops/pointwise/expression_builder.h"
 #include "ops/reduce/reduce.h"
 
@@ -160,7 +161,7 @@ std::string PointwiseAttrs::text() const {
 }
 
 Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where) {
-  return operands[0].graph->add_one(kPointwise, operands, PointwiseAttrs{std::move(expression)}, where);
+  return graph_of(At(operands[0], where))->add_one(kPointwise, operands, PointwiseAttrs{std::move(expression)}, where);
 }
 
 Expression join(const Expression& a, int a_operands, const Expression& b, int hole) {

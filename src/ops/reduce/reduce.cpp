@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ops/broadcast.h"
+#include "ops/graph_of.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 
@@ -32,7 +33,7 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 }
 
 Tensor reduce(At x, Reduction kind, Shape shape) {
-  return x.value.graph->add_one(kReduce, std::array{x.value}, ReduceAttrs{kind, shape}, x.where);
+  return graph_of(x)->add_one(kReduce, std::array{x.value}, ReduceAttrs{kind, shape}, x.where);
 }
 
 Shape last_to_one(const Tensor& x) {

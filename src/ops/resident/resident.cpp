@@ -1,5 +1,7 @@
 #include "ops/resident/resident.h"
 
+#include "ops/graph_of.h"
+
 namespace linnet {
 namespace {
 
@@ -53,18 +55,17 @@ const OpDef kWriteRow{.name = "write_row",
                       .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 
 Tensor gather_rows(At data, Tensor order, Tensor cursor, int64_t rows) {
-  return data.value.graph->add_one(kGatherRows, std::array{data.value, order, cursor}, GatherRowsAttrs{rows},
-                                   data.where);
+  return graph_of(data)->add_one(kGatherRows, std::array{data.value, order, cursor}, GatherRowsAttrs{rows}, data.where);
 }
 
 Tensor pick_row(At table, Tensor cursor) {
-  return table.value.graph->add_one(kPickRow, std::array{table.value, cursor}, {}, table.where);
+  return graph_of(table)->add_one(kPickRow, std::array{table.value, cursor}, {}, table.where);
 }
 
 WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
   std::vector<Tensor> in{table.value, cursor};
   in.insert(in.end(), scalars.begin(), scalars.end());
-  const std::vector<Tensor> out = table.value.graph->add(kWriteRow, in, {}, table.where);
+  const std::vector<Tensor> out = graph_of(table)->add(kWriteRow, in, {}, table.where);
   return {out[0], out[1]};
 }
 

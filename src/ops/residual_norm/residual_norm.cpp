@@ -1,6 +1,7 @@
 #include "ops/residual_norm/residual_norm.h"
 
 #include "ops/dropout/dropout.h"
+#include "ops/graph_of.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -118,7 +119,7 @@ ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor ra
   if (attrs.norm.has_weight) in.push_back(weight);
   if (attrs.norm.has_bias) in.push_back(bias);
   if (attrs.probability > 0) in.push_back(random);
-  const auto out = x.value.graph->add(kResidualNorm, in, attrs, x.where);
+  const auto out = graph_of(x)->add(kResidualNorm, in, attrs, x.where);
   return {out[0], out[1]};
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "ops/graph_of.h"
+
 namespace linnet {
 namespace {
 
@@ -72,7 +74,7 @@ Tensor rope(At x, const RopeOptions& options) {
   attrs.has_positions = options.positions.defined();
   std::vector<Tensor> in{x.value};
   if (attrs.has_positions) in.push_back(options.positions);
-  return x.value.graph->add_one(kRope, in, attrs, x.where);
+  return graph_of(x)->add_one(kRope, in, attrs, x.where);
 }
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 #include "ops/softmax/softmax.h"
 
+#include "ops/graph_of.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 
@@ -42,6 +43,6 @@ const OpDef kSoftmax{
 // dx = y * (dy - sum(dy * y))
 const OpDef kSoftmaxGrad{.name = "softmax_grad", .infer = infer_grad, .storage = reduced<0b11, 0b1>};
 
-Tensor softmax(At x) { return x.value.graph->add_one(kSoftmax, std::array{x.value}, {}, x.where); }
+Tensor softmax(At x) { return graph_of(x)->add_one(kSoftmax, std::array{x.value}, {}, x.where); }
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
 // Fits exclusive or. The README shows this file, and ctest checks that it does.
-#include <cstdio>
+#include <linnet/linnet.h>
 
-#include "linnet.h"
+#include <cstdio>
 using namespace linnet;
 
 struct Net : Module {
@@ -11,15 +11,15 @@ struct Net : Module {
 
 int main() {
   Net net;
-  Learner learner(net, [&](Trace& trace) -> Loss {  // runs once; differentiated, fused and placed in memory here
+  Learner learner(net, [&](Tracer& trace) -> Loss {  // runs once; differentiated, fused and placed in memory here
     const Tensor x = trace.input("x", {DType::kF32, {4, 2}}), y = trace.input("y", {DType::kF32, {4, 1}});
-    return {.sum = sum_to(square(net(x) - y), {}), .count = trace.number(4)};
+    return {.sum = sum(square(net(x) - y)), .count = trace.number(4)};
   });
   std::printf("%zu bytes, now and at the end\n", learner.memory_bytes());
   learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
   learner.set<float>("y", {0, 1, 1, 0});
-  StepReport report{};
-  for (int step = 0; step < 500; ++step) report = learner.step(/*learning_rate=*/0.02);
-  std::printf("mean squared error %.1e\n", report.loss);
-  return report.loss < 1e-3 ? 0 : 1;
+  StepResult result;
+  for (int step = 0; step < 500; ++step) result = learner.step(/*rate=*/0.02);
+  std::printf("mean squared error %.1e\n", result.loss);
+  return result.loss < 1e-3 ? 0 : 1;
 }

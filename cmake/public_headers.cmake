@@ -1,0 +1,87 @@
+# The headers that programs include, as <linnet/NAME.h>. Those of classes that the library itself is made of are headers
+# of src/: here they are copied, with their include lines changed, to what is installed. All others are in
+# include/linnet.
+#
+# Two folders come of it: ${LINNET_PUBLIC_INCLUDE}/linnet has all public headers and nothing else; in
+# ${LINNET_FORWARD_INCLUDE}/linnet headers of the same names include the originals, for sources of the library itself,
+# which include both kinds.
+set(LINNET_PUBLIC_INCLUDE ${PROJECT_BINARY_DIR}/public/include)
+set(LINNET_FORWARD_INCLUDE ${PROJECT_BINARY_DIR}/public/forward)
+
+# The header of src/ and its public name.
+set(copied_headers
+  base/error.h error.h
+  ir/attrs.h attrs.h
+  ir/fields.h fields.h
+  ir/graph.h graph.h
+  ir/source_line.h source_line.h
+  ir/tensor_type.h tensor_type.h
+  nn/initializer.h initializer.h
+  nn/layers.h layers.h
+  nn/loss.h loss.h
+  nn/module.h module.h
+  nn/trace.h trace.h
+  text/pretrained_tokenizer.h pretrained_tokenizer.h
+  text/tokenizer.h tokenizer.h
+  train/schedule.h schedule.h)
+# Headers of ops that copied headers include: all of them are declared in linnet/ops.h.
+set(op_headers argmax/argmax conv2d/conv2d cross_entropy/cross_entropy embedding/embedding layer_norm/layer_norm
+  linear_cross_entropy/linear_cross_entropy matmul/matmul max_pool/max_pool movement/movement pointwise/pointwise
+  reduce/reduce softmax/softmax)
+
+set(sources "")
+set(names "")
+list(LENGTH copied_headers count)
+math(EXPR last "${count} - 1")
+foreach(i RANGE 0 ${last} 2)
+  math(EXPR next "${i} + 1")
+  list(GET copied_headers ${i} source)
+  list(GET copied_headers ${next} name)
+  list(APPEND sources ${source})
+  list(APPEND names ${name})
+endforeach()
+
+# Writes a file only where its text changes, so that nothing is compiled again without need.
+function(linnet_write_header path text)
+  if(EXISTS ${path})
+    file(READ ${path} old)
+    if(old STREQUAL text)
+      return()
+    endif()
+  endif()
+  file(WRITE ${path} "${text}")
+endfunction()
+
+foreach(source name IN ZIP_LISTS sources names)
+  set(path ${PROJECT_SOURCE_DIR}/src/${source})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} text)
+  foreach(other other_name IN ZIP_LISTS sources names)
+    string(REPLACE "#include \"${other}\"" "#include \"linnet/${other_name}\"" text "${text}")
+  endforeach()
+  foreach(op ${op_headers})
+    string(REPLACE "#include \"ops/${op}.h\"" "#include \"linnet/ops.h\"" text "${text}")
+  endforeach()
+  if(text MATCHES "#include \"([a-z_]+)/([^\"]*)\"" AND NOT CMAKE_MATCH_1 STREQUAL "linnet")
+    message(FATAL_ERROR "src/${source} is a public header and includes ${CMAKE_MATCH_1}/${CMAKE_MATCH_2}, which is not")
+  endif()
+  linnet_write_header(${LINNET_PUBLIC_INCLUDE}/linnet/${name} "${text}")
+  linnet_write_header(${LINNET_FORWARD_INCLUDE}/linnet/${name} "#pragma once\n#include \"${source}\"\n")
+endforeach()
+set(forward "#pragma once\n#include \"linnet/math.h\"\n")
+foreach(op ${op_headers})
+  string(APPEND forward "#include \"ops/${op}.h\"\n")
+endforeach()
+linnet_write_header(${LINNET_FORWARD_INCLUDE}/linnet/ops.h "${forward}")
+
+# linnet.h includes all of them.
+file(GLOB written RELATIVE ${PROJECT_SOURCE_DIR}/include/linnet CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/include/linnet/*.h)
+set(all ${written} ${names})
+list(REMOVE_ITEM all linnet.h testing.h)
+list(SORT all)
+set(text "// All of Linnet.\n#pragma once\n")
+foreach(name ${all})
+  string(APPEND text "#include \"linnet/${name}\"  // IWYU pragma: export\n")
+endforeach()
+linnet_write_header(${LINNET_PUBLIC_INCLUDE}/linnet/linnet.h "${text}")

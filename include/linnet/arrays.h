@@ -1,0 +1,111 @@
+// Named arrays with memory of their own: a batch, or what a model gives for one.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linnet/tensor_type.h"
+
+namespace linnet {
+
+// Types of arrays by name: what the inputs of one batch shape are.
+using InputTypes = std::map<std::string, TensorType>;
+
+// The element type that a C++ type is; float, double, int32_t and uint8_t have one.
+template <class T>
+constexpr DType dtype_of();
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::kF32;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::kF64;
+}
+template <>
+constexpr DType dtype_of<int32_t>() {
+  return DType::kI32;
+}
+template <>
+constexpr DType dtype_of<uint8_t>() {
+  return DType::kU8;
+}
+
+// Arrays by name, each with a type. May be copied and moved.
+class Arrays {
+ public:
+  // None.
+  Arrays();
+  // All of these types, filled with zeros.
+  explicit Arrays(const InputTypes& types);
+  // Copies.
+  Arrays(const Arrays& other);
+  // Copies.
+  Arrays& operator=(const Arrays& other);
+  // Moves.
+  Arrays(Arrays&& other) noexcept;
+  // Moves.
+  Arrays& operator=(Arrays&& other) noexcept;
+  // Frees the memory.
+  ~Arrays();
+
+  // Adds or replaces an array of this shape. Throws Error(kUser) unless there are as many values as elements.
+  template <class T>
+  Arrays& set(const std::string& name, const Shape& shape, std::span<const T> values) {
+    set_bytes(name, {dtype_of<T>(), shape}, std::as_bytes(values));
+    return *this;
+  }
+  // The same from a vector.
+  template <class T>
+  Arrays& set(const std::string& name, const Shape& shape, const std::vector<T>& values) {
+    return set(name, shape, std::span<const T>(values));
+  }
+  // The same from a list: set<float>("x", {2}, {0, 1}).
+  template <class T>
+  Arrays& set(const std::string& name, const Shape& shape, std::initializer_list<T> values) {
+    return set(name, shape, std::span<const T>(values.begin(), values.size()));
+  }
+  // Adds or replaces an array by its bytes. Throws Error(kUser) unless there are as many as the type has.
+  void set_bytes(const std::string& name, const TensorType& type, std::span<const std::byte> bytes);
+
+  // The values of an array, row-major. Throws Error(kUser) when there is none of that name or its elements are of
+  // another type. Valid until the array is replaced.
+  template <class T>
+  std::span<const T> get(const std::string& name) const {
+    const std::span<const std::byte> bytes = checked(name, dtype_of<T>());
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+  // The same to write to.
+  template <class T>
+  std::span<T> get(const std::string& name) {
+    const std::span<const std::byte> bytes = checked(name, dtype_of<T>());
+    return {reinterpret_cast<T*>(const_cast<std::byte*>(bytes.data())), bytes.size() / sizeof(T)};
+  }
+  // The bytes of an array; Error(kUser) when there is none of that name.
+  std::span<const std::byte> bytes(const std::string& name) const;
+  // Whether there is an array of that name.
+  bool has(const std::string& name) const;
+  // Element type and shape; Error(kUser) when there is none of that name.
+  const TensorType& type(const std::string& name) const;
+  // All types.
+  InputTypes types() const;
+
+  // How many samples there are, of the rows that the arrays have; the rows behind them are padding. 0: as many as rows.
+  int64_t samples = 0;
+
+ private:
+  struct Entry {
+    TensorType type;
+    std::vector<std::byte> bytes;
+  };
+  std::span<const std::byte> checked(const std::string& name, DType dtype) const;
+  const Entry& find(const std::string& name) const;
+
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,270 @@
+// Trains a model: a module, a loss, and data. Everything is planned when a learner is constructed: its memory is taken
+// then, and steps allocate nothing.
+//
+//   Learner learner(net, [&](Tracer& trace) -> Loss {
+//     const Tensor logits = net(trace.input("images")), labels = trace.input("labels");
+//     trace.output("logits", logits);
+//     return {.sum = cross_entropy_sum(logits, labels), .count = count_targets(labels)};
+//   }, loader.shapes(), {.optimizer = AdamW{}, .device = "cpu"});
+//   learner.fit(loader, {.epochs = 3, .rate = 1e-3});
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linnet/arrays.h"
+#include "linnet/dataset.h"
+#include "linnet/metrics.h"
+#include "linnet/module.h"
+#include "linnet/optimizer.h"
+#include "linnet/schedule.h"
+#include "linnet/tracer.h"
+
+namespace linnet {
+
+// How a Learner trains. Throws Error(kUser) in the learner's constructor for numbers out of range.
+struct LearnerOptions {
+  // Sgd, Adam or AdamW with its numbers.
+  Optimizer optimizer = Adam{};
+  // The gradient's norm is at most this; 0: any.
+  double clip_norm = 0;
+  // Decay of a moving average of the weights, which evaluation and saved models take; 0: none.
+  double average_decay = 0;
+  // Micro-batches of a step. Their losses and counts add up, so that the step is that of one larger batch.
+  int64_t accumulate = 1;
+  // What products multiply in: "fp32", "bf16" (fp32 on a CPU without it) or, on a GPU, "tf32".
+  std::string precision = "fp32";
+  // "cpu", "cuda" or "cuda:N".
+  std::string device = "cpu";
+  // Of the CPU; 0: as many as the process may use. The result does not depend on it.
+  int threads = 0;
+  // Of initial weights and dropout.
+  uint64_t seed = 1;
+  // The most bytes to plan; layers are computed again in the backward pass until the step fits. 0: no limit.
+  uint64_t memory = 0;
+  // Parameters that are frozen, or trained otherwise than the options above say.
+  std::vector<TrainingGroup> groups = {};
+  // False: only evaluation and prediction; no gradients and no moments.
+  bool training = true;
+  // Batch shapes that are evaluated and not trained on, besides those trained on.
+  std::vector<InputTypes> evaluation_shapes = {};
+};
+
+// The learning rate of each step, from 1 on: a number, a Schedule or a function of the step.
+class Rate {
+ public:
+  // The same in every step.
+  Rate(double rate);  // NOLINT: implicit
+  // See Schedule.
+  Rate(const Schedule& schedule);  // NOLINT: implicit
+  // Of the program.
+  Rate(std::function<double(int64_t step)> rate);  // NOLINT: implicit
+  // Of one step, counted from 1.
+  double operator()(int64_t step) const { return rate_(step); }
+
+ private:
+  std::function<double(int64_t)> rate_;
+};
+
+// What Learner::evaluate() computes.
+struct Evaluation {
+  // The mean loss.
+  double loss = 0;
+  // What it is the mean of: samples or tokens.
+  int64_t count = 0;
+  // The metrics by name.
+  std::map<std::string, double> metrics = {};
+};
+
+// What is known of a training step after it, all its micro-batches together.
+struct StepResult {
+  // Mean over the count of the loss.
+  double loss = 0;
+  // Euclidean norm of the gradient of the mean loss, before clipping.
+  double grad_norm = 0;
+  // The count: samples or tokens.
+  int64_t count = 0;
+  // Whether loss and norm are finite; if not, the parameters were left as they were.
+  bool finite = true;
+};
+
+// What fit() tells after a step or an epoch.
+struct FitEvent {
+  // Steps so far, those of earlier calls included.
+  int64_t step = 0;
+  // From 0.
+  int64_t epoch = 0;
+  // Of the step, or of the last step of the epoch.
+  StepResult result = {};
+  // Mean loss of the epoch's steps so far, weighted by their counts.
+  double mean_loss = 0;
+  // The learning rate of the step.
+  double rate = 0;
+  // Of the validation data, after an epoch.
+  std::optional<Evaluation> evaluation = {};
+};
+
+// How fit() trains.
+struct FitOptions {
+  // How often all data are gone through, from where the loader is.
+  int64_t epochs = 1;
+  // Ends after so many steps of this call; 0: after the epochs.
+  int64_t max_steps = 0;
+  // The learning rate.
+  Rate rate = 1e-3;
+  // Evaluated after each epoch.
+  Loader* validation = nullptr;
+  // Of the validation data.
+  std::vector<Metric> metrics = {};
+  // Stops when the validation loss has not become better for so many epochs, and returns to the weights of the best; 0:
+  // never.
+  int64_t patience = 0;
+  // Hears every step; false stops.
+  std::function<bool(const FitEvent&)> on_step = {};
+  // Hears every epoch, with the evaluation; false stops.
+  std::function<bool(const FitEvent&)> on_epoch = {};
+};
+
+// What fit() has done.
+struct FitReport {
+  // Of this call.
+  int64_t steps = 0;
+  // Of this call, the last one perhaps not whole.
+  int64_t epochs = 0;
+  // Mean loss of the last epoch's steps.
+  double loss = 0;
+  // The best evaluation of the validation data by its loss, if there are any.
+  std::optional<Evaluation> best = {};
+  // Why it ended: "epochs", "max_steps", "patience" or "callback".
+  std::string reason = {};
+};
+
+// How load() compares a file with the model.
+struct LoadOptions {
+  // An Error(kUser) unless the file has every parameter, in its shape, and nothing else. Else what fits is taken.
+  bool strict = true;
+  // Put before each name of the file, as where the file is a model that became a part: "encoder.".
+  std::string prefix = {};
+};
+
+// What load() has done, as names of parameters or of the file's tensors.
+struct LoadReport {
+  // Parameters that the file had.
+  std::vector<std::string> taken = {};
+  // Parameters that keep their values.
+  std::vector<std::string> fresh = {};
+  // Tensors of the file that the model has no parameter for.
+  std::vector<std::string> unused = {};
+  // Parameters that keep their values since the file's are of another shape.
+  std::vector<std::string> different = {};
+};
+
+// What is planned of one kind of memory.
+struct MemoryUse {
+  // "parameters", "optimizer", "activations", ...
+  std::string kind;
+  // All bytes of that kind.
+  size_t bytes;
+};
+
+// A model with its optimizer and all of its memory. One thread uses a learner at a time; several learners may be used
+// by several threads.
+class Learner {
+ public:
+  // For a loss that declares its inputs with their types: one batch shape. Traces, plans, takes the memory and draws
+  // the initial parameters. The model and what the loss refers to outlive the learner. Throws Error(kShape) naming line
+  // and module when shapes do not fit, Error(kUser) for options, names and modules that make no sense, Error(kSystem)
+  // when the memory or the device cannot be had.
+  Learner(const Module& model, TracedLoss loss, const LearnerOptions& options = {});
+  // For several batch shapes: `shapes` are those of Loader::shapes(), and the loss takes them by trace.input(name).
+  Learner(const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes,
+          const LearnerOptions& options = {});
+  Learner(const Learner&) = delete;
+  Learner& operator=(const Learner&) = delete;
+  // Frees the memory.
+  ~Learner();
+
+  // Trains on the batches of a loader. Throws Error(kNumeric), naming line and module, when a loss is not finite.
+  FitReport fit(Loader& loader, const FitOptions& options);
+
+  // One step on a batch, whose types are one of the shapes. Throws Error(kUser) for another batch, for a rate that is
+  // not finite or negative, and when steps accumulate several micro-batches. A loss that is not finite leaves the
+  // parameters as they were; see StepResult::finite.
+  StepResult step(const Arrays& batch, double rate);
+  // One step of several micro-batches, LearnerOptions::accumulate of them, which may differ in shape.
+  StepResult step(std::span<const Arrays> micro_batches, double rate);
+  // One step on the values given by set(); for a learner of one shape.
+  StepResult step(double rate);
+  // Fills an input that the loss declared. Throws Error(kUser) when there is none of that name, type and size.
+  template <class T>
+  void set(const std::string& input, std::span<const T> values) {
+    set_bytes(input, dtype_of<T>(), std::as_bytes(values));
+  }
+  // The same from a vector.
+  template <class T>
+  void set(const std::string& input, const std::vector<T>& values) {
+    set(input, std::span<const T>(values));
+  }
+  // The same from a list.
+  template <class T>
+  void set(const std::string& input, std::initializer_list<T> values) {
+    set(input, std::span<const T>(values.begin(), values.size()));
+  }
+  // The same from bytes.
+  void set_bytes(const std::string& input, DType dtype, std::span<const std::byte> bytes);
+
+  // The mean loss of the values given by set(), without dropout.
+  double evaluate();
+  // Loss and metrics of all batches of one epoch, without dropout, on the weights that are saved. The loader begins the
+  // epoch anew and is left at its beginning. Throws Error(kUser) when a metric misses an output.
+  Evaluation evaluate(Loader& loader, const std::vector<Metric>& metrics = {});
+  // Runs the model without training: all outputs that the loss names, and "loss_sum" and "token_count". A batch may
+  // have fewer rows than a shape (outputs are cut to them), and may leave out inputs that the wanted outputs do not
+  // depend on, such as labels. Throws Error(kUser) when no shape fits.
+  Arrays predict(const Arrays& batch);
+  // An f32 output of the last evaluate() or predict(); valid until the next call. Throws Error(kUser) when there is
+  // none of that name.
+  std::span<const float> output(const std::string& name) const;
+
+  // A parameter's values by name, "hidden.weight". Valid as long as the learner. With a device, a copy of the host;
+  // push() takes changes there.
+  std::span<float> parameter(const std::string& name);
+  // Makes changes of parameter() known: to the device, and to the moving average.
+  void push();
+  // The gradient of the mean loss in the last step, before clipping, by the parameter's name. It is computed anew from
+  // the step's last batch where the step has not kept it. Throws Error(kUser) before the first step, for a frozen
+  // parameter and when steps accumulate.
+  std::vector<float> gradient(const std::string& name);
+  // What is known of all parameters, in the order in which they are saved.
+  std::vector<ParameterSpec> parameters() const;
+
+  // Writes the weights that evaluation takes, by name, as safetensors.
+  void save(const std::string& path) const;
+  // Reads weights by name from a safetensors file of any floats. Throws Error(kUser) naming the file when it cannot be
+  // read or, if strict, does not fit; then no parameter is changed.
+  LoadReport load(const std::string& path, const LoadOptions& options = {});
+  // Writes all that the next steps follow from: weights, moments, the number of steps, and where a loader is.
+  void save_state(const std::string& path, const LoaderPosition& position = {}) const;
+  // Reads it back into a learner that is constructed alike; the steps that follow have the bits that they would have
+  // had. Throws Error(kUser) for a state of another model, optimizer or seed.
+  LoaderPosition load_state(const std::string& path);
+
+  // Steps so far.
+  int64_t steps() const;
+  // All memory that there will ever be, known before the first step.
+  size_t memory_bytes() const;
+  // The same by kind.
+  std::vector<MemoryUse> memory() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace linnet

@@ -1,0 +1,65 @@
+// How parameters are updated from their gradients, and how groups of them differ.
+//
+//   LearnerOptions options{.optimizer = AdamW{.weight_decay = 0.01}, .groups = {{.patterns = {"bert.*"}, .frozen =
+//   true}}};
+#pragma once
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace linnet {
+
+// Stochastic gradient descent: m = momentum m + g, w = w - rate m, as torch.optim.SGD has it.
+struct Sgd {
+  // 0: none.
+  double momentum = 0;
+  // Added to the gradient, times the weight; matrices only.
+  double weight_decay = 0;
+};
+
+// Adam (Kingma & Ba 2015), as torch.optim.Adam has it.
+struct Adam {
+  // Decay of the first moment, in [0, 1).
+  double beta1 = 0.9;
+  // Decay of the second moment, in [0, 1).
+  double beta2 = 0.999;
+  // Added to the root of the second moment.
+  double epsilon = 1e-8;
+  // Added to the gradient, times the weight; matrices only.
+  double weight_decay = 0;
+};
+
+// Adam with decoupled weight decay (Loshchilov & Hutter 2019), as torch.optim.AdamW has it.
+struct AdamW {
+  // Decay of the first moment, in [0, 1).
+  double beta1 = 0.9;
+  // Decay of the second moment, in [0, 1).
+  double beta2 = 0.999;
+  // Added to the root of the second moment.
+  double epsilon = 1e-8;
+  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  double weight_decay = 0.01;
+};
+
+// One of them.
+using Optimizer = std::variant<Sgd, Adam, AdamW>;
+
+// Parameters that are trained alike, chosen by their names: those that one of the patterns matches and no earlier group
+// has. Parameters that no group has are trained as the options of the learner say.
+struct TrainingGroup {
+  // Of full names ("encoder.layers.0.linear1.weight"); '*' stands for any characters. A pattern that no parameter has
+  // is an error.
+  std::vector<std::string> patterns = {};
+  // Not trained: no gradient, no moments, no moving average, and the backward pass does not go through what only frozen
+  // parameters need.
+  bool frozen = false;
+  // Of the learning rate.
+  double rate_factor = 1;
+  // Empty: as the options say.
+  std::optional<double> weight_decay = {};
+  // Empty: as the options say.
+  std::optional<Optimizer> optimizer = {};
+};
+
+}  // namespace linnet

@@ -1,0 +1,76 @@
+# Installs the build into its own stage folder. Then, outside of the repository's build: compiles the examples as a
+# project that knows the installed files alone, with g++ and clang++, without a warning, and runs them; compiles the
+# umbrella header alone and looks at what it includes; makes a shared object and looks at what it exports.
+set(stage ${BUILD_FOLDER}/stage)
+set(work ${BUILD_FOLDER}/installed_library)
+file(REMOVE_RECURSE ${stage} ${work})
+
+function(run)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result
+    WORKING_DIRECTORY ${work})
+  if(result)
+    message(FATAL_ERROR "${ARGN}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(MAKE_DIRECTORY ${work})
+run(${CMAKE_COMMAND} --install ${BUILD_FOLDER} --prefix ${stage})
+file(GLOB_RECURSE examples ${stage}/share/doc/linnet/examples/*.cpp)
+list(LENGTH examples count)
+if(count LESS 5)
+  message(FATAL_ERROR "only ${count} examples are installed")
+endif()
+
+# Headers: what users must not see.
+file(GLOB headers ${stage}/include/linnet/*)
+foreach(header ${headers})
+  if(IS_DIRECTORY ${header})
+    message(FATAL_ERROR "${header} is installed")
+  endif()
+endforeach()
+file(WRITE ${work}/umbrella.cpp "#include <linnet/linnet.h>\n")
+set(strict -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror)
+find_program(CLANG NAMES clang++-14 clang++)
+set(compilers ${COMPILER})
+if(CLANG)
+  list(APPEND compilers ${CLANG})
+else()
+  message("clang++ is not installed; only ${COMPILER} is tried")
+endif()
+foreach(compiler ${compilers})
+  run(${compiler} ${strict} -I${stage}/include -H -fsyntax-only umbrella.cpp)
+  foreach(other hwy nlohmann fmt/ spdlog toml CLI/ stb/ sentencepiece Random123)
+    if(output MATCHES "/usr/include/${other}")
+      message(FATAL_ERROR "linnet.h includes ${other}")
+    endif()
+  endforeach()
+endforeach()
+
+foreach(compiler ${compilers})
+  get_filename_component(name ${compiler} NAME)
+  set(build ${work}/${name})
+  run(${CMAKE_COMMAND} -S ${stage}/share/doc/linnet/examples -B ${build} -DCMAKE_PREFIX_PATH=${stage}
+    -DCMAKE_CXX_COMPILER=${compiler} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
+    "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wconversion -Wshadow -Werror")
+  run(${CMAKE_COMMAND} --build ${build})
+  foreach(example minimal residual multi_input)
+    run(${build}/${example})
+    message("${name}: ${example}:\n${output}")
+  endforeach()
+endforeach()
+
+# A shared object of a program exports what the program defines and nothing of Linnet, nor of what Linnet is made with.
+run(${CMAKE_COMMAND} -S ${SOURCE}/tests/installed_library/plugin -B ${work}/plugin -DCMAKE_PREFIX_PATH=${stage}
+  -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE})
+run(${CMAKE_COMMAND} --build ${work}/plugin)
+find_program(NM nm REQUIRED)
+run(${NM} -DC --defined-only ${work}/plugin/libplugin.so)
+if(NOT output MATCHES "plugin_train")
+  message(FATAL_ERROR "the plugin does not export its own function:\n${output}")
+endif()
+string(REGEX MATCHALL "[^\n]* [A-Za-z] (vtable for |typeinfo for |typeinfo name for |guard variable for |non-virtual thunk to )?(linnet::|linnet_|stbi|hwy::)[^\n]*" leaks "${output}")
+if(leaks)
+  list(JOIN leaks "\n" leaks)
+  message(FATAL_ERROR "the plugin exports symbols of Linnet:\n${leaks}")
+endif()
