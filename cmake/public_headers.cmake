@@ -19,6 +19,7 @@ set(copied_headers
   nn/initializer.h initializer.h
   nn/layers.h layers.h
   nn/loss.h loss.h
+  nn/low_rank.h low_rank.h
   nn/module.h module.h
   nn/trace.h trace.h
   text/pretrained_tokenizer.h pretrained_tokenizer.h

@@ -11,8 +11,6 @@ namespace linnet {
 
 // The values given, as many as there are elements; Error(kUser) otherwise.
 Initializer values_init(std::vector<float> values);
-// U(-bound, bound).
-Initializer uniform_init(double bound);
 // N(0, deviation^2), of which values beyond two deviations are drawn again.
 Initializer truncated_normal_init(double deviation);
 // U(-a, a), a = sqrt(6 / (fan_in + fan_out)), for weights of any shape (Glorot & Bengio 2010).

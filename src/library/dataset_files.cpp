@@ -81,8 +81,7 @@ Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokeniz
     if (problem != std::errc{} || end != label.data() + label.size() || label.empty())
       fail_user(path + ":" + std::to_string(number) + ": the label \"" + std::string(label) + "\" is not a number");
     labels.push_back(value);
-    tokens.push_back(
-        tokenizer.encode(column_of(line, text_column), {.max_length = max_length, .offsets = false}).ids);
+    tokens.push_back(tokenizer.encode(column_of(line, text_column), {.max_length = max_length, .offsets = false}).ids);
   }
   if (labels.empty()) fail_user(path + ": the file has no lines");
   Dataset dataset;

@@ -82,10 +82,6 @@ Initializer lecun_normal() {
   };
 }
 
-Initializer uniform_init(double bound) {
-  return [bound](std::span<float> values, const Shape&, const auto& uniform) { fill_uniform(values, bound, uniform); };
-}
-
 Initializer truncated_normal_init(double deviation) {
   return [deviation](std::span<float> values, const Shape&, const auto& uniform) {
     for (float& value : values) {

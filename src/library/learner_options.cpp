@@ -24,6 +24,16 @@ OptimizerAttrs attrs_of(const Optimizer& optimizer) {
     check_number("weight_decay", sgd->weight_decay, kAny);
     return {.kind = OptimizerAttrs::Kind::kSgd, .momentum = sgd->momentum, .weight_decay = sgd->weight_decay};
   }
+  if (const auto* lion = std::get_if<Lion>(&optimizer)) {
+    check_number("beta1", lion->beta1, 1);
+    check_number("beta2", lion->beta2, 1);
+    check_number("weight_decay", lion->weight_decay, kAny);
+    return {.kind = OptimizerAttrs::Kind::kLion,
+            .beta1 = lion->beta1,
+            .beta2 = lion->beta2,
+            .weight_decay = lion->weight_decay,
+            .decoupled = true};
+  }
   const auto adam_attrs = [&](const auto& adam, bool decoupled) {
     check_number("beta1", adam.beta1, 1);
     check_number("beta2", adam.beta2, 1);
