@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Drives a running `linnet serve` with the Python clients of OpenAI and Hugging Face.
 
-    python3 -m venv /tmp/clients && /tmp/clients/bin/pip install openai huggingface_hub
+    python3 -m venv /tmp/clients && /tmp/clients/bin/pip install openai huggingface_hub numpy
     linnet serve ... --port 8080 & /tmp/clients/bin/python tools/check_serve_clients.py --url http://127.0.0.1:8080
 
 Models of a kind that the server does not have are left out; what was used is printed.

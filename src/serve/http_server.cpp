@@ -367,7 +367,10 @@ void Session::watch() {
 
 void Session::abort(HttpAbort why) {
   if (auto tell = std::exchange(abort_, nullptr)) {
-    if (why == HttpAbort::kTimeout) set_timer(server_.limits.write_seconds);  // in which it is answered
+    if (why == HttpAbort::kTimeout) {  // some time more, in which that is answered
+      deadline_ = Clock::now() + duration(server_.limits.write_seconds);
+      set_timer(server_.limits.write_seconds);
+    }
     return tell(why);
   }
   if (why == HttpAbort::kTimeout) close();  // nobody answers
