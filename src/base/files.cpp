@@ -8,10 +8,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/packed_files.h"
 
 namespace linnet {
 namespace {
@@ -54,17 +56,38 @@ std::string read_to_end(const OpenFile& file, const std::string& path) {
   fail_user("cannot read '" + path + "': not a regular file");
 }
 
+// A file inside a packed one; nothing for any other path.
+std::optional<std::string> read_packed(const std::string& path) {
+  const PackedPath inside = split_packed_path(path);
+  if (inside.packed.empty()) return {};
+  const auto packed = open_packed(inside.packed);
+  const auto found = packed->files.find(inside.inside);
+  if (found == packed->files.end()) fail_read(path, ENOENT);
+  return std::string(found->second);
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path) {
+  if (auto bytes = read_packed(path)) return std::move(*bytes);
   const OpenFile file(path, O_NONBLOCK);
   if (!S_ISREG(file.status.st_mode)) fail_irregular(path);
   return read_to_end(file, path);
 }
 
-std::string read_input(const std::string& path) { return read_to_end(OpenFile(path), path); }
+std::string read_input(const std::string& path) {
+  if (auto bytes = read_packed(path)) return std::move(*bytes);
+  return read_to_end(OpenFile(path), path);
+}
 
-bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+bool file_exists(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) return true;
+  if (errno != ENOTDIR) return false;
+  const PackedPath inside = split_packed_path(path);
+  if (inside.packed.empty()) return false;
+  const auto packed = open_packed(inside.packed);
+  return packed->files.contains(inside.inside) || (packed->has_weights && inside.inside == "model.safetensors");
+}
 
 void make_directories(const std::string& path) {
   std::error_code error;

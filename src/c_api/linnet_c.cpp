@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "infer/resident_model.h"
+#include "io/packed_model.h"
 #include "text/unicode/utf8.h"
 
 struct linnet_model {
@@ -249,6 +250,7 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
     if (options.threads < 0 || options.threads > 512 || options.slots < 1 || options.slots > 1024 ||
         options.beams < 0 || options.beams > 1024 || options.max_length < 0 || options.waiting < 0)
       fail(LINNET_BAD_ARGUMENT, "a member of options is out of range");
+    use_packed_models();
     auto opened = std::make_unique<linnet_model>();
     opened->resident = open_resident_model(
         path, {.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length},

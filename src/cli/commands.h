@@ -35,6 +35,8 @@ void add_score_command(Command& linnet);
 void add_translate_command(Command& linnet);
 void add_generate_command(Command& linnet);
 void add_serve_command(Command& linnet);
+void add_run_command(Command& linnet);
+void add_pack_command(Command& linnet);
 void add_export_command(Command& linnet);
 void add_import_command(Command& linnet);
 void add_onnx_command(Command& linnet);

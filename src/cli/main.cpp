@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "io/packed_model.h"
 
 namespace {
 
@@ -27,6 +28,8 @@ int run(int argc, char** argv) {
     linnet::add_translate_command(root);
     linnet::add_generate_command(root);
     linnet::add_serve_command(root);
+    linnet::add_run_command(root);
+    linnet::add_pack_command(root);
     linnet::add_export_command(root);
     linnet::add_import_command(root);
     linnet::add_onnx_command(root);
@@ -55,6 +58,7 @@ int main(int argc, char** argv) {
   mallopt(M_ARENA_MAX, 1);
   // Beyond `ulimit -f` a write then fails with "File too large", as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  linnet::use_packed_models();
   try {
     return run(argc, argv);
   } catch (const linnet::Error& error) {

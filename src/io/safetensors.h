@@ -56,6 +56,7 @@ class SafetensorsFile {
 
  private:
   void parse(std::span<const std::byte> bytes, SafetensorsTypes types);
+  void keep_weights_alone();  // of a packed model (packed_model.h)
 
   std::string path_;
   MappedFile mapped_;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/packed_files.h"
 #include "io/data_checksum.h"
 #include "io/safetensors.h"
 #include "io/safetensors_format.h"
@@ -134,8 +135,22 @@ class HeaderReader {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : path_(path), mapped_(path) {
+// The weights of a packed model are the packed file itself, which open_packed() checks.
+SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : path_(path) {
+  const PackedPath inside = split_packed_path(path);
+  const bool packed = inside.inside == "model.safetensors";
+  if (packed) open_packed(inside.packed);
+  mapped_ = MappedFile(packed ? inside.packed : path);
   parse({mapped_.data(), mapped_.size()}, types);
+  if (packed) keep_weights_alone();
+}
+
+void SafetensorsFile::keep_weights_alone() {
+  std::erase_if(entries_, [](const SafetensorsEntry& entry) { return entry.name.starts_with(kPackedFilePrefix); });
+  by_name_.clear();
+  for (size_t i = 0; i < entries_.size(); ++i) by_name_[entries_[i].name] = i;
+  metadata_.erase(kPackedVersionKey);
+  metadata_.erase(kPackedChecksumKey);
 }
 
 SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name, SafetensorsTypes types)

@@ -51,4 +51,8 @@ struct WeightSource {
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
                        const SafetensorsMetadata& metadata);
 
+// Writes one file, whatever its size.
+void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
+                      const SafetensorsMetadata& metadata);
+
 }  // namespace linnet

@@ -99,6 +99,13 @@ void remove_others(const std::string& folder, const std::set<std::string>& writt
 
 }  // namespace
 
+void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
+                      const SafetensorsMetadata& metadata) {
+  Shard all;
+  for (const WeightSource& weight : weights) all.push_back(&weight);
+  write_shard(path, all, metadata)->commit();
+}
+
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
                        const SafetensorsMetadata& metadata) {
   make_directories(folder);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/packed_files.h"
 #include "io/weight_files.h"
 #include "pretrained/binding.h"
 #include "pretrained/pretrained.h"
@@ -35,6 +36,15 @@ void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
 // Companions, also those of one level of folders (sentence-transformers' 1_Pooling/config.json).
 void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
                         const std::map<std::string, std::string>& instead) {
+  if (is_packed(from)) {
+    for (const auto& [name, text] : open_packed(from)->files) {
+      const fs::path path = fs::path(to) / name;
+      if (name == "config.json" || instead.contains(name)) continue;
+      make_directories(path.parent_path().string());
+      prepare(files, path, text);
+    }
+    return;
+  }
   std::error_code error;
   if (!fs::exists(from) || fs::equivalent(from, to, error)) return;
   for (const auto& entry : fs::directory_iterator(from)) {

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/packed_files.h"
 #include "text/pipeline/json_reader-inl.h"
 #include "text/pipeline/tokenizer_json.h"
 #include "text/pretrained_files.h"
@@ -33,7 +34,7 @@ std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string
 }  // namespace
 
 std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path) {
-  const bool is_folder = std::filesystem::is_directory(path);
+  const bool is_folder = linnet::is_folder(path);
   if (!is_folder && !file_exists(path)) fail_user("there is no tokenizer '" + path + "'");
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = is_folder ? path : parent.empty() ? "." : parent;

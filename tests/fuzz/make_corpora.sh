@@ -22,6 +22,8 @@ printf '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"k
 printf '{"model":"m","prompt":["a",[1]],"stream":true,"stop":"x"}' | place api_request_fuzz completion
 printf '{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"logprobs":true}' | place api_request_fuzz chat
 printf '{"inputs":["a"],"parameters":{"top_k":1,"num_beams":2}}' | place api_request_fuzz inputs
+header='{"__metadata__":{"linnet_packed":"1"},"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"linnet.file:a/b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}'
+printf "\\x$(printf %02x $((${#header} & 255)))\\x$(printf %02x $((${#header} >> 8)))%sabc" "$header" | place packed_model_fuzz whole
 printf '{"weight_map":{"a":"1","b":"1","c":"2"},"metadata":{"total_size":3}}' | place shard_index_fuzz whole
 printf '{"weight_map":{"a":"3","c":"2"}}' | place shard_index_fuzz other
 printf '{"weight_map":{"a":"folder"}}' | place shard_index_fuzz folder

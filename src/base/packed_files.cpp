@@ -1,0 +1,71 @@
+#include "base/packed_files.h"
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <mutex>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+std::atomic<PackedReader> packed_reader{nullptr};
+
+// What tells a file from one that has replaced it.
+using Stamp = std::tuple<dev_t, ino_t, off_t, time_t, long>;
+
+bool stat_regular(const std::string& path, struct stat& status) {
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+struct Opened {
+  Stamp stamp;
+  std::shared_ptr<const PackedFiles> files;
+};
+
+}  // namespace
+
+void set_packed_reader(PackedReader reader) { packed_reader = reader; }
+
+bool is_packed(const std::string& path) {
+  struct stat status {};
+  return packed_reader.load() && path.ends_with(kPackedEnding) && stat_regular(path, status);
+}
+
+std::shared_ptr<const PackedFiles> open_packed(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, Opened> opened;
+  struct stat status {};
+  if (!stat_regular(path, status)) fail_user("there is no file '" + path + "'");
+  const Stamp stamp{status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  const std::lock_guard lock(mutex);
+  Opened& found = opened[path];
+  if (!found.files || found.stamp != stamp) {
+    found.files = nullptr;
+    found.files = std::make_shared<const PackedFiles>(packed_reader.load()(path));
+    found.stamp = stamp;
+  }
+  return found.files;
+}
+
+PackedPath split_packed_path(const std::string& path) {
+  if (!packed_reader.load()) return {};
+  const std::string ending = std::string(kPackedEnding) + "/";
+  for (size_t at = path.find(ending); at != std::string::npos; at = path.find(ending, at + 1)) {
+    const std::string packed = path.substr(0, at + ending.size() - 1);
+    if (!is_packed(packed)) continue;
+    const size_t inside = path.find_first_not_of('/', at + ending.size());
+    return {packed, inside == std::string::npos ? "" : path.substr(inside)};
+  }
+  return {};
+}
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  if (is_packed(path)) return true;
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+}  // namespace linnet

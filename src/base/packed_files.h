@@ -1,0 +1,41 @@
+// Files that lie inside another file: "model.linnet" is read like a folder, so that "model.linnet/config.json" names
+// what a packed model (io/packed_model.h) has inside. read_file() and file_exists() look there where the system says
+// that a part of the path is no folder.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace linnet {
+
+constexpr const char* kPackedEnding = ".linnet";
+
+// What a packed file holds. `data` point into a mapping that `owner` keeps.
+struct PackedFiles {
+  std::shared_ptr<const void> owner;
+  std::map<std::string, std::string_view> files;  // by path inside: "1_Pooling/config.json"
+  bool has_weights = false;                       // read as "model.safetensors"
+};
+
+// How to read one. Before it is set, there are no packed files. User error for a file that is damaged.
+using PackedReader = PackedFiles (*)(const std::string& path);
+void set_packed_reader(PackedReader reader);
+
+// Whether a regular file of that name is to be read as a folder.
+bool is_packed(const std::string& path);
+// Read once, then kept until the file changes.
+std::shared_ptr<const PackedFiles> open_packed(const std::string& path);
+
+// "a/model.linnet/config.json" as {"a/model.linnet", "config.json"}; both empty where no such file is on the path.
+struct PackedPath {
+  std::string packed, inside;
+};
+PackedPath split_packed_path(const std::string& path);
+
+// A folder, or a file that is read like one.
+bool is_folder(const std::string& path);
+
+}  // namespace linnet

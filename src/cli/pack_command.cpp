@@ -1,0 +1,40 @@
+#include <cstdio>
+#include <memory>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/packed_files.h"
+#include "cli/commands.h"
+#include "infer/pack.h"
+
+namespace linnet {
+namespace {
+
+struct Arguments {
+  std::string model, out;
+  bool overwrite = false;
+};
+
+int pack(const Arguments& arguments) {
+  if (!arguments.out.ends_with(kPackedEnding))
+    fail_user("-o " + arguments.out + ": the name of a packed model ends in " + kPackedEnding);
+  if (file_exists(arguments.out) && !arguments.overwrite)
+    fail_user("'" + arguments.out + "' exists; --overwrite replaces it");
+  const PackReport report = pack_model(arguments.model, arguments.out);
+  std::printf("%s: %zu tensors, %zu files, %.1f MB\n", arguments.out.c_str(), report.tensors, report.files,
+              static_cast<double>(report.bytes) / 1e6);
+  return 0;
+}
+
+}  // namespace
+
+void add_pack_command(Command& linnet) {
+  auto arguments = std::make_shared<Arguments>();
+  linnet.subcommand("pack", "put a model into one file, which every command takes in place of its folder")
+      .take("MODEL", arguments->model, "a run or a model folder", {.required = true})
+      .take("-o,--out", arguments->out, "the file to write, which ends in .linnet", {.required = true, .type = "FILE"})
+      .flag("--overwrite", arguments->overwrite, "replace a file that is there")
+      .does([arguments] { return pack(*arguments); });
+}
+
+}  // namespace linnet

@@ -1,0 +1,113 @@
+// Packed models: what was put in comes out, through the paths of a folder; damage of any byte is one line.
+#include "io/packed_model.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "io/safetensors_format.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PackedModel : public ::testing::Test {
+ protected:
+  PackedModel() : folder_(fs::temp_directory_path() / ("linnet_packed_" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+    path_ = (folder_ / "model.linnet").string();
+    use_packed_models();
+  }
+  ~PackedModel() override {
+    set_packed_reader(nullptr);
+    fs::remove_all(folder_);
+  }
+  static PackedContents contents() {
+    static const float values[] = {1, 2, 3, 4, 5, 6};
+    const auto fill = [](int64_t first, int64_t count, std::byte* out) {
+      std::memcpy(out, values + first, static_cast<size_t>(count) * sizeof(float));
+    };
+    return {.weights = {{"w", FileDType::kF32, Shape{2, 3}, fill}, {"empty", FileDType::kF32, Shape{0}, fill}},
+            .metadata = {{"step", "12"}},
+            .files = {{"config.json", "{}"}, {"1_Pooling/config.json", "{\"a\": 1}"}, {"nothing.txt", ""}}};
+  }
+  // The message of the user error that reading gives; "" if there is none.
+  static std::string damage(const std::string& bytes) {
+    try {
+      read_packed_model(std::as_bytes(std::span(bytes)), "a.linnet");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("a.linnet"), std::string::npos);
+      return error.what();
+    }
+    return "";
+  }
+  const fs::path folder_;
+  std::string path_;
+};
+
+TEST_F(PackedModel, IsReadLikeAFolder) {
+  save_packed_model(path_, contents());
+  EXPECT_TRUE(is_folder(path_));
+  EXPECT_EQ(read_file(path_ + "/config.json"), "{}");
+  EXPECT_EQ(read_file(path_ + "/1_Pooling/config.json"), "{\"a\": 1}");
+  EXPECT_EQ(read_file(path_ + "/nothing.txt"), "");
+  EXPECT_TRUE(file_exists(path_ + "/model.safetensors"));
+  EXPECT_FALSE(file_exists(path_ + "/vocab.txt"));
+  EXPECT_THROW(read_file(path_ + "/vocab.txt"), Error);
+  const WeightFiles weights(path_);
+  ASSERT_EQ(weights.weights().size(), 2u);
+  EXPECT_EQ(weights.find("w")->entry->text(), "F32[2, 3]");
+  float last;
+  std::memcpy(&last, weights.find("w")->entry->data + 20, sizeof last);
+  EXPECT_EQ(last, 6);
+  EXPECT_EQ(weights.find("w")->file->metadata(), (SafetensorsMetadata{{"step", "12"}}));
+  // Any reader of safetensors reads the file itself.
+  EXPECT_EQ(SafetensorsFile(path_, SafetensorsTypes::kAll).entries().size(), 5u);
+}
+
+TEST_F(PackedModel, AFileThatIsReplacedIsReadAgain) {
+  save_packed_model(path_, contents());
+  EXPECT_EQ(read_file(path_ + "/config.json"), "{}");
+  PackedContents other = contents();
+  other.files["config.json"] = "[1, 2, 3]";
+  save_packed_model(path_, other);
+  EXPECT_EQ(read_file(path_ + "/config.json"), "[1, 2, 3]");
+}
+
+TEST_F(PackedModel, EveryByteThatIsAlteredOrMissingIsFound) {
+  save_packed_model(path_, contents());
+  const std::string whole = read_file(path_);
+  ASSERT_EQ(damage(whole), "");
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::string altered = whole;
+    altered[i] = static_cast<char>(altered[i] ^ 1);
+    // Blanks of the header may be replaced by a line's end and the like; nothing depends on them.
+    if (whole[i] != ' ') {
+      EXPECT_NE(damage(altered), "") << "byte " << i;
+    }
+    EXPECT_NE(damage(whole.substr(0, i)), "") << "cut at " << i;
+  }
+  EXPECT_NE(damage(whole + "x"), "");
+}
+
+TEST_F(PackedModel, OtherFilesAndNewerVersionsAreNamed) {
+  SafetensorsMetadata metadata;
+  save_weight_file(path_, contents().weights, metadata);
+  EXPECT_NE(damage(read_file(path_)).find("linnet pack"), std::string::npos);
+  metadata[kPackedVersionKey] = "2";
+  save_weight_file(path_, contents().weights, metadata);
+  EXPECT_NE(damage(read_file(path_)).find("newer"), std::string::npos);
+  PackedContents outside = contents();
+  outside.files["../etc"] = "x";
+  save_packed_model(path_, outside);
+  EXPECT_NE(damage(read_file(path_)), "");
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,147 @@
+// `linnet pack` and `linnet run`: one file in place of a folder, and batches that are answered in order and gone on
+// with.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+const std::string kGolden = LINNET_GOLDEN;
+
+class Pack : public ::testing::Test {
+ protected:
+  // A golden model with a tokenizer of the words w0, w1, ...
+  std::string model(const std::string& name) const {
+    copy_folder(kGolden + "/" + name, folder_ / name);
+    const int size = nlohmann::json::parse(contents(folder_ / (name + "/config.json")))["vocab_size"];
+    const char* special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+    std::string vocabulary;
+    for (int id = 0; id < size; ++id)
+      vocabulary += (name.starts_with("bert") && id < 5 ? special[id]
+                     : id == 3                          ? "[UNK]"
+                                                        : "w" + std::to_string(id)) +
+                    std::string("\n");
+    folder_.write(name + "/vocab.txt", vocabulary);
+    return folder_ / name;
+  }
+  std::string pack(const std::string& folder) const {
+    const std::string file = folder + ".linnet";
+    const Outcome outcome = run({"pack", folder, "-o", file});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return file;
+  }
+  static std::string output(const Arguments& arguments, const std::string& input = "") {
+    const Outcome outcome = run(arguments, {.input = input});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_NE(outcome.out, "");
+    return outcome.out;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Pack, EveryCommandTakesTheFile) {
+  const std::string gpt = model("gpt2"), bert = model("bert_model"), classes = model("bert_classifier");
+  const std::string run_folder = folder_ / "run";
+  ASSERT_EQ(train(run_folder).exit_code, 0);
+  const std::vector<std::pair<std::string, std::pair<Arguments, std::string>>> uses{
+      {gpt, {{"generate", "", "--prompt", "w5 w6", "--max-tokens", "8", "--json"}, ""}},
+      {gpt, {{"score", ""}, "w5 w6 w7\n"}},
+      {gpt, {{"info", ""}, ""}},
+      {gpt, {{"tokenizer", "encode", ""}, "w5 w6\n"}},
+      {bert, {{"embed", ""}, "w7 w8\nw9\n"}},
+      {classes, {{"predict", "", "--json"}, "w7 w8\n"}},
+      {run_folder, {{"translate", ""}, "14 May 1998\n"}},
+      {run_folder, {{"eval", "", "--split", "test", "--json"}, ""}}};
+  for (const auto& [folder, use] : uses) {
+    const auto on = [&, &use = use](const std::string& path) {
+      Arguments arguments = use.first;
+      std::ranges::replace(arguments, std::string(), path);
+      std::string text = output(arguments, use.second);
+      for (size_t at; (at = text.find(path)) != text.npos;) text.replace(at, path.size(), "MODEL");
+      return text;
+    };
+    const std::string whole = on(folder), file = exists(folder + ".linnet") ? folder + ".linnet" : pack(folder);
+    if (use.first[0] == "eval") {
+      EXPECT_EQ(nlohmann::json::parse(on(file))["loss"], nlohmann::json::parse(whole)["loss"]);
+    } else if (use.first[0] != "info") {
+      EXPECT_EQ(on(file), whole) << use.first[0];
+    } else {
+      EXPECT_NE(on(file).find("gpt2"), std::string::npos);
+    }
+  }
+  // And back to a folder.
+  ASSERT_EQ(run({"convert", gpt + ".linnet", folder_ / "back"}).exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "back/model.safetensors"), [&] {
+    EXPECT_EQ(run({"convert", gpt, folder_ / "again"}).exit_code, 0);
+    return contents(folder_ / "again/model.safetensors");
+  }());
+  EXPECT_EQ(contents(folder_ / "back/vocab.txt"), contents(gpt + "/vocab.txt"));
+}
+
+TEST_F(Pack, ADamagedFileIsOneLine) {
+  const std::string file = pack(model("gpt2")), whole = contents(file);
+  std::string altered = whole;
+  altered[altered.size() / 2] ^= 1;
+  for (const auto& [bytes, what] :
+       std::vector<std::pair<std::string, std::string>>{{whole.substr(0, whole.size() / 2), "cut short"},
+                                                        {altered, "damaged"},
+                                                        {"", "empty"},
+                                                        {"no", "safetensors"}}) {
+    folder_.write("bad.linnet", bytes);
+    const Outcome outcome = run({"generate", folder_ / "bad.linnet", "--prompt", "w5"});
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+    EXPECT_NE(outcome.error.find(what), std::string::npos) << outcome.error;
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+  }
+  EXPECT_EQ(run({"pack", folder_ / "gpt2", "-o", file}).exit_code, 2) << "it exists";
+  EXPECT_EQ(run({"pack", folder_ / "gpt2", "-o", folder_ / "model.bin"}).exit_code, 2);
+  EXPECT_EQ(run({"pack", folder_.path(), "-o", folder_ / "none.linnet"}).exit_code, 2);
+  EXPECT_FALSE(exists(folder_ / "none.linnet"));
+}
+
+TEST_F(Pack, RunAnswersByWhatTheModelIs) {
+  const std::string gpt = pack(model("gpt2")), bert = pack(model("bert_model")),
+                    classes = pack(model("bert_classifier"));
+  const std::string requests = R"({"prompt": "w5 w6", "max_tokens": 4, "seed": 3, "id": "a"})"
+                               "\n\n"
+                               R"({"tokens": [7], "max_tokens": 9, "temperature": 0})"
+                               "\n";
+  EXPECT_EQ(output({"run", gpt, "--jsonl"}, requests), output({"generate", gpt, "--jsonl", "-"}, requests));
+  EXPECT_EQ(output({"run", gpt, "--max-tokens", "5", "--temperature", "0"}, "w5 w6\n"),
+            output({"generate", gpt, "--prompt", "w5 w6", "--max-tokens", "5", "--temperature", "0"}));
+  EXPECT_EQ(output({"run", bert}, "w7 w8\nw9\n"), output({"embed", bert}, "w7 w8\n") + output({"embed", bert}, "w9\n"));
+  const auto predicted = nlohmann::json::parse(output({"predict", classes, "--json"}, "w7 w8\n"));
+  const auto found = nlohmann::json::parse(output({"run", classes, "--jsonl"}, R"({"text": "w7 w8", "id": 5})"));
+  EXPECT_EQ(found["label"], predicted["label"]);
+  EXPECT_NEAR(found["probability"].get<double>(), predicted["probability"].get<double>(), 1e-6);
+  EXPECT_EQ(found["id"], 5);
+  EXPECT_EQ(run({"run", gpt, "--jsonl"}, {.input = R"({"prompt": "w5", "colour": 1})"}).exit_code, 2);
+}
+
+TEST_F(Pack, ABatchGoesOnWhereItEnded) {
+  const std::string gpt = pack(model("gpt2")), out = folder_ / "out.jsonl";
+  std::string requests;
+  for (int i = 0; i < 30; ++i)
+    requests +=
+        R"({"prompt": "w)" + std::to_string(5 + i) + R"(", "max_tokens": 6, "seed": )" + std::to_string(i) + "}\n";
+  ASSERT_EQ(run({"run", gpt, "--jsonl", "-o", out}, {.input = requests}).exit_code, 0);
+  const std::string whole = contents(out);
+  EXPECT_EQ(lines(whole).size(), 30u);
+  EXPECT_EQ(run({"run", gpt, "--jsonl", "-o", out}, {.input = requests}).exit_code, 2) << "the file exists";
+  for (const size_t size : {whole.size() / 3, whole.find('\n') + 1, size_t{0}, whole.size()}) {
+    folder_.write("out.jsonl", whole.substr(0, size));
+    const Outcome outcome = run({"run", gpt, "--jsonl", "-o", out, "--resume"}, {.input = requests});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(contents(out), whole) << "from " << size << " bytes";
+  }
+  folder_.write("out.jsonl", "something else\n");
+  EXPECT_EQ(run({"run", gpt, "--jsonl", "-o", out, "--resume"}, {.input = requests}).exit_code, 2);
+  EXPECT_EQ(contents(out), "something else\n");
+}
+
+}  // namespace
+}  // namespace linnet::testing
