@@ -77,8 +77,9 @@ PretrainedModel open_encoder(const std::string& folder) {
 struct SentenceEmbedder::State {
   PretrainedModel model;
   SentenceEncoder& encoder;
-  int64_t rows, width, max_tokens;
-  std::vector<int64_t> lengths;  // of the planned batches
+  int64_t width, max_tokens;
+  // Of the planned batches, both ascending: there is a plan for each length and each number of rows.
+  std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
 
   explicit State(const std::string& folder) : model(open_encoder(folder)), encoder(model.as<SentenceEncoder>()) {}
@@ -89,18 +90,22 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
   State& state = *state_;
   const SentencePooling pooling = read_sentence_pooling(folder);
   const BertConfig& config = state.encoder.bert.config;
-  state.rows = rows;
+  // A few sentences by themselves need not wait for a whole batch to be computed.
+  for (const int64_t few : {1, 4})
+    if (few < rows) state.rows.push_back(few);
+  state.rows.push_back(rows);
   state.width = config.width;
   state.max_tokens = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
   for (int64_t length = 16; length < state.max_tokens; length *= 2) state.lengths.push_back(length);
   state.lengths.push_back(state.max_tokens);
   std::vector<Forward::Function> functions;
-  for (const int64_t length : state.lengths)
-    functions.emplace_back([&state, rows, length, pooling](Trace& trace) {
-      const Tensor tokens = trace.input("tokens", {DType::kI32, {rows, length}});
-      const Tensor lengths = trace.input("lengths", {DType::kI32, {rows}});
-      trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
-    });
+  for (const int64_t planned : state.rows)
+    for (const int64_t length : state.lengths)
+      functions.emplace_back([&state, planned, length, pooling](Trace& trace) {
+        const Tensor tokens = trace.input("tokens", {DType::kI32, {planned, length}});
+        const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
+        trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
+      });
   state.forward = std::make_unique<Forward>(*state.model.module, functions, threads);
   load_parameters(state.model, state.forward->layout(), state.forward->parameters());
 }
@@ -119,10 +124,12 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
   std::vector<size_t> order(sentences.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
-  const auto width = static_cast<size_t>(state.width), rows = static_cast<size_t>(state.rows);
+  const auto width = static_cast<size_t>(state.width), most = static_cast<size_t>(state.rows.back());
   std::vector<float> result(sentences.size() * width);
-  for (size_t first = 0; first < order.size(); first += rows) {
-    const std::span<const size_t> batch(order.data() + first, std::min(rows, order.size() - first));
+  for (size_t first = 0; first < order.size(); first += most) {
+    const std::span<const size_t> batch(order.data() + first, std::min(most, order.size() - first));
+    const auto planned = std::ranges::lower_bound(state.rows, std::ssize(batch)) - state.rows.begin();
+    const auto rows = static_cast<size_t>(state.rows[static_cast<size_t>(planned)]);
     const auto longest = static_cast<int64_t>(sentences[batch.back()].size());
     if (longest > state.max_tokens)
       fail_user("a sentence of " + std::to_string(longest) + " tokens is longer than the model's " +
@@ -137,7 +144,8 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     }
     state.forward->set("tokens", tokens);
     state.forward->set("lengths", lengths);
-    const std::span<const float> embeddings = state.forward->run(static_cast<size_t>(shape)).output("embeddings");
+    const auto plan = static_cast<size_t>(planned) * state.lengths.size() + static_cast<size_t>(shape);
+    const std::span<const float> embeddings = state.forward->run(plan).output("embeddings");
     if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
       fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)

@@ -19,7 +19,7 @@ SentencePooling read_sentence_pooling(const std::string& folder);
 
 class SentenceEmbedder {
  public:
-  // Reads a BERT folder and plans batches of `rows` sentences of doubling lengths. threads 0: all there are.
+  // Reads a BERT folder and plans batches of 1, 4 and `rows` sentences, of doubling lengths. threads 0: all there are.
   explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0);
   ~SentenceEmbedder();
 
@@ -28,7 +28,8 @@ class SentenceEmbedder {
   // What a sentence of so many tokens is padded to where no longer one is beside it.
   int64_t padded_length(int64_t tokens) const;
   // One row of width() numbers for each sentence, in order. Sentences are token ids, [CLS] and [SEP] included; what is
-  // longer than max_tokens() must have been cut (user error). Sorted by length inside, so that little is padding.
+  // longer than max_tokens() must have been cut (user error). Sorted by length inside, so that little is padding. A
+  // sentence's bits follow from what it is padded to, not from the number of sentences.
   std::vector<float> embed(std::span<const std::vector<int32_t>> sentences);
 
  private:

@@ -85,5 +85,18 @@ TEST(SentenceEmbedder, GivesEachSentenceTheSameInAnyBatch) {
   EXPECT_THROW(embedder.embed(std::vector<std::vector<int32_t>>{std::vector<int32_t>(25, 1)}), Error);
 }
 
+TEST(SentenceEmbedder, BitsDoNotDependOnTheNumberOfSentences) {
+  SentenceEmbedder embedder("tests/golden/pretrained/bert_model", 16, 2);
+  std::vector<std::vector<int32_t>> sentences(16);
+  for (size_t i = 0; i < sentences.size(); ++i)
+    for (size_t token = 0; token <= i % 9; ++token) sentences[i].push_back(static_cast<int32_t>(5 + 3 * i + token));
+  const std::vector<float> all = embedder.embed(sentences);
+  const size_t width = static_cast<size_t>(embedder.width());
+  for (const size_t count : {1, 2, 4, 5, 11}) {
+    const std::vector<float> some = embedder.embed(std::span(sentences).last(count));
+    EXPECT_EQ(some, std::vector<float>(all.end() - static_cast<std::ptrdiff_t>(count * width), all.end())) << count;
+  }
+}
+
 }  // namespace
 }  // namespace linnet
