@@ -79,6 +79,8 @@ Learner::State::State(const Module& module, TracedLoss given, const std::vector<
       layout(module, parameter_groups(all)),
       store(*trainer_options.backend) {
   if (!loss) fail_user("a learner needs a loss function");
+  if (layout.parameters().empty())
+    fail_user("the model has no parameters; they are members of modules: Linear, Parameter");
   shared = {store.add_region("arena", MemoryKind::kActivations, 0),
             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options);

@@ -198,6 +198,9 @@ int from_start(const At& x, int axis) { return axis < 0 ? axis + x.value.shape()
 }  // namespace
 
 Tensor reshape(At x, Shape shape) {
+  for (const int64_t size : shape.sizes())
+    if (size < 0)
+      throw Error(ErrorKind::kShape, x.where.text() + ": reshape: the size of an axis is negative in " + shape.text());
   if (x.value.shape() == shape) return x.value;
   return graph_of(x)->add_one(kReshape, std::array{x.value}, ReshapeAttrs{shape}, x.where);
 }

@@ -1,0 +1,536 @@
+// Mistakes that programs make: each, in a process of its own, ends in a linnet::Error of one line, and the program can
+// go on. None ends in a signal, an abort or a result.
+#include <gtest/gtest.h>
+#include <linnet/linnet.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+
+namespace {
+
+using namespace linnet;
+
+struct Net : Module {
+  Linear hidden{this, "hidden", 2, 4}, out{this, "out", 4, 1};
+  Tensor operator()(Tensor x) { return out(relu(hidden(x))); }
+};
+
+const TensorType kX{DType::kF32, {4, 2}}, kY{DType::kF32, {4, 1}};
+
+Loss squares(Net& net, Tracer& trace) {
+  const Tensor x = trace.input("x", kX), y = trace.input("y", kY);
+  trace.output("answer", net(x));
+  return {.sum = sum(square(net(x) - y)), .count = trace.number(4)};
+}
+
+// A learner of the network above.
+struct Ready {
+  explicit Ready(const LearnerOptions& options = {})
+      : learner(
+            net, [this](Tracer& trace) { return squares(net, trace); }, options) {}
+  Net net;
+  Learner learner;
+};
+
+// Traces ops on x f32 [4, 2], y f32 [4, 1] and ids i32 [4].
+void trace(const std::function<Tensor(Tracer&, Tensor x, Tensor y, Tensor ids)>& ops) {
+  Net net;
+  Learner learner(net, [&](Tracer& tracer) -> Loss {
+    const Tensor x = tracer.input("x", kX);
+    const Tensor result = ops(tracer, x, tracer.input("y", kY), tracer.input("ids", {DType::kI32, {4}}));
+    return {.sum = sum(net(x)) + sum(result) * 0.0, .count = tracer.number(4)};
+  });
+}
+
+Dataset numbers(int64_t count) {
+  Dataset data;
+  data.add("x", {2}, std::vector<float>(static_cast<size_t>(2 * count)));
+  return data.add("labels", Shape{}, std::vector<int32_t>(static_cast<size_t>(count)));
+}
+
+Arrays batch_of(const TensorType& x, const TensorType& y) { return Arrays({{"x", x}, {"y", y}}); }
+
+std::string temporary() {
+  return (std::filesystem::temp_directory_path() / ("misuse_" + std::to_string(getpid()))).string();
+}
+
+std::string file_of(const std::string& text) {
+  std::ofstream(temporary()) << text;
+  return temporary();
+}
+
+struct Misuse {
+  const char* name;
+  std::function<void()> run;
+};
+
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+const std::vector<Misuse>& misuses() {
+  static const std::vector<Misuse> all{
+      // Tensors
+      {"UndefinedFirst", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return Tensor{} + x; }); }},
+      {"UndefinedSecond", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return x * Tensor{}; }); }},
+      {"UndefinedUnary", [] { trace([](Tracer&, Tensor, Tensor, Tensor) { return relu(Tensor{}); }); }},
+      {"UndefinedMatmul", [] { trace([](Tracer&, Tensor, Tensor, Tensor) { return matmul(Tensor{}, Tensor{}); }); }},
+      {"UndefinedReduction", [] { trace([](Tracer&, Tensor, Tensor, Tensor) { return sum(Tensor{}); }); }},
+      {"UndefinedShape", [] { (void)Tensor{}.shape(); }},
+      {"UndefinedConvolution", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return conv2d(Tensor{}, x); }); }},
+      {"UndefinedInModule",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(net(Tensor{})), t.number(1)}; });
+       }},
+      {"ShapesDiffer", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
+                              return x + reshape(x, {2, 4});
+                            }); }},
+      {"MatmulDiffers", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return matmul(x, x); }); }},
+      {"TypesDiffer", [] { trace([](Tracer&, Tensor x, Tensor, Tensor ids) { return x + ids; }); }},
+      {"FunctionOfIds", [] { trace([](Tracer&, Tensor, Tensor, Tensor ids) { return exp(ids); }); }},
+      {"ReshapeDiffers", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
+                                return reshape(x, {3, 3});
+                              }); }},
+      {"ReshapeNegative", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
+                                 return reshape(x, {-2, -4});
+                               }); }},
+      {"SliceBeyond", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return slice(x, 0, 2, 5); }); }},
+      {"SliceNegative", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return slice(x, 0, -1, 2); }); }},
+      {"SplitUnevenly", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return split_evenly(x, 0, 3)[0]; }); }},
+      {"SplitIntoNone", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return split_evenly(x, 0, 0)[0]; }); }},
+      {"SumAxis", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return sum(x, 2); }); }},
+      {"MeanAxis", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return mean(x, -3); }); }},
+      {"MaxAxis", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return max(x, 7); }); }},
+      {"ConcatNothing",
+       [] { trace([](Tracer&, Tensor, Tensor, Tensor) { return concat(std::vector<Tensor>{}, 0); }); }},
+      {"ConcatDiffers", [] { trace([](Tracer&, Tensor x, Tensor y, Tensor) {
+                               return concat({x, y}, 0);
+                             }); }},
+      {"PermuteTwice", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
+                              return permute(x, {0, 0});
+                            }); }},
+      {"PermuteTooMany", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
+                                return permute(x, {0, 1, 2});
+                              }); }},
+      {"ClampTurned", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return clamp(x, 1, -1); }); }},
+      {"PoolTooLarge",
+       [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
+              return avg_pool(reshape(x, {1, 2, 2, 2}), 3);
+            }); }},
+      {"PoolOfMatrix", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return global_avg_pool(x); }); }},
+      {"ScaleFloats", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) { return scale_images(x); }); }},
+      {"ScaleByZero",
+       [] {
+         trace([](Tracer& t, Tensor, Tensor, Tensor) {
+           return scale_images(t.input("p", {DType::kU8, {1, 2, 2, 1}}), {0.5}, {0.0});
+         });
+       }},
+      {"TooManyAxes",
+       [] {
+         trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1, 1, 1, 1, 1, 1, 1}}); });
+       }},
+      // Modules
+      {"NoParent", [] { Linear layer(nullptr, "layer", 2, 2); }},
+      {"NoModule", [] { Parameter parameter(nullptr, "weight", {2}, constant_init(0)); }},
+      {"NegativeSize",
+       [] {
+         Module root;
+         Linear layer(&root, "layer", -2, 4);
+       }},
+      {"ZeroSize",
+       [] {
+         Module root;
+         Embedding table(&root, "table", 0, 4);
+       }},
+      {"HugeModel",
+       [] {
+         Module root;
+         Linear layer(&root, "layer", int64_t{1} << 40, int64_t{1} << 40);
+         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
+       }},
+      {"NoInitializer",
+       [] {
+         Module root;
+         Parameter parameter(&root, "weight", {2}, Initializer{});
+       }},
+      {"WrongInitialValues",
+       [] {
+         Module root;
+         Parameter parameter(&root, "weight", {2}, values_init({1, 2, 3}));
+         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX) * parameter), t.number(1)}; });
+       }},
+      {"DuplicateNames",
+       [] {
+         struct Twice : Module {
+           Linear a{this, "layer", 2, 2}, b{this, "layer", 2, 2};
+         } net;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(net.a(net.b(t.input("x", kX)))), t.number(1)}; });
+       }},
+      {"OutsideOfTrace",
+       [] {
+         Net net;
+         (void)net.hidden.weight.tensor();
+       }},
+      {"ForeignModule",
+       [] {
+         Net net;
+         struct Other : Module {
+           Linear layer{this, "other", 2, 1};
+         } other;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(other.layer(t.input("x", kX))), t.number(1)}; });
+       }},
+      {"EmptyModel",
+       [] {
+         Module root;
+         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
+       }},
+      {"DropoutProbability",
+       [] {
+         Module root;
+         Dropout dropout(&root, "dropout", 1.5f);
+         Linear layer(&root, "layer", 2, 1);
+         Learner(root, [&](Tracer& t) -> Loss { return {sum(layer(dropout(t.input("x", kX)))), t.number(1)}; });
+       }},
+      {"ConvolutionGroups",
+       [] {
+         Module root;
+         Conv2d layer(&root, "conv", 3, 4, 3, {.groups = 2});
+       }},
+      {"ConvolutionStride",
+       [] {
+         Module root;
+         Conv2d layer(&root, "conv", 3, 4, 3, {.stride = 0});
+       }},
+      {"ConvolutionChannels",
+       [] {
+         Module root;
+         Conv2d layer(&root, "conv", 3, 4, 3);
+         Learner(root, [&](Tracer& t) -> Loss {
+           return {sum(layer(t.input("x", {DType::kF32, {1, 8, 8, 2}}))), t.number(1)};
+         });
+       }},
+      {"ConvolutionTooLarge",
+       [] {
+         Module root;
+         Conv2d layer(&root, "conv", 1, 4, 9);
+         Learner(root, [&](Tracer& t) -> Loss {
+           return {sum(layer(t.input("x", {DType::kF32, {1, 4, 4, 1}}))), t.number(1)};
+         });
+       }},
+      {"NormGroups",
+       [] {
+         Module root;
+         GroupNorm norm(&root, "norm", 3, 4);
+       }},
+      {"ListIndex",
+       [] {
+         Module root;
+         Modules<Linear> layers(&root, "layers", 2, int64_t{2}, int64_t{2});
+         (void)layers[2];
+       }},
+      {"EmptyFunction",
+       [] {
+         Module root;
+         Sequential layers(&root, "layers");
+         layers.add(std::function<Tensor(At)>{});
+       }},
+      {"BatchNormOfOne",
+       [] {
+         Module root;
+         BatchNorm norm(&root, "norm", 2);
+         Learner(root, [&](Tracer& t) -> Loss {
+           return {sum(norm(t.input("x", {DType::kF32, {1, 2}}))), t.number(1)};
+         });
+       }},
+      // Losses
+      {"NoLossFunction",
+       [] {
+         Net net;
+         Learner(net, TracedLoss{});
+       }},
+      {"LossWithoutCount",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {.sum = sum(net(t.input("x", kX)))}; });
+       }},
+      {"LossWithoutSum",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {.sum = {}, .count = t.number(1)}; });
+       }},
+      {"LossIsNoScalar",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {net(t.input("x", kX)), t.number(1)}; });
+       }},
+      {"LossWithoutInput",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(net.hidden.weight.tensor()), t.number(1)}; });
+       }},
+      {"LossOfOtherGraph",
+       [] {
+         Ready ready;
+         Tensor kept;
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss {
+           const Tensor x = net(t.input("x", kX));
+           Learner(net, [&](Tracer& inner) -> Loss { return {sum(x), inner.number(1)}; });
+           return {sum(x), t.number(1)};
+         });
+       }},
+      {"InputWithoutType",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("x"))), t.number(1)}; });
+       }},
+      {"InputOfNoBatch",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(net(t.input("z"))), t.number(1)}; }, {{{"x", kX}}});
+       }},
+      {"InputOfTwoTypes",
+       [] {
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss {
+           return {sum(net(t.input("x", kX))) + sum(t.input("x", kY)), t.number(1)};
+         });
+       }},
+      {"InputOfNegativeSize",
+       [] { trace([](Tracer& t, Tensor, Tensor, Tensor) {
+              return t.input("z", {DType::kF32, {-4}});
+            }); }},
+      {"InputIsReserved", [] { trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("parameters", kX); }); }},
+      {"OutputTwice",
+       [] {
+         trace([](Tracer& t, Tensor x, Tensor, Tensor) {
+           t.output("a", x);
+           t.output("a", x);
+           return x;
+         });
+       }},
+      {"OutputUndefined",
+       [] {
+         trace([](Tracer& t, Tensor x, Tensor, Tensor) {
+           t.output("a", Tensor{});
+           return x;
+         });
+       }},
+      {"NoShapes",
+       [] {
+         Net net;
+         Learner(
+             net, [&](Tracer& t) { return squares(net, t); }, std::vector<InputTypes>{});
+       }},
+      // Options
+      {"AccumulateNothing", [] { Ready ready({.accumulate = 0}); }},
+      {"NegativeThreads", [] { Ready ready({.threads = -1}); }},
+      {"UnknownPrecision", [] { Ready ready({.precision = "half"}); }},
+      {"UnknownDevice", [] { Ready ready({.device = "tpu"}); }},
+      {"TooLittleMemory", [] { Ready ready({.memory = 1000}); }},
+      {"NanDecay", [] { Ready ready({.optimizer = AdamW{.weight_decay = kNan}}); }},
+      {"MomentumOfOne", [] { Ready ready({.optimizer = Sgd{.momentum = 1}}); }},
+      {"NegativeClip", [] { Ready ready({.clip_norm = -1}); }},
+      {"UnknownGroup", [] { Ready ready({.groups = {{.patterns = {"hiden.*"}, .frozen = true}}}); }},
+      {"GroupWithoutPattern", [] { Ready ready({.groups = {{.frozen = true}}}); }},
+      {"EverythingFrozen", [] { Ready ready({.groups = {{.patterns = {"*"}, .frozen = true}}}); }},
+      // Steps
+      {"NanRate", [] { Ready().learner.step(kNan); }},
+      {"NegativeRate", [] { Ready().learner.step(-0.1); }},
+      {"SetUnknown", [] { Ready().learner.set<float>("z", {1}); }},
+      {"SetTooFew",
+       [] {
+         Ready().learner.set<float>("x", {1, 2});
+       }},
+      {"SetOtherType",
+       [] {
+         Ready().learner.set<int32_t>("x", {1, 2, 3, 4, 5, 6, 7, 8});
+       }},
+      {"StepOnOtherShape",
+       [] {
+         Ready().learner.step(batch_of({DType::kF32, {5, 2}}, kY), 0.1);
+       }},
+      {"StepOnOtherType",
+       [] {
+         Ready().learner.step(batch_of({DType::kI32, {4, 2}}, kY), 0.1);
+       }},
+      {"StepWithoutInput",
+       [] {
+         Ready().learner.step(Arrays({{"x", kX}}), 0.1);
+       }},
+      {"StepOfOneMicroBatch", [] { Ready({.accumulate = 2}).learner.step(batch_of(kX, kY), 0.1); }},
+      {"StepWithoutTraining", [] { Ready({.training = false}).learner.step(0.1); }},
+      {"PredictOtherShape",
+       [] {
+         Ready().learner.predict(batch_of({DType::kF32, {9, 2}}, kY));
+       }},
+      {"PredictNothing", [] { Ready().learner.predict(Arrays{}); }},
+      {"OutputUnknown", [] { (void)Ready().learner.output("logits"); }},
+      {"ParameterUnknown", [] { (void)Ready().learner.parameter("weight"); }},
+      {"GradientBeforeStep", [] { (void)Ready().learner.gradient("hidden.weight"); }},
+      {"GradientOfFrozen",
+       [] {
+         Ready ready({.groups = {{.patterns = {"hidden.*"}, .frozen = true}}});
+         ready.learner.step(0.1);
+         (void)ready.learner.gradient("hidden.weight");
+       }},
+      {"IdOutOfRange",
+       [] {
+         Module root;
+         Embedding table(&root, "table", 4, 2);
+         Learner learner(root, [&](Tracer& t) -> Loss {
+           return {sum(table(t.input("ids", {DType::kI32, {2}}))), t.number(1)};
+         });
+         learner.set<int32_t>("ids", {0, 4});
+         learner.step(0.1);
+       }},
+      {"LossIsNan",
+       [] {
+         Net net;
+         Loader loader(numbers(8), {.batch = 4});
+         Learner learner(
+             net,
+             [&](Tracer& t) -> Loss {
+               return {sum(log(net(t.input("x")) * 0.0 - 1.0)), t.number(4)};
+             },
+             loader.shapes());
+         learner.fit(loader, {.epochs = 1});
+       }},
+      // Files
+      {"LoadMissing", [] { Ready().learner.load("/nonexistent/model"); }},
+      {"LoadGarbage", [] { Ready().learner.load(file_of("not a file of weights")); }},
+      {"LoadOfOtherModel",
+       [] {
+         struct Other : Module {
+           Linear layer{this, "other", 2, 1};
+         } other;
+         Learner learner(other, [&](Tracer& t) -> Loss { return {sum(other.layer(t.input("x", kX))), t.number(1)}; });
+         const std::string path = file_of("");
+         learner.save(path);
+         Ready().learner.load(path);
+       }},
+      {"StateOfWeights",
+       [] {
+         Ready ready;
+         const std::string path = file_of("");
+         ready.learner.save(path);
+         ready.learner.load_state(path);
+       }},
+      {"StateOfOtherSeed",
+       [] {
+         const std::string path = file_of("");
+         Ready().learner.save_state(path);
+         Ready({.seed = 2}).learner.load_state(path);
+       }},
+      {"SaveNowhere", [] { Ready().learner.save("/nonexistent/folder/model"); }},
+      // Data
+      {"EmptyDataset", [] { Loader(Dataset{}, {}); }},
+      {"BatchOfNone", [] { Loader(numbers(4), {.batch = 0}); }},
+      {"NoWholeBatch", [] { Loader(numbers(4), {.batch = 8, .drop_last = true}); }},
+      {"NegativeWorkers", [] { Loader(numbers(4), {.workers = -1}); }},
+      {"FieldTwice", [] { numbers(4).add("x", {2}, std::vector<float>(8)); }},
+      {"FieldOfOtherCount", [] { numbers(4).add("y", {2}, std::vector<float>(10)); }},
+      {"FieldNotWhole", [] { numbers(4).add("y", {3}, std::vector<float>(8)); }},
+      {"SampleOutOfRange", [] { (void)numbers(4).sample(4); }},
+      {"SplitAtOne", [] { (void)numbers(4).split(1.0); }},
+      {"SelectNegative", [] { (void)numbers(4).select({-1}); }},
+      {"SeekBeyond",
+       [] {
+         Loader(numbers(4), {.batch = 2}).seek({0, 2});
+       }},
+      {"TooLongForBuckets",
+       [] {
+         Dataset data;
+         data.add_sequences("tokens", {{1, 2, 3}});
+         Loader(data, {.batch = 1, .buckets = {2}});
+       }},
+      {"MissingImages", [] { (void)Dataset::idx("/nonexistent/images", "/nonexistent/labels"); }},
+      {"ArraysUnknown", [] { (void)Arrays{}.bytes("x"); }},
+      {"ArraysOtherType",
+       [] {
+         const Arrays arrays(InputTypes{{"x", kX}});
+         (void)arrays.get<int32_t>("x");
+       }},
+      {"ArraysTooFew",
+       [] {
+         Arrays{}.set<float>("x", {3}, {1, 2});
+       }},
+      {"FitWithoutEpochs",
+       [] {
+         Ready ready;
+         Loader loader(numbers(4), {.batch = 2});
+         ready.learner.fit(loader, {.epochs = 0});
+       }},
+      {"PatienceWithoutValidation",
+       [] {
+         Ready ready;
+         Loader loader(numbers(4), {.batch = 2});
+         ready.learner.fit(loader, {.patience = 1});
+       }},
+      {"MetricWithoutOutput",
+       [] {
+         Net net;
+         Loader loader(numbers(8), {.batch = 4});
+         Learner learner(
+             net,
+             [&](Tracer& t) -> Loss {
+               return {sum(net(t.input("x"))), t.number(4)};
+             },
+             loader.shapes());
+         learner.evaluate(loader, {accuracy("logits")});
+       }},
+      {"TokenizerMissing", [] { (void)load_pretrained_tokenizer("/nonexistent"); }},
+  };
+  return all;
+}
+
+constexpr int kError = 0, kNothing = 1, kOther = 2, kLines = 3;
+
+// Runs it and a step of a sound learner behind it, and says what came of it.
+int outcome(const Misuse& misuse) {
+  int result = kNothing;
+  try {
+    misuse.run();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    result = text.empty() || text.find('\n') != text.npos ? kLines : kError;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    result = kOther;
+  }
+  std::filesystem::remove(temporary());
+  Ready ready;
+  ready.learner.set<float>("x", {0, 0, 0, 1, 1, 0, 1, 1});
+  ready.learner.set<float>("y", {0, 1, 1, 0});
+  return ready.learner.step(0.1).finite ? result : kOther;
+}
+
+TEST(Misuses, AreErrorsOfOneLine) {
+  EXPECT_GE(misuses().size(), 60u);
+  for (const Misuse& misuse : misuses()) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!std::freopen("/dev/null", "w", stdout)) _exit(kOther);
+      _exit(outcome(misuse));
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_FALSE(WIFSIGNALED(status)) << misuse.name << " ends in signal " << WTERMSIG(status);
+    if (WIFEXITED(status))
+      EXPECT_EQ(WEXITSTATUS(status), kError)
+          << misuse.name << ": 1 nothing was noticed, 2 another exception, 3 not one line";
+  }
+}
+
+// What does not compile: a tensor in a condition, and copies of modules, learners and loaders.
+static_assert(!std::is_copy_constructible_v<Net> && !std::is_copy_assignable_v<Linear>);
+static_assert(!std::is_copy_constructible_v<Learner> && !std::is_copy_constructible_v<Loader>);
+static_assert(!std::is_constructible_v<bool, Tensor> && !std::is_convertible_v<Tensor, double>);
+
+}  // namespace
