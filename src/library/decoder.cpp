@@ -1,0 +1,183 @@
+#include "linnet/decoder.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "generate/causal_generator.h"
+#include "models/causal_model.h"
+#include "nn/model_store.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/literal/literal.h"
+#include "ops/matmul/matmul.h"
+#include "ops/movement/movement.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+// What the attention layers of the decoder that is being traced do with keys and values.
+struct Mode {
+  const TokenRows* rows = nullptr;
+  const CacheSlots* cache = nullptr;
+  const DecodeStep* step = nullptr;
+};
+thread_local const Mode* t_mode = nullptr;
+
+class ModeScope {
+ public:
+  explicit ModeScope(const Mode& mode) : outer_(t_mode) { t_mode = &mode; }
+  ~ModeScope() { t_mode = outer_; }
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  const Mode* outer_;
+};
+
+// 0, 1, ... in every row.
+Tensor counted_positions(Tensor tokens) {
+  const Shape shape = tokens.shape();
+  std::vector<int32_t> positions(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % shape[1]);
+  return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
+}
+
+// A program's decoder as the engine takes models.
+struct DecoderModel : CausalModel {
+  explicit DecoderModel(Decoder& decoder) : decoder(decoder) {}
+  int64_t vocab_size() const override { return decoder.vocab_size(); }
+  int64_t max_length() const override { return decoder.max_length(); }
+  Tensor head_weight() override { return decoder.head(); }
+  Tensor hidden(const TokenRows& rows) override {
+    const Mode mode{.rows = &rows};
+    const ModeScope scope(mode);
+    return decoder.states(rows.tokens, rows.positions.defined() ? rows.positions : counted_positions(rows.tokens));
+  }
+  Tensor prefill(Tensor tokens, const CacheSlots& cache) override {
+    const Mode mode{.cache = &cache};
+    const ModeScope scope(mode);
+    return decoder.states(tokens, counted_positions(tokens));
+  }
+  Tensor step(Tensor tokens, const DecodeStep& step) override {
+    const Mode mode{.step = &step};
+    const ModeScope scope(mode);
+    const int64_t rows = tokens.dim(0);
+    const Tensor states = decoder.states(reshape(tokens, {rows, 1}), reshape(step.position, {rows, 1}));
+    return reshape(states, {rows, states.dim(-1)});
+  }
+
+  Decoder& decoder;
+};
+
+}  // namespace
+
+struct CausalAttention::State {
+  State(Module* parent, const AttentionConfig& config) : attention(parent, "", config) {}
+  SelfAttention attention;
+};
+
+CausalAttention::CausalAttention(Module* parent, std::string name, int64_t width, int64_t heads,
+                                 const CausalAttentionOptions& options)
+    : Module(parent, std::move(name)) {
+  const int64_t kv_heads = options.kv_heads > 0 ? options.kv_heads : heads;
+  if (heads < 1 || width % heads != 0 || heads % kv_heads != 0)
+    fail_user("attention \"" + path() + "\" of width " + std::to_string(width) + " with " + std::to_string(heads) +
+              " heads and " + std::to_string(kv_heads) + " of keys: each must be a multiple of the next");
+  if (!(options.dropout >= 0 && options.dropout < 1))
+    fail_user("attention \"" + path() + "\" has a dropout of " + std::to_string(options.dropout) +
+              ", which is not in [0, 1)");
+  AttentionConfig config{.width = width, .heads = heads, .dropout = options.dropout};
+  config.kv_heads = options.kv_heads;
+  config.biases = config.output_bias = options.biases;
+  if (options.rotary_theta > 0) config.rotary = RotaryConfig{.theta = options.rotary_theta};
+  state_ = std::make_unique<State>(this, config);
+}
+
+CausalAttention::~CausalAttention() = default;
+
+Tensor CausalAttention::operator()(Tensor x) {
+  SelfAttention& attention = state_->attention;
+  if (t_mode && t_mode->step) return attention.step(x, *t_mode->step);
+  if (t_mode && t_mode->cache) return attention.prefill(x, *t_mode->cache);
+  Sight sight{.causal = true};
+  if (t_mode && t_mode->rows) {
+    sight.lengths = t_mode->rows->lengths, sight.starts = t_mode->rows->starts;
+    sight.positions = t_mode->rows->positions, sight.extend = t_mode->rows->extend;
+  }
+  return attention(x, sight);
+}
+
+Loss decoder_loss(Decoder& decoder, Tracer& trace) {
+  const Tensor tokens = trace.input("tokens"), targets = trace.input("targets");
+  const Tensor states = decoder.states(tokens, counted_positions(tokens));
+  if (!trace.training()) trace.output("logits", matmul(states, decoder.head(), false, true));
+  return {linear_cross_entropy_sum(states, decoder.head(), std::nullopt, targets),
+          count_targets(targets, states.type().dtype)};
+}
+
+struct TextGenerator::State {
+  State(Decoder& decoder, const GeneratorOptions& options)
+      : model(decoder),
+        layout(decoder),
+        shared(declare_model(store, layout)),
+        generator(model, layout, store, shared,
+                  {.rows = options.slots,
+                   .max_length = options.max_length > 0 ? options.max_length : decoder.max_length(),
+                   .cache = options.cache,
+                   .threads = options.threads > 0 ? options.threads : available_threads()}),
+        pool(options.threads > 0 ? options.threads : available_threads()) {
+    store.allocate();
+    store.touch();
+    if (layout.constant_count() > 0) layout.initialize_constants(store.as<float>("constants"), pool);
+    generator.bind();
+  }
+
+  DecoderModel model;
+  ParameterLayout layout;
+  Store store;
+  SharedRegions shared;
+  CausalGenerator generator;
+  ThreadPool pool;
+};
+
+TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) {
+  if (options.slots < 1 || options.slots > 4096 || options.threads < 0 || options.max_length < 0 ||
+      options.max_length > decoder.max_length())
+    fail_user("a generator has 1 to 4096 slots, threads that are not negative, and at most the " +
+              std::to_string(decoder.max_length()) + " positions of its decoder");
+  state_ = std::make_unique<State>(decoder, options);
+}
+
+TextGenerator::~TextGenerator() = default;
+
+void TextGenerator::take(Learner& learner) {
+  float* flat = state_->store.as<float>("parameters");
+  for (const ParameterPlace& place : state_->layout.parameters()) {
+    const std::span<const float> values = learner.parameter(place.spec.name);
+    if (static_cast<int64_t>(values.size()) != place.spec.shape.elements())
+      fail_user("parameter \"" + place.spec.name + "\" of the learner is of another shape than the decoder's");
+    std::copy(values.begin(), values.end(), flat + place.offset);
+  }
+}
+
+void TextGenerator::load(const std::string& path) {
+  load_model(path, state_->layout, state_->store.as<float>("parameters"));
+}
+
+std::vector<std::vector<int32_t>> TextGenerator::generate(const std::vector<std::vector<int32_t>>& prompts,
+                                                          const GenerateOptions& options, const Listener& listener) {
+  GenerateSettings settings{.max_tokens = options.max_tokens, .ends = options.ends};
+  settings.sampling = {
+      .temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p, .seed = options.seed};
+  CausalGenerator& generator = state_->generator;
+  CausalGenerator::Listener hear;
+  if (listener) hear = [&](int64_t row, int32_t token) { return listener(row, token, generator.last_logits()); };
+  std::vector<std::vector<int32_t>> texts;
+  for (Continuation& text : generator.generate(prompts, settings, state_->pool, hear))
+    texts.push_back(std::move(text.tokens));
+  return texts;
+}
+
+}  // namespace linnet
