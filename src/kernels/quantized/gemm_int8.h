@@ -1,0 +1,33 @@
+// Products with weights of 8 or 4 bits:  x = A W^T [+ residual] [+ bias],  C = activation(x).
+//
+// With a weight of kInt8, each row of A is rounded to 8 bits, with a scale of its own (its largest magnitude / 127),
+// and the products are added up as integers, exactly. So an element of C has the same bits whatever the number of
+// threads, of rows and the instruction set are, as long as the activation function is none or ReLU (GELU differs in its
+// last bits between instruction sets with and without a fused multiply-add). A row of A with a NaN or an infinity gives
+// NaN.
+//
+// With the block formats everything is computed in fp32: few rows directly from the packed weight, more rows by turning
+// strips of the weight into fp32 for gemm().
+#pragma once
+#include "kernels/gemm/gemm.h"
+#include "kernels/quantized/packed_weight.h"
+
+namespace linnet {
+
+// Bytes of workspace for m rows.
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, int threads);
+
+// Of `args` these are read: m, a, lda, c, ldc, bias, residual, activation and independent_rows (with which any number
+// of rows is computed as few rows are). The sizes n and k are those of the weight. `workspace` is 64-byte aligned.
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
+
+// Does the current instruction set multiply bytes and add to 32 bits in one instruction (AVX-512 VNNI)?
+bool has_vnni();
+
+// A row rounded to 8 bits with 128 added, codes[round up(k, 32)], the padding 128. Returns its scale.
+float quantize_activations(const float* x, int64_t k, uint8_t* codes);
+
+// For tests of processors without VNNI on one that has it: while true, kernels do not use it.
+void disable_vnni_for_test(bool disabled);
+
+}  // namespace linnet

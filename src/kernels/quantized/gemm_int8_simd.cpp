@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+
+#include "base/thread_pool.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/quantized/gemm_blocks.h"
+#include "kernels/quantized/gemm_int8.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/quantized/gemm_int8_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// See gemm_bf16_simd.cpp: Highway's AVX-512 target and one extension more.
+#if HWY_TARGET == HWY_AVX3
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#endif
+#include "kernels/gemm/gemm_epilogue-inl.h"
+#include "kernels/lanes-inl.h"
+#include "kernels/quantized/sum_tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
+
+int64_t padded(int64_t k) { return (k + kBlock - 1) / kBlock * kBlock; }
+
+float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  const auto magnitude = hn::Set(di, 0x7fffffff);
+  auto most = hn::Zero(di);  // as integers, magnitudes have the order of their values, NaN above infinity
+  ForRow(k,
+         [&](const auto& at) LINNET_LAMBDA { most = hn::Max(most, hn::And(hn::BitCast(di, at.load(x)), magnitude)); });
+  const int32_t top_bits = hn::GetLane(hn::MaxOfLanes(di, most));
+  float top = 0;
+  std::memcpy(&top, &top_bits, sizeof top);
+  constexpr int32_t kInfinity = 0x7f800000;
+  constexpr float kSmallest = 1e-30f;  // below it 127 / top may not be finite, and products are as good as zero
+  if (top_bits >= kInfinity || top < kSmallest) {
+    std::fill_n(codes, padded(k), uint8_t{128});
+    return top_bits >= kInfinity ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+  }
+  const Floats inverse = SetAll(127 / top);
+  const auto round = [=](Floats values) LINNET_LAMBDA {
+    // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike.
+    const auto bits = hn::BitCast(di, hn::Add(hn::Mul(values, inverse), SetAll(12582912.0f + 128.0f)));
+    return hn::DemoteTo(d8, hn::And(bits, hn::Set(di, 0xff)));
+  };
+  int64_t i = 0;
+  for (; i + kFloatLanes <= k; i += kFloatLanes) hn::StoreU(round(hn::LoadU(d, x + i)), d8, codes + i);
+  if (i < k) {
+    HWY_ALIGN uint8_t rest[kFloatLanes];
+    hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
+    std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
+  }
+  std::fill(codes + k, codes + padded(k), uint8_t{128});
+  return top / 127;
+}
+
+// sums [rows][columns] to C. Multiplications and additions are not fused, as not every instruction set can.
+void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* sums, int64_t sums_stride,
+                 const float* row_scales, int64_t first_row, int64_t rows, int64_t column, int64_t columns) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const float* scales = weight.row_scales() + column;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t place = (first_row + i) * g.ldc + column;
+    float* out = g.c + place;
+    const float* residual = g.residual ? g.residual + place : nullptr;
+    const Floats row_scale = SetAll(row_scales[first_row + i]);
+    const int32_t* row = sums + i * sums_stride;
+    ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
+      const Floats scale = hn::Mul(row_scale, hn::LoadU(d, scales + at.first));  // panels are whole: readable
+      Floats x = hn::Mul(hn::ConvertTo(d, hn::LoadU(di, row + at.first)), scale);
+      if (residual) x = hn::Add(x, at.load(residual));
+      if (g.bias) x = hn::Add(x, at.load(g.bias + column));
+      if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+      at.store(x, out);
+    });
+  }
+}
+
+// Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end.
+template <class Sums>
+void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* codes, const float* row_scales,
+              int64_t first, int64_t last, int64_t begin, int64_t end) {
+  const int64_t depth = padded(weight.shape.columns);
+  HWY_ALIGN int32_t sums[Sums::kRows * Sums::kPanels * kPanel];
+  constexpr int64_t kStride = Sums::kPanels * kPanel;
+  for (int64_t column = begin; column < end; column += kStride) {
+    const int64_t columns = std::min(kStride, weight.shape.rows - column);
+    const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
+    for (int64_t row = first; row < last; row += Sums::kRows) {
+      const int rows = static_cast<int>(std::min<int64_t>(Sums::kRows, last - row));
+      Sums::run(rows, panels, depth, codes + row * depth, weight.codes(column / kPanel), weight.shape.panel_bytes(),
+                weight.sums() + column, sums, kStride);
+      finish_tile(g, weight, sums, kStride, row_scales, row, rows, column, columns);
+      if (tile::has_epilogue(g)) tile::Epilogue<Sums>(g, g.c + row * g.ldc + column, rows, columns);
+    }
+  }
+}
+
+template <class Sums>
+void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
+  auto* codes = reinterpret_cast<uint8_t*>(workspace);
+  auto* row_scales = reinterpret_cast<float*>(workspace + (g.m * depth + 63) / 64 * 64);
+  constexpr int64_t kCodesInCache = 192 << 10, kSerial = 1 << 14;
+  // Sums are exact, so how the work is cut never shows.
+  const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
+  if (g.m * depth <= kSerial) {
+    for (int64_t row = 0; row < g.m; ++row)
+      row_scales[row] = quantize_activations(g.a + row * g.lda, k, codes + row * depth);
+  } else {
+    pool.run((g.m + rows_of_task - 1) / rows_of_task, [&](int64_t task, int) {
+      for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row)
+        row_scales[row] = quantize_activations(g.a + row * g.lda, k, codes + row * depth);
+    });
+  }
+  constexpr int64_t kTileColumns = Sums::kPanels * kPanel;
+  const auto up = [](int64_t x, int64_t step) { return (x + step - 1) / step * step; };
+  const int64_t block_rows =
+      std::min(g.m, std::max<int64_t>(Sums::kRows, kCodesInCache / depth / Sums::kRows * Sums::kRows));
+  // A task takes some tens of microseconds: by its multiplications, or by the weights that it reads.
+  const int64_t most_work = std::max(int64_t{1} << 17, (int64_t{1} << 23) / block_rows);
+  const int64_t strip = std::min(up(n, kTileColumns), up(std::max<int64_t>(1, most_work / depth), kTileColumns));
+  const int64_t strips = (n + strip - 1) / strip, blocks = (g.m + block_rows - 1) / block_rows;
+  pool.run(strips * blocks, [&](int64_t task, int) {
+    const int64_t row = task / strips * block_rows, column = task % strips * strip;
+    multiply<Sums>(g, weight, codes, row_scales, row, std::min(g.m, row + block_rows), column,
+                   std::min(n, column + strip));
+  });
+}
+
+#if HWY_TARGET == HWY_AVX3
+bool cpu_has_vnni() {
+  static const bool has = __builtin_cpu_supports("avx512vnni");
+  return has;
+}
+void product(const GemmArgs& g, const PackedWeight& weight, bool vnni, std::byte* workspace, ThreadPool& pool) {
+  (vnni && cpu_has_vnni() ? run_product<VnniSums> : run_product<PairSums>)(g, weight, workspace, pool);
+}
+#elif HWY_TARGET == HWY_AVX2
+bool cpu_has_vnni() { return false; }
+void product(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
+  run_product<PairSums>(g, weight, workspace, pool);
+}
+#else
+bool cpu_has_vnni() { return false; }
+void product(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
+  run_product<PlainSums>(g, weight, workspace, pool);
+}
+#endif
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#if HWY_TARGET == HWY_AVX3
+HWY_POP_ATTRIBUTES
+#endif
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(cpu_has_vnni);
+HWY_EXPORT(product);
+HWY_EXPORT(quantize_activations);
+
+std::atomic<bool> g_vnni_disabled = false;
+
+}  // namespace
+
+bool has_vnni() { return !g_vnni_disabled && HWY_DYNAMIC_DISPATCH(cpu_has_vnni)(); }
+void disable_vnni_for_test(bool disabled) { g_vnni_disabled = disabled; }
+
+float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
+  return HWY_DYNAMIC_DISPATCH(quantize_activations)(x, k, codes);
+}
+
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, int threads) {
+  if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, threads);
+  const int64_t depth = shape.blocks() * PackedShape::kBlock;
+  return static_cast<size_t>((m * depth + 63) / 64 * 64) + static_cast<size_t>(m) * sizeof(float);
+}
+
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  if (args.m == 0 || weight.shape.rows == 0) return;
+  if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
+  HWY_DYNAMIC_DISPATCH(product)(args, weight, has_vnni(), workspace, pool);
+}
+
+}  // namespace linnet
+#endif

@@ -1,0 +1,267 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/thread_pool.h"
+#include "kernels/kernel_testing.h"
+#include "kernels/quantized/gemm_int8.h"
+
+namespace linnet {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks};
+
+struct Aligned {
+  explicit Aligned(size_t bytes) : memory(bytes + 64) {}
+  std::byte* data() {
+    return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  }
+  std::vector<std::byte> memory;
+};
+
+struct Packed {
+  Packed(WeightFormat format, int64_t rows, int64_t columns, const std::vector<float>& w)
+      : shape{format, rows, columns}, memory(shape.bytes()) {
+    ThreadPool pool(2);
+    pack_weight(shape, w.data(), memory.data(), pool);
+  }
+  PackedWeight weight() { return {shape, memory.data()}; }
+  std::vector<int8_t> codes(int64_t row) {
+    std::vector<int8_t> q(static_cast<size_t>(shape.columns));
+    std::vector<float> scales(static_cast<size_t>(shape.scales_of_row()));
+    unpack_row(weight(), row, q.data(), scales.data());
+    return q;
+  }
+  std::vector<float> values() {
+    ThreadPool pool(2);
+    std::vector<float> out(static_cast<size_t>(shape.rows * shape.columns));
+    dequantize_rows(weight(), 0, shape.rows, out.data(), pool);
+    return out;
+  }
+  PackedShape shape;
+  Aligned memory;
+};
+
+std::vector<float> multiply(Packed& w, const std::vector<float>& a, GemmArgs args, ThreadPool& pool) {
+  std::vector<float> c(static_cast<size_t>(args.m * w.shape.rows), kNan);
+  args.a = a.data(), args.lda = w.shape.columns, args.c = c.data(), args.ldc = w.shape.rows;
+  Aligned workspace(quantized_gemm_workspace(w.shape, args.m, pool.size()));
+  quantized_gemm(args, w.weight(), workspace.data(), pool);
+  return c;
+}
+
+// The instruction sets, and the best one once more without VNNI.
+template <class Body>
+void for_every_way(const Body& body) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (const bool without : {false, true}) {
+      if (without && !has_vnni()) continue;
+      disable_vnni_for_test(without);
+      SCOPED_TRACE(isa + (without ? " without VNNI" : ""));
+      body();
+    }
+    disable_vnni_for_test(false);
+  }
+}
+
+// Each activation in 8 bits as the kernel rounds it, and sums of integers.
+std::vector<double> int8_reference(Packed& w, const std::vector<float>& a, const GemmArgs& args) {
+  const int64_t n = w.shape.rows, k = w.shape.columns;
+  std::vector<double> c(static_cast<size_t>(args.m * n));
+  std::vector<std::vector<int8_t>> codes;
+  for (int64_t row = 0; row < n; ++row) codes.push_back(w.codes(row));
+  for (int64_t i = 0; i < args.m; ++i) {
+    float top = 0;
+    for (int64_t t = 0; t < k; ++t) top = std::max(top, std::abs(a[i * k + t]));
+    for (int64_t j = 0; j < n; ++j) {
+      int64_t sum = 0;
+      for (int64_t t = 0; t < k; ++t) sum += top == 0 ? 0 : std::lrintf(a[i * k + t] * (127 / top)) * codes[j][t];
+      double x = static_cast<double>(sum) * (top / 127) * w.weight().row_scales()[j];
+      if (args.residual) x += args.residual[i * n + j];
+      if (args.bias) x += args.bias[j];
+      c[i * n + j] = args.activation == GemmActivation::kRelu ? std::max(x, 0.0) : x;
+    }
+  }
+  return c;
+}
+
+TEST(PackedWeight, ValuesComeBackWithinTheirRounding) {
+  for (const WeightFormat format : kFormats)
+    for (const int64_t columns : {1, 31, 32, 33, 100, 768}) {
+      const auto w = random_floats(19 * columns, 3);
+      Packed packed(format, 19, columns, w);
+      const auto back = packed.values();
+      double error = 0, size = 0;
+      for (size_t i = 0; i < w.size(); ++i) error += std::pow(back[i] - w[i], 2), size += std::pow(w[i], 2);
+      // A uniform variable of which 254 or 15 steps are taken; neighbors may double the step of kInt8.
+      const double most = format == WeightFormat::kInt4Blocks ? 0.09 : format == WeightFormat::kInt8 ? 0.011 : 0.006;
+      EXPECT_LT(std::sqrt(error / size), most) << columns;
+      for (int64_t row = 0; row < 19; ++row) {  // files hold codes and scales apart
+        std::vector<int8_t> codes(static_cast<size_t>(columns));
+        std::vector<float> scales(static_cast<size_t>(packed.shape.scales_of_row()));
+        unpack_row(packed.weight(), row, codes.data(), scales.data());
+        for (int64_t i = 0; i < columns; ++i)
+          EXPECT_EQ(back[row * columns + i], static_cast<float>(codes[i]) * scales[scales.size() == 1 ? 0 : i / 32]);
+      }
+    }
+}
+
+TEST(PackedWeight, NeighborsNeverExceedWhatSixteenBitsHold) {
+  std::vector<float> w = random_floats(8 * 64, 4);
+  std::fill_n(w.begin(), 64, 1.0F);         // all as large as can be
+  std::fill_n(w.begin() + 64, 64, -3e20F);  // and negative
+  for (int i = 0; i < 64; ++i) w[128 + i] = i % 2 == 0 ? 1.0F : 0.9F;
+  Packed packed(WeightFormat::kInt8, 8, 64, w);
+  const auto back = packed.values();
+  for (int64_t row = 0; row < 8; ++row) {
+    EXPECT_TRUE(neighbors_fit(packed.codes(row))) << row;
+    for (int64_t i = 0; i < 64; ++i) EXPECT_NEAR(back[row * 64 + i] / w[row * 64 + i], 1, row < 3 ? 0.02 : 100);
+  }
+  const std::vector<int8_t> wrong{100, 29}, right{100, -29, 64, 64, 1};
+  EXPECT_FALSE(neighbors_fit(wrong));
+  EXPECT_TRUE(neighbors_fit(right));
+}
+
+TEST(PackedWeight, IsTheSameOnEveryInstructionSet) {
+  for (const WeightFormat format : kFormats) {
+    const auto w = random_floats(20 * 100, 12);
+    std::vector<float> first;
+    for (const auto& isa : available_isas()) {
+      const ForcedIsa forced(isa);
+      const auto values = Packed(format, 20, 100, w).values();
+      if (first.empty()) first = values;
+      EXPECT_TRUE(same_bits(values, first)) << isa;
+    }
+  }
+}
+
+TEST(PackedWeight, WhatIsNoNumberStaysVisible) {
+  for (const WeightFormat format : kFormats)
+    for (const float bad : {kNan, kInf}) {
+      auto w = random_floats(3 * 64, 5);
+      w[64 + 40] = bad;
+      const auto back = Packed(format, 3, 64, w).values();
+      EXPECT_TRUE(std::isfinite(back[0]) && std::isfinite(back[2 * 64 + 40]));
+      EXPECT_TRUE(std::isnan(back[64 + 40]));
+    }
+}
+
+// Extreme values in every instruction set: the sums are those of the definition, to the last bit of an integer.
+TEST(QuantizedGemm, Int8SumsAreExactForExtremeOperands) {
+  ThreadPool pool(2);
+  const int64_t n = 37, k = 3000;
+  std::mt19937 random(1);
+  for (int pattern = 0; pattern < 4; ++pattern) {
+    std::vector<float> w(static_cast<size_t>(n * k)), a(static_cast<size_t>(7 * k));
+    for (float& x : w) x = pattern == 0 ? 1 : pattern == 1 ? -1 : random() % 2 ? 1 : -1;
+    if (pattern == 3)  // single largest values among small ones: codes of +-127
+      for (size_t i = 0; i < w.size(); ++i) w[i] *= i % 2 ? 1 : 0.005F;
+    for (size_t i = 0; i < a.size(); ++i) a[i] = i < a.size() / 2 ? w[i] : -w[i];  // the worst case: all of one sign
+    Packed packed(WeightFormat::kInt8, n, k, w);
+    const GemmArgs args{.m = 7};
+    const auto want = int8_reference(packed, a, args);
+    for_every_way([&] {
+      const auto c = multiply(packed, a, args, pool);
+      for (size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i], want[i], 3e-7 * std::abs(want[i])) << pattern;
+    });
+  }
+}
+
+TEST(QuantizedGemm, Int8GivesTheSameBitsOnEveryInstructionSetWithAnyThreadsAndRows) {
+  ThreadPool one(1), three(3);
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {75, 70}, {200, 513}, {33, 1600}}) {
+    Packed packed(WeightFormat::kInt8, n, k, random_floats(n * k, 6));
+    const int64_t rows = 45;
+    const auto a = random_floats(rows * k, 7, -3, 1), bias = random_floats(n, 8), residual = random_floats(rows * n, 9);
+    for (const bool relu : {false, true}) {
+      GemmArgs args{.m = rows, .bias = bias.data(), .residual = relu ? nullptr : residual.data()};
+      args.activation = relu ? GemmActivation::kRelu : GemmActivation::kNone;
+      const auto want = int8_reference(packed, a, args);
+      std::vector<float> first;
+      for_every_way([&] {
+        for (ThreadPool* pool : {&one, &three})
+          for (const int64_t m : {rows, int64_t{1}, int64_t{9}}) {
+            args.m = m;
+            auto c = multiply(packed, a, args, *pool);
+            if (first.empty()) {
+              first = c;
+              expect_close(c, want, 1e-5);
+            }
+            EXPECT_TRUE(same_bits(c, {first.begin(), first.begin() + m * n})) << n << " x " << k << ", " << m;
+          }
+      });
+    }
+  }
+}
+
+TEST(QuantizedGemm, BlocksGiveTheProductOfTheNumbersTheyStandFor) {
+  ThreadPool pool(2), one(1);
+  for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {75, 70}, {200, 513}, {1030, 1040}}) {
+      Packed packed(format, n, k, random_floats(n * k, 6));
+      const auto values = packed.values();
+      const int64_t rows = 11;
+      const auto a = random_floats(rows * k, 7), bias = random_floats(n, 8), residual = random_floats(rows * n, 9);
+      for (const GemmActivation activation : {GemmActivation::kNone, GemmActivation::kRelu, GemmActivation::kGelu}) {
+        const bool large = n > 1000;  // several strips
+        if (large && activation != GemmActivation::kGelu) continue;
+        GemmArgs args{.bias = bias.data(), .residual = residual.data(), .activation = activation};
+        for_every_way([&] {
+          std::vector<float> alone;
+          for (const bool independent : {true, false})
+            for (const int64_t m : {1, 2, 3, 8, 11}) {
+              if (large && m != 1 && m != 11) continue;
+              args.m = m, args.independent_rows = independent;
+              const auto c = multiply(packed, a, args, pool);
+              EXPECT_TRUE(same_bits(c, multiply(packed, a, args, one))) << "one thread differs from two";
+              for (int64_t i = 0; i < m; ++i)
+                for (int64_t j = 0; j < n; ++j) {
+                  double sum = residual[i * n + j] + bias[j], size = std::abs(sum) + 1;
+                  for (int64_t t = 0; t < k; ++t) {
+                    const double term = static_cast<double>(a[i * k + t]) * values[j * k + t];
+                    sum += term, size += std::abs(term);
+                  }
+                  if (activation == GemmActivation::kRelu) sum = std::max(sum, 0.0);
+                  if (activation == GemmActivation::kGelu) sum = sum * (1 + std::erf(sum / M_SQRT2)) / 2;
+                  ASSERT_NEAR(c[i * n + j], sum, 4e-7 * size) << n << " x " << k << ", row " << i << " of " << m;
+                }
+              if (alone.empty()) alone.assign(c.begin(), c.begin() + n);
+              if (m > 8 && !independent) continue;
+              EXPECT_TRUE(same_bits(alone, {c.begin(), c.begin() + n})) << "row 0 of " << m << " is another by itself";
+            }
+        });
+      }
+    }
+}
+
+TEST(QuantizedGemm, NanAndInfinityReachTheirRowAlone) {
+  for (const WeightFormat format : kFormats)
+    for (const float bad : {kNan, kInf, -kInf}) {
+      Packed packed(format, 40, 64, random_floats(40 * 64, 1));
+      auto a = random_floats(12 * 64, 2);
+      a[3 * 64 + 50] = bad;
+      for_every_way([&] {
+        ThreadPool pool(1);
+        const auto c = multiply(packed, a, {.m = 12, .activation = GemmActivation::kRelu}, pool);
+        bool bad_row = false;
+        for (int64_t j = 0; j < 40; ++j) bad_row = bad_row || !std::isfinite(c[3 * 40 + j]);
+        EXPECT_TRUE(bad_row);
+        for (int64_t i = 0; i < 12 * 40; ++i) EXPECT_TRUE(i / 40 == 3 || std::isfinite(c[i]));
+      });
+    }
+}
+
+TEST(QuantizedGemm, RowsOfZerosGiveTheBias) {
+  for (const WeightFormat format : kFormats) {
+    Packed packed(format, 20, 40, random_floats(20 * 40, 1));
+    const auto bias = random_floats(20, 2);
+    ThreadPool pool(1);
+    const auto c = multiply(packed, std::vector<float>(80, 0.0F), {.m = 2, .bias = bias.data()}, pool);
+    for (int64_t i = 0; i < 40; ++i) EXPECT_EQ(c[i], bias[i % 20]);
+  }
+}
+
+}  // namespace
+}  // namespace linnet
