@@ -22,6 +22,7 @@
 #include "ops/optimizer/optimizer.h"
 #include "ops/pixels/pixels.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/quantized/quantized.h"
 #include "ops/reduce/reduce.h"
 #include "ops/resident/resident.h"
 #include "ops/residual_norm/residual_norm.h"
@@ -48,6 +49,10 @@ std::span<const OpEntry> all_ops() {
 
       OpEntry{&kEmbedding, embedding_kernels()},
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},
+      OpEntry{&kDequantize, dequantize_kernels()},
+      OpEntry{&kQuantizedEmbedding, quantized_embedding_kernels()},
+      OpEntry{&kQuantizedMatmul, quantized_matmul_kernels()},
+
       OpEntry{&kLayerNorm, layer_norm_kernels()},
       OpEntry{&kLayerNormGrad, layer_norm_grad_kernels()},
       OpEntry{&kResidualNorm, residual_norm_kernels()},

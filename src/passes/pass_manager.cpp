@@ -21,7 +21,8 @@ Graph plain(const Graph& graph, const PassOptions&) {
 
 // Blocks are computed again first: all other passes then treat both computations alike, so both are fused. A loss
 // before anything could come between it and its gradient. Norms take their sums before products add to them. Epilogues
-// before sums: a bias belongs to its product before the product joins a sum. Views last: they fix layouts.
+// before sums: a bias belongs to its product before the product joins a sum. Quantized weights
+// after both, so that those fusions know plain products alone. Views last: they fix layouts.
 constexpr std::array kPasses{
     Pass{"recompute_blocks", [](const Graph& g, const PassOptions& o) { return recompute_blocks(g, o.blocks); },
          [](const PassOptions& o) { return !o.blocks.empty(); }},
@@ -39,6 +40,7 @@ constexpr std::array kPasses{
     Pass{"fuse_pool_gradient", [](const Graph& g, const PassOptions& o) { return fuse_pool_gradient(g, *o.backend); }},
     Pass{"fuse_epilogue", plain<fuse_epilogue>},
     Pass{"fuse_accumulate", plain<fuse_accumulate>},
+    Pass{"fuse_quantized", plain<fuse_quantized>},
     Pass{"fuse_pointwise", plain<fuse_pointwise>},
     Pass{"cast_to_storage_type",
          [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type); },

@@ -33,6 +33,8 @@ Graph fuse_pool_gradient(const Graph& graph, const Backend& backend);
 Graph fuse_epilogue(const Graph& graph);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
 Graph fuse_accumulate(const Graph& graph);
+// Products with quantized weights and lookups in quantized tables read them as they are.
+Graph fuse_quantized(const Graph& graph);
 // Chains of elementwise ops become one.
 Graph fuse_pointwise(const Graph& graph);
 // Activations are written in a shorter type, for backends that have kernels for it.

@@ -3,30 +3,15 @@
 
 #include "kernels/gemm/gemm.h"
 #include "ops/matmul/dense_head.h"
+#include "ops/matmul/gemm_activation.h"
 #include "ops/matmul/matmul_sizes.h"
 
 namespace linnet {
 namespace {
 
-constexpr double kGeluRoot = 0.7978845608028654, kGeluCube = 0.044715;  // sqrt(2 / pi)
-
 // An operand as the product sees it.
 double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
 double rounded(double x, Precision) { return x; }
-
-double function(GemmActivation f, double x) {
-  switch (f) {
-    case GemmActivation::kNone:
-      return x;
-    case GemmActivation::kRelu:
-      return x < 0 ? 0 : x;
-    case GemmActivation::kGelu:
-      return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
-    case GemmActivation::kGeluTanh:
-      return x * (1 + std::tanh(kGeluRoot * (x + kGeluCube * x * x * x))) / 2;
-  }
-  fail_internal("an unknown activation function");
-}
 
 double slope(GemmActivation f, double x) {
   switch (f) {
@@ -61,7 +46,7 @@ void reference_product(const KernelArgs& args) {
         if (attrs.bias) sum += args.in[2].as<T>()[j];
         if (attrs.accumulate) sum += args.in.back().as<T>()[place];
         if (attrs.pre_activation) args.out[1].as<T>()[place] = static_cast<T>(sum);
-        sum = function(attrs.activation, sum);
+        sum = gemm_activation(attrs.activation, sum);
         // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
         if (attrs.has_aux()) {
           const double factor = slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[place]);

@@ -1,0 +1,89 @@
+#include "ops/quantized/quantized.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/thread_pool.h"
+#include "op_harness.h"
+#include "ops/embedding/embedding.h"
+#include "ops/literal/literal.h"
+#include "ops/matmul/matmul.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks};
+
+// A random matrix, packed, as a constant of the graph.
+Tensor packed_literal(Graph& graph, const PackedShape& shape) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> w(static_cast<size_t>(shape.rows * shape.columns));
+  for (float& x : w) x = normal(random);
+  ThreadPool pool(1);
+  std::vector<std::byte> bytes(shape.bytes());
+  pack_weight(shape, w.data(), bytes.data(), pool);
+  return literal(graph, {DType::kU8, {static_cast<int64_t>(bytes.size())}}, bytes.data());
+}
+
+// Quantized weights are for the CPU.
+class QuantizedOps : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (linnet::testing::tested_backend()) GTEST_SKIP() << "on a device";
+  }
+};
+
+TEST_F(QuantizedOps, DequantizeAndLookups) {
+  for (const WeightFormat format : kFormats) {
+    const PackedShape shape{format, 37, 70};
+    linnet::testing::check_op({.inputs = {{.shape = {2, 5}, .integer = true, .low = 0, .high = 37}},
+                               .build =
+                                   [shape](Graph& graph, const auto& x) {
+                                     const Tensor table = dequantize(packed_literal(graph, shape), shape);
+                                     return std::vector{embedding(table, x[0]), table};
+                                   },
+                               .differentiate = false});
+  }
+}
+
+// As the passes meet them: a product of a weight that is dequantized, with what is fused into it.
+TEST_F(QuantizedOps, ProductsWithWhatIsFusedIntoThem) {
+  for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
+    for (const int64_t rows : {1, 6, 20}) {
+      const PackedShape shape{format, 50, 70};
+      linnet::testing::check_op(
+          {.inputs = {{.shape = {rows, 70}}, {.shape = {50}}, {.shape = {rows, 50}}},
+           .build =
+               [shape](Graph& graph, const auto& x) {
+                 const Tensor w = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+                 return std::vector{gelu(matmul(x[0], w, false, true) + x[1]), x[2] + matmul(x[0], w, false, true)};
+               },
+           .differentiate = false});
+    }
+}
+
+// The rounding of activations is part of this op, so its reference is the op itself.
+TEST_F(QuantizedOps, Int8Products) {
+  const PackedShape shape{WeightFormat::kInt8, 50, 70};
+  for (const int64_t rows : {1, 33})
+    linnet::testing::check_op(
+        {.inputs = {{.shape = {rows, 70}}, {.shape = {50}}, {.shape = {rows, 50}}},
+         .build =
+             [shape](Graph& graph, const auto& x) {
+               const Tensor packed = packed_literal(graph, shape);
+               QuantizedMatmulAttrs attrs{.weight = {shape.format, {x[0].type().dtype, {shape.rows, shape.columns}}}};
+               std::vector<Tensor> out{quantized_matmul(x[0], packed, shape)};
+               attrs.bias = true, attrs.activation = GemmActivation::kGeluTanh;
+               out.push_back(graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1]}, attrs, SourceLine::current()));
+               attrs.activation = GemmActivation::kNone, attrs.accumulate = true;
+               out.push_back(graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1], x[2]}, attrs, SourceLine::current()));
+               return out;
+             },
+         .differentiate = false});
+}
+
+}  // namespace
+}  // namespace linnet
