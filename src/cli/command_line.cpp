@@ -11,6 +11,7 @@
 #include "cli/help_page.h"
 #include "cli/reference_commands.h"
 #include "config/hints.h"
+#include "nn/weight_quantization.h"
 
 namespace linnet {
 namespace {
@@ -126,6 +127,15 @@ Command& Command::take_device(std::string& value, const char* help) {
 }
 Command& Command::take_isa(std::string& value) {
   return take("--isa", value, "instruction set of the kernels (see `linnet info`)", {.type = "NAME"});
+}
+
+Command& Command::take_quantize(std::string& word, std::vector<std::string>& keep) {
+  return take("--quantize", word,
+              "weights of 8 or 4 bits: int8 (activations too), int8-weights or int4-weights (computed in fp32); "
+              "none (default)",
+              {.choices = quantization_words()})
+      .take("--keep", keep, "parameters that stay in fp32 (* stands for any characters); may be given several times",
+            {.type = "NAME"});
 }
 
 Command Command::subcommand(const char* name, const char* help) {

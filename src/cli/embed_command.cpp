@@ -19,6 +19,8 @@ struct Arguments {
   std::string folder;
   bool json = false;
   int threads = 0;
+  std::string quantize = "none";
+  std::vector<std::string> keep = {};
 };
 
 // Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
@@ -50,7 +52,8 @@ int embed_input(const Arguments& arguments) {
     fail_user("'" + arguments.folder + "' is a run folder; `linnet export " + arguments.folder +
               " --out FOLDER` makes a model folder of it");
   const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
-  SentenceEmbedder embedder(arguments.folder, 16, arguments.threads);
+  SentenceEmbedder embedder(arguments.folder, 16, arguments.threads,
+                            parse_quantization(arguments.quantize, arguments.keep));
   const EncodeOptions options{.max_length = embedder.max_tokens(), .offsets = false};
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
@@ -78,6 +81,7 @@ void add_embed_command(Command& linnet) {
       .take("MODEL", arguments->folder, "a BERT folder, as sentence-transformers writes them", {.required = true})
       .flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}")
       .take_threads(arguments->threads)
+      .take_quantize(arguments->quantize, arguments->keep)
       .does([arguments] { return embed_input(*arguments); });
 }
 

@@ -127,6 +127,7 @@ void add_generate_command(Command& linnet) {
       .flag("--echo", arguments->echo, "also print the prompt")
       .take_threads(arguments->threads)
       .take_device(arguments->device)
+      .take_quantize(arguments->quantize, arguments->keep)
       .take_isa(arguments->isa)
       .does([arguments] { return generate(*arguments); });
 }

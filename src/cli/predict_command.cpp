@@ -157,6 +157,7 @@ void add_predict_command(Command& linnet) {
       .flag("--csv", arguments->csv, "comma-separated values with a heading")
       .take_threads(arguments->threads)
       .take_device(arguments->device)
+      .take_quantize(arguments->quantize, arguments->keep)
       .does([arguments] { return predict(*arguments); });
 }
 

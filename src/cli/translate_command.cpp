@@ -82,6 +82,7 @@ void add_translate_command(Command& linnet) {
             {.least = 1, .most = 1024})
       .take_threads(arguments->threads)
       .take_device(arguments->device)
+      .take_quantize(arguments->quantize, arguments->keep)
       .does([arguments] { return translate_input(*arguments); });
 }
 

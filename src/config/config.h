@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "nn/weight_quantization.h"
+
 namespace linnet {
 
 struct ModelConfig {
@@ -125,6 +127,8 @@ struct Config {
   DataConfig data;
   LoraConfig lora;
   TrainConfig train;
+  // Of the command line, for inference: there is no key.
+  WeightQuantization quantization = {};
   bool operator==(const Config&) const = default;
 };
 

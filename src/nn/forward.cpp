@@ -5,8 +5,8 @@
 #include "passes/passes.h"
 
 namespace linnet {
-Forward::Forward(const Module& model, const std::vector<Function>& functions, int threads)
-    : layout_(model), pool_(threads > 0 ? threads : available_threads()) {
+Forward::Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options)
+    : layout_(model, {}, options.quantization), pool_(options.threads > 0 ? options.threads : available_threads()) {
   std::vector<Graph> graphs;
   for (const Function& function : functions) {
     Trace trace({.layout = &layout_});
@@ -16,12 +16,15 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, in
   const SharedRegions shared = declare_model(store_, layout_);
   bind_inputs(graphs);
   for (Graph& graph : graphs)
-    plans_.push_back(make_plan(optimize(std::move(graph)), store_, shared, {.threads = pool_.size()}));
+    plans_.push_back(make_plan(optimize(std::move(graph), {.precision = options.precision}), store_, shared,
+                               {.threads = pool_.size()}));
   store_.allocate();
   store_.touch();
   if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>("constants"), pool_);
   for (const Plan& plan : plans_) executors_.push_back(std::make_unique<Executor>(plan, store_, shared));
 }
+
+void Forward::load(const std::function<void(float* parameters)>& load) { load_into(store_, layout_, pool_, load); }
 
 void Forward::bind_inputs(const std::vector<Graph>& graphs) {
   for (const Graph& graph : graphs)

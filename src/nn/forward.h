@@ -17,10 +17,17 @@
 
 #include "base/thread_pool.h"
 #include "exec/executor.h"
+#include "kernels/precision.h"
 #include "nn/parameter_layout.h"
 #include "nn/trace.h"
 
 namespace linnet {
+
+struct ForwardOptions {
+  int threads = 0;                       // 0: all there are
+  WeightQuantization quantization = {};  // with any, load() instead of parameters()
+  Precision precision = Precision::kF32;
+};
 
 class Forward {
  public:
@@ -29,10 +36,14 @@ class Forward {
 
   // Traces and plans each function: one for every batch shape. They share parameters, inputs by name, and working
   // memory. Takes all memory; parameters are zero until they are filled. threads 0: all there are.
-  Forward(const Module& model, const std::vector<Function>& functions, int threads = 0);
+  Forward(const Module& model, const std::vector<Function>& functions, int threads = 0)
+      : Forward(model, functions, ForwardOptions{.threads = threads}) {}
+  Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options);
 
   const ParameterLayout& layout() const { return layout_; }
   float* parameters() { return store_.as<float>("parameters"); }
+  // See load_into() in nn/model_store.h.
+  void load(const std::function<void(float* parameters)>& load);
 
   // Fills the beginning of an input. User error when there is no such input or `values` are more than fit.
   template <class T>

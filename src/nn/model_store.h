@@ -1,11 +1,15 @@
 // The memory every model needs to run, declared in one call.
 #pragma once
+#include <functional>
+
+#include "base/thread_pool.h"
 #include "nn/parameter_layout.h"
 #include "plan/plan.h"
 
 namespace linnet {
 
-// Binds "parameters" and "constants" in regions of their own, and adds the arena and the workspace that plans share.
+// Binds "parameters" and "constants" in regions of their own, and quantized weights if there are any, and adds the
+// arena and the workspace that plans share.
 SharedRegions declare_model(Store& store, const ParameterLayout& layout);
 
 // A region for a flat buffer in the order of the layout, bound by `name` as a whole and by the inputs of graphs: one
@@ -13,5 +17,14 @@ SharedRegions declare_model(Store& store, const ParameterLayout& layout);
 // behind them and one for buffers.
 void declare_flat(Store& store, const ParameterLayout& layout, const std::string& name, MemoryKind kind,
                   bool with_untrained);
+
+// A region for the packed weights, each bound by its input's name; none when there are no quantized parameters.
+void declare_quantized(Store& store, const ParameterLayout& layout);
+
+// Has `load` fill a buffer of layout.parameter_count() floats with the parameters and puts them where graphs read them:
+// that buffer is "parameters" itself, or, where some are quantized, memory of its own until they are packed. The host's
+// copies; the caller pushes them.
+void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
+               const std::function<void(float* parameters)>& load);
 
 }  // namespace linnet

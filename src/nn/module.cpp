@@ -74,8 +74,9 @@ std::string full_name(const Module* module, const std::string& name, const Shape
 
 }  // namespace
 
-Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer)
+Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer, bool table)
     : spec_{full_name(module, name, shape, initializer), shape, std::move(initializer), shape.rank() >= 2} {
+  spec_.table = table;
   module->members_.push_back({nullptr, this});
 }
 

@@ -25,6 +25,7 @@ struct ParameterSpec {
   bool weight_decay;  // matrices yes, biases and norms no
   bool trainable = true;
   bool buffer = false;  // not trainable, but saved: see SavedBuffer
+  bool table = false;   // rows are looked up by ids: an embedding
 };
 
 class Parameter;
@@ -65,7 +66,8 @@ class Module {
 
 class Parameter {
  public:
-  Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer);
+  // `table`: see ParameterSpec.
+  Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer, bool table = false);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 

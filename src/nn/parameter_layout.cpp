@@ -55,24 +55,26 @@ void check_specs(const std::vector<ParameterSpec>& specs) {
     if (!names.insert(spec.name).second) fail_user("the model has two parameters of the name \"" + spec.name + "\"");
 }
 
-void check_patterns(const std::vector<ParameterSpec>& specs, std::span<const ParameterGroup> groups) {
-  for (const ParameterGroup& group : groups)
-    for (const std::string& pattern : group.patterns) {
-      const auto matched = [&](const ParameterSpec& spec) { return spec.trainable && matches(spec.name, pattern); };
-      if (std::none_of(specs.begin(), specs.end(), matched))
-        fail_user("no parameter of the model is called \"" + pattern + "\"; there are " + name_kinds(specs));
-    }
+void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const auto matched = [&](const ParameterSpec& spec) { return spec.trainable && matches(spec.name, pattern); };
+    if (std::none_of(specs.begin(), specs.end(), matched))
+      fail_user("no parameter of the model is called \"" + pattern + "\"; there are " + name_kinds(specs));
+  }
 }
 
 }  // namespace
 
-ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups) {
+ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
+                                 const WeightQuantization& quantization) {
   const std::vector<ParameterSpec> specs = model.parameters();
   check_specs(specs);
-  check_patterns(specs, groups);
+  for (const ParameterGroup& group : groups) check_patterns(specs, group.patterns);
+  check_patterns(specs, quantization.keep);
   std::vector<std::vector<ParameterSpec>> members(groups.size() + 1);  // those without a group first
   for (const ParameterSpec& spec : specs)
-    if (spec.trainable) members[static_cast<size_t>(group_of(spec.name, groups) + 1)].push_back(spec);
+    if (spec.trainable && !quantization.choose(spec))
+      members[static_cast<size_t>(group_of(spec.name, groups) + 1)].push_back(spec);
   add_range(members[0], {});
   for (size_t i = 0; i < groups.size(); ++i)
     if (!groups[i].frozen) add_range(members[i + 1], groups[i]);
@@ -85,12 +87,22 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   for (size_t i = 0; i < groups.size(); ++i)
     if (groups[i].frozen)
       for (const ParameterSpec& spec : members[i + 1]) place(parameters_, parameter_count_, spec);
-  if (trained_places_ == 0 && !parameters_.empty()) fail_user("all parameters are frozen: nothing is left to train");
+  if (trained_places_ == 0 && !parameters_.empty() && !quantization.any())
+    fail_user("all parameters are frozen: nothing is left to train");
   buffer_places_ = parameters_.size();
   buffer_offset_ = parameter_count_;
   for (const ParameterSpec& spec : specs) {
     if (spec.buffer) place(parameters_, parameter_count_, spec);
     if (!spec.trainable && !spec.buffer) place(constants_, constant_count_, spec);
+  }
+  stored_places_ = parameters_.size();
+  stored_count_ = parameter_count_;
+  for (const ParameterSpec& spec : specs) {
+    const std::optional<PackedShape> shape = quantization.choose(spec);
+    if (!shape) continue;
+    place(parameters_, parameter_count_, spec);
+    quantized_.push_back({parameters_.back(), *shape, quantized_bytes_});
+    quantized_bytes_ += shape->bytes();
   }
 }
 
@@ -118,7 +130,7 @@ void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const P
 namespace {
 
 // Each by its own name: in any order, on any thread.
-void initialize_all(const std::vector<ParameterPlace>& places, uint64_t seed, float* buffer, ThreadPool& pool) {
+void initialize_all(std::span<const ParameterPlace> places, uint64_t seed, float* buffer, ThreadPool& pool) {
   pool.run(static_cast<int64_t>(places.size()), [&](int64_t i, int) {
     const auto& [spec, offset] = places[static_cast<size_t>(i)];
     initialize(spec.initializer, spec.name, seed, spec.shape,
@@ -129,7 +141,7 @@ void initialize_all(const std::vector<ParameterPlace>& places, uint64_t seed, fl
 }  // namespace
 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
-  initialize_all(parameters_, seed, parameters, pool);
+  initialize_all(std::span(parameters_).first(stored_places_), seed, parameters, pool);
 }
 void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) const {
   initialize_all(constants_, 0, constants, pool);

@@ -4,6 +4,10 @@
 //
 // Order: the groups that are trained one after another, in each the parameters with weight decay before the others;
 // then all that are frozen, then buffers (running statistics). Constants (positions) lie elsewhere.
+//
+// For inference, weights may be quantized (WeightQuantization). They come last in the order, and only in the buffers
+// that weights are loaded through: the flat buffer of graphs ends before them, and each lies packed in a region of its
+// own (declare_quantized() in nn/model_store.h).
 #pragma once
 #include <map>
 #include <span>
@@ -12,6 +16,7 @@
 
 #include "nn/module.h"
 #include "nn/parameter_groups.h"
+#include "nn/weight_quantization.h"
 
 namespace linnet {
 
@@ -21,6 +26,14 @@ class ThreadPool;
 struct ParameterPlace {
   ParameterSpec spec;
   int64_t offset;  // elements, in the parameters or in the constants
+};
+
+// A parameter that graphs read packed.
+struct QuantizedPlace {
+  ParameterPlace place;
+  PackedShape shape;
+  size_t offset;                                                        // bytes in the region of packed weights
+  std::string input() const { return "quantized." + place.spec.name; }  // of graphs
 };
 
 // The parameters of one group that is trained: a range of the flat buffer, and one input of graphs.
@@ -34,25 +47,35 @@ struct TrainedRange {
 class ParameterLayout {
  public:
   // Throws Error(kUser) for a pattern that no parameter has, and when everything is frozen.
-  explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {});
+  // Quantized parameters are for inference: user error when a pattern of `quantization` has none, and beside groups
+  // that train.
+  explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
+                           const WeightQuantization& quantization = {});
 
   const std::vector<ParameterPlace>& parameters() const { return parameters_; }  // all that is saved, in order
   std::span<const ParameterPlace> trained() const { return {parameters_.data(), trained_places_}; }
   std::span<const ParameterPlace> frozen() const {
     return std::span(parameters_).subspan(trained_places_, buffer_places_ - trained_places_);
   }
-  std::span<const ParameterPlace> buffers() const { return std::span(parameters_).subspan(buffer_places_); }
+  std::span<const ParameterPlace> buffers() const {
+    return std::span(parameters_).subspan(buffer_places_, stored_places_ - buffer_places_);
+  }
   // Frozen parameters and buffers: what is saved and has no moments and no moving average.
   std::span<const ParameterPlace> untrained() const { return std::span(parameters_).subspan(trained_places_); }
   const std::vector<TrainedRange>& ranges() const { return ranges_; }
   size_t places_in(const TrainedRange& range) const;  // parameters in it
   const std::vector<ParameterPlace>& constants() const { return constants_; }
-  // Elements, of which the first trained_count() are trained; from buffer_offset() on they belong to buffers.
+  const std::vector<QuantizedPlace>& quantized() const { return quantized_; }
+  size_t quantized_bytes() const { return quantized_bytes_; }  // packed
+  // Elements, of which the first trained_count() are trained; from buffer_offset() on they belong to buffers, and from
+  // stored_count() on to quantized parameters, which the flat buffer of graphs does not have.
   int64_t parameter_count() const { return parameter_count_; }
   int64_t trained_count() const { return trained_count_; }
   int64_t buffer_offset() const { return buffer_offset_; }
+  int64_t stored_count() const { return stored_count_; }
   int64_t constant_count() const { return constant_count_; }
 
+  // All but the quantized ones.
   void initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const;
   void initialize_constants(float* constants, ThreadPool& pool) const;
 
@@ -60,9 +83,10 @@ class ParameterLayout {
   void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group);
 
   std::vector<ParameterPlace> parameters_, constants_;
+  std::vector<QuantizedPlace> quantized_;
   std::vector<TrainedRange> ranges_;
-  size_t trained_places_ = 0, buffer_places_ = 0;
-  int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, constant_count_ = 0;
+  size_t trained_places_ = 0, buffer_places_ = 0, stored_places_ = 0, quantized_bytes_ = 0;
+  int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, stored_count_ = 0, constant_count_ = 0;
 };
 
 // The graph inputs that hold the frozen parameters, and the buffers.

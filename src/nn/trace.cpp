@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/parameter_layout.h"
 #include "ops/movement/movement.h"
+#include "ops/quantized/quantized.h"
 
 namespace linnet {
 namespace {
@@ -35,6 +36,10 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
   cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
   cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
   cut(graph_, options.dtype, "constants", layout.constants(), parts_);
+  for (const QuantizedPlace& place : layout.quantized()) {
+    const TensorType packed{DType::kU8, {static_cast<int64_t>(place.shape.bytes())}};
+    parts_[place.place.spec.name] = dequantize(graph_.input(place.input(), packed), place.shape, options.dtype);
+  }
 }
 Trace::~Trace() { t_current = outer_; }
 
@@ -72,7 +77,7 @@ void Trace::finish_buffers() {
     const Tensor value = next == next_buffers_.end() ? parts_.at(place.spec.name) : next->second;
     parts.push_back(reshape(value, {place.spec.shape.elements()}));
   }
-  const int64_t count = options_.layout->parameter_count() - options_.layout->buffer_offset();
+  const int64_t count = options_.layout->stored_count() - options_.layout->buffer_offset();
   graph_.update(graph_.input(kBufferInput, {options_.dtype, {count}}),
                 concat(parts[0], std::span(parts).subspan(1), 0));
 }

@@ -85,7 +85,8 @@ struct SentenceEmbedder::State {
   explicit State(const std::string& folder) : model(open_encoder(folder)), encoder(model.as<SentenceEncoder>()) {}
 };
 
-SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads)
+SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads,
+                                   const WeightQuantization& quantization)
     : state_(std::make_unique<State>(folder)) {
   State& state = *state_;
   const SentencePooling pooling = read_sentence_pooling(folder);
@@ -106,8 +107,9 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
         trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
       });
-  state.forward = std::make_unique<Forward>(*state.model.module, functions, threads);
-  load_parameters(state.model, state.forward->layout(), state.forward->parameters());
+  state.forward = std::make_unique<Forward>(*state.model.module, functions,
+                                            ForwardOptions{.threads = threads, .quantization = quantization});
+  state.forward->load([&](float* parameters) { load_parameters(state.model, state.forward->layout(), parameters); });
 }
 
 SentenceEmbedder::~SentenceEmbedder() = default;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "nn/weight_quantization.h"
+
 namespace linnet {
 
 // What a sentence-transformers folder says of pooling. A plain BERT folder has the defaults.
@@ -20,7 +22,8 @@ SentencePooling read_sentence_pooling(const std::string& folder);
 class SentenceEmbedder {
  public:
   // Reads a BERT folder and plans batches of 1, 4 and `rows` sentences, of doubling lengths. threads 0: all there are.
-  explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0);
+  explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0,
+                            const WeightQuantization& quantization = {});
   ~SentenceEmbedder();
 
   int64_t width() const;       // numbers of an embedding

@@ -34,6 +34,7 @@ void apply(const InferenceOptions& options, Config& config) {
   if (options.beams > 0) config.train.beam = options.beams;
   if (options.threads > 0) config.train.threads = options.threads;
   config.train.device = options.device;
+  config.quantization = parse_quantization(options.quantize, options.keep);
 }
 
 Config inference_config(const std::string& folder, const InferenceOptions& options) {

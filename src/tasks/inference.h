@@ -8,6 +8,8 @@ struct InferenceOptions {
   int64_t beams = 0;    // 0: the configuration's
   int64_t threads = 0;  // 0: the configuration's, or what the machine allows
   std::string device = "cpu";
+  std::string quantize = "none";       // parse_quantization()
+  std::vector<std::string> keep = {};  // parameters that stay in fp32
 };
 
 // Loads the best models of run folders, which are evaluated as one, for a set of pairs: the session has batch shapes

@@ -8,6 +8,7 @@
 #include "base/phase.h"
 #include "base/process_memory.h"
 #include "exec/backend.h"
+#include "nn/model_store.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
@@ -42,7 +43,7 @@ void check_parameters(const ParameterLayout& layout) {
 
 Session::Session(const Config& config, const Module& model, bool training, bool verify_plans)
     : training(training),
-      layout(model, parameter_groups(config)),
+      layout(model, parameter_groups(config), config.quantization),
       store(open_backend(config.train.device)),
       shared(add_shared_regions(store)),
       trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {
@@ -129,7 +130,8 @@ void take_weights(Session& session, const std::string& advice, const LoadWeights
   session.allocate();
   session.store.touch();
   session.trainer->initialize();  // the constants; the parameters are read next
-  load(session.layout, session.trainer->state("parameters"));
+  load_into(session.store, session.layout, session.trainer->pool(),
+            [&](float* parameters) { load(session.layout, parameters); });
   session.trainer->push_states();
 }
 

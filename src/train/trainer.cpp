@@ -114,6 +114,7 @@ bool Trainer::any_adam() const {
 void Trainer::declare_states() {
   states_ = {"parameters"};
   declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
+  declare_quantized(store_, layout_);
   if (options_.training) {
     states_.emplace_back("moment1");
     if (any_adam()) states_.emplace_back("moment2");

@@ -27,6 +27,8 @@ struct TextGenerationOptions {
   bool no_cache = false, ignore_end = false;
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
+  std::string quantize = "none";       // parse_quantization()
+  std::vector<std::string> keep = {};  // parameters that stay in fp32
 };
 
 struct GenerationChoice {

@@ -44,7 +44,7 @@ void TextModel::allocate(const std::function<void(const ParameterLayout&, float*
   store_.allocate();
   engine_->bind();
   layout_->initialize_constants(store_.as<float>("constants"), pool_);
-  weights(*layout_, store_.as<float>("parameters"));
+  load_into(store_, *layout_, pool_, [&](float* parameters) { weights(*layout_, parameters); });
   store_.push("constants");
   store_.push("parameters");
 }

@@ -73,14 +73,14 @@ class TextModel {
   GenerateRequest engine_request(const TextJob& job, uint64_t sample) const;
 
  protected:
-  // Cache, threads and device are those of `options`.
+  // Cache, threads, device and precision of the weights are those of `options`.
   explicit TextModel(const TextGenerationOptions& options);
   virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
   template <class Model, class Options>
   void load(Model& model, const Options& plan, const std::function<void(const ParameterLayout&, float*)>& weights) {
-    layout_.emplace(model);
+    layout_.emplace(model, std::span<const ParameterGroup>(), parse_quantization(options_.quantize, options_.keep));
     const SharedRegions shared = declare_model(store_, *layout_);
     engine_.emplace(model, *layout_, store_, shared, plan);
     allocate(weights);

@@ -1,0 +1,30 @@
+// Which weights of a model are kept in 8 or 4 bits for inference, and how (kernels/quantized/packed_weight.h).
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/quantized/packed_weight.h"
+
+namespace linnet {
+
+struct ParameterSpec;
+
+struct WeightQuantization {
+  std::optional<WeightFormat> linear = {};  // of linear layers; empty: fp32
+  std::optional<WeightFormat> table = {};   // of embeddings, and of heads that share their weight
+  // Parameters that stay in fp32, as patterns of names ('*' stands for any characters).
+  std::vector<std::string> keep = {};
+
+  bool any() const { return linear || table; }
+  bool operator==(const WeightQuantization&) const = default;
+  // How a parameter is kept; empty: in fp32, as are all but matrices of at least 16 rows of 32 numbers.
+  std::optional<PackedShape> choose(const ParameterSpec& spec) const;
+};
+
+// The words of --quantize: "none"; "int8": linear layers and tables in int8, products round activations to 8 bits too;
+// "int8-weights": blocks of 8 bits; "int4-weights": blocks of 4 bits, tables in blocks of 8. User error for others.
+WeightQuantization parse_quantization(const std::string& word, const std::vector<std::string>& keep = {});
+const std::vector<std::string>& quantization_words();
+
+}  // namespace linnet
