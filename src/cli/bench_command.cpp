@@ -12,6 +12,7 @@
 #include "kernels/peak.h"
 #include "run/trainer_options.h"
 #include "workloads/generation_bench.h"
+#include "workloads/inference_bench.h"
 #include "workloads/measure.h"
 
 namespace linnet {
@@ -23,11 +24,15 @@ struct Arguments {
   int threads = 0;
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false;
+  std::string quantize = "none", model;
+  std::vector<std::string> keep = {};
 };
 
 int list_workloads() {
   for (const WorkloadRow& row : workload_rows()) std::printf("%-12s %s\n", row.name.c_str(), row.description.c_str());
   std::printf("%-12s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
+  std::printf("%-12s %s\n", "infer",
+              "an encoder's latency by batch, length and precision of its weights (--model FOLDER)");
   std::printf("%-12s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
   return 0;
 }
@@ -128,21 +133,27 @@ int print_device(const Arguments& arguments, const Workload& workload, const Mea
 }
 
 int print_generation(const Arguments& arguments, int threads) {
-  const GenerationMeasurement m = measure_generation(threads, {100, 500, 1000});
+  const bool quantized = arguments.quantize != "none";  // then the comparison without a cache says nothing new
+  const GenerationMeasurement m =
+      measure_generation(threads, {100, 500, 1000}, !quantized, parse_quantization(arguments.quantize, arguments.keep));
   auto rows = nlohmann::ordered_json::array();
   for (const GenerationRow& row : m.rows) {
     const auto count = static_cast<double>(row.tokens);
     rows.push_back({{"tokens", row.tokens},
                     {"cached_tokens_per_second", count / row.cached_seconds},
-                    {"uncached_tokens_per_second", count / row.uncached_seconds},
+                    {"uncached_tokens_per_second", nullptr},
                     {"fraction_of_bandwidth_bound", row.bound_seconds / row.cached_seconds}});
-    if (!arguments.json)
-      std::printf("%4lld tokens: %.1f tokens/s with the cache (%.0f%% of what memory allows), %.2f without\n",
-                  static_cast<long long>(row.tokens), count / row.cached_seconds,
-                  100 * row.bound_seconds / row.cached_seconds, count / row.uncached_seconds);
+    if (!quantized) rows.back()["uncached_tokens_per_second"] = count / row.uncached_seconds;
+    if (arguments.json) continue;
+    std::printf("%4lld tokens: %.1f tokens/s with the cache (%.0f%% of what memory allows)",
+                static_cast<long long>(row.tokens), count / row.cached_seconds,
+                100 * row.bound_seconds / row.cached_seconds);
+    std::printf(quantized ? "\n" : ", %.2f without\n", count / row.uncached_seconds);
   }
   const nlohmann::ordered_json json{{"workload", "generate"},
                                     {"model", "gpt2-124m"},
+                                    {"quantize", arguments.quantize},
+                                    {"weight_mb", m.weight_bytes * 1e-6},
                                     {"threads", threads},
                                     {"isa", current_isa()},
                                     {"bandwidth_gb_per_second", m.bandwidth * 1e-9},
@@ -151,6 +162,42 @@ int print_generation(const Arguments& arguments, int threads) {
     std::printf("%s\n", json.dump().c_str());
   else
     std::printf("memory: %.1f GB/s read by %d threads\n", m.bandwidth * 1e-9, threads);
+  return 0;
+}
+
+int print_inference(const Arguments& arguments, int threads) {
+  InferenceBenchOptions options{.folder = arguments.model, .seconds = arguments.seconds / 5, .threads = threads};
+  auto rows = nlohmann::ordered_json::array();
+  if (!arguments.json)
+    std::printf("%s, %d threads, %s; latency of a batch in ms\n%-13s %5s %6s %9s %9s %9s %11s %8s %10s %9s\n",
+                arguments.model.empty() ? "6 layers of 384 as in MiniLM, random weights" : arguments.model.c_str(),
+                threads, current_isa().c_str(), "precision", "batch", "length", "p50", "p95", "p99", "sequences/s",
+                "load s", "weights MB", "memory MB");
+  measure_inference(options, [&](const InferenceRow& row) {
+    if (!arguments.json) {
+      std::printf("%-13s %5lld %6lld %9.2f %9.2f %9.2f %11.1f %8.2f %10.1f %9.1f\n", row.precision.c_str(),
+                  static_cast<long long>(row.batch), static_cast<long long>(row.length), row.p50 * 1e3, row.p95 * 1e3,
+                  row.p99 * 1e3, row.sequences, row.load_seconds, row.weight_mb, row.memory);
+      std::fflush(stdout);
+    }
+    rows.push_back({{"precision", row.precision},
+                    {"batch", row.batch},
+                    {"length", row.length},
+                    {"p50_ms", row.p50 * 1e3},
+                    {"p95_ms", row.p95 * 1e3},
+                    {"p99_ms", row.p99 * 1e3},
+                    {"sequences_per_second", row.sequences},
+                    {"load_seconds", row.load_seconds},
+                    {"weight_mb", row.weight_mb},
+                    {"memory_mb", row.memory},
+                    {"runs", row.runs}});
+  });
+  const nlohmann::ordered_json json{{"workload", "infer"},
+                                    {"model", arguments.model.empty() ? "minilm-l6-random" : arguments.model},
+                                    {"threads", threads},
+                                    {"isa", current_isa()},
+                                    {"rows", rows}};
+  if (arguments.json) std::printf("%s\n", json.dump().c_str());
   return 0;
 }
 
@@ -166,6 +213,7 @@ int bench(const Arguments& arguments) {
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
+  if (arguments.name == "infer") return print_inference(arguments, threads);
   const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout});
   if (!arguments.write_data.empty()) {
     write_data(workload, arguments.write_data);
@@ -214,6 +262,9 @@ void add_bench_command(Command& linnet) {
       .take("--write-data", arguments->write_data, "write the batches as safetensors and stop", {.type = "FILE"})
       .flag("--profile", arguments->profile, "where a step's time goes, op by op")
       .flag("--json", arguments->json, "one JSON object instead of lines for people")
+      .take("--model", arguments->model, "of infer: a BERT folder (default: MiniLM's sizes, random weights)",
+            {.type = "FOLDER"})
+      .take_quantize(arguments->quantize, arguments->keep)
       .take_threads(arguments->threads)
       .take_device(arguments->device)
       .take_isa(arguments->isa)

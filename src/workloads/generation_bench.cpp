@@ -6,6 +6,7 @@
 #include "generate/causal_generator.h"
 #include "kernels/bandwidth.h"
 #include "models/gpt.h"
+#include "nn/model_store.h"
 
 namespace linnet {
 namespace {
@@ -16,16 +17,21 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 // A model with random weights and one generator.
 struct Writer {
-  Writer(const CausalOptions& options, int threads) : model(GptConfig{}), layout(model), pool(threads) {
-    const size_t bytes = static_cast<size_t>(layout.parameter_count()) * sizeof(float);
-    store.bind("parameters", {store.add_region("parameters", MemoryKind::kParameters, bytes), 0}, bytes);
-    const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
-                               store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  Writer(const CausalOptions& options, int threads, const WeightQuantization& quantization)
+      : model(GptConfig{}), layout(model, {}, quantization), pool(threads) {
+    const SharedRegions shared = declare_model(store, layout);
     generator = std::make_unique<CausalGenerator>(model, layout, store, shared, options);
     store.allocate();
     store.touch();
     generator->bind();
-    layout.initialize_parameters(1, store.as<float>("parameters"), pool);
+    load_into(store, layout, pool, [this](float* parameters) {
+      const std::vector<ParameterPlace>& places = layout.parameters();
+      pool.run(static_cast<int64_t>(places.size()), [&](int64_t i, int) {
+        const auto& [spec, offset] = places[static_cast<size_t>(i)];
+        initialize(spec.initializer, spec.name, 1, spec.shape,
+                   {parameters + offset, static_cast<size_t>(spec.shape.elements())});
+      });
+    });
   }
   void write(int64_t prompt, int64_t tokens, const CausalGenerator::Listener& listener) {
     const std::vector<std::vector<int32_t>> prompts{std::vector<int32_t>(static_cast<size_t>(prompt), 17)};
@@ -39,20 +45,24 @@ struct Writer {
   std::unique_ptr<CausalGenerator> generator;
 };
 
-void measure_cached(GenerationMeasurement& m, int threads, int64_t most) {
+void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
   const CausalOptions options{
       .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
-  Writer writer(options, threads);
+  Writer writer(options, threads, quantization);
   m.bandwidth = measured_bandwidth(writer.pool, size_t{512} << 20);
-  const double position_table = static_cast<double>(writer.model.config.max_seq_len * writer.model.config.width);
-  const double weights = 4 * (static_cast<double>(writer.layout.parameter_count()) - position_table);
+  const GptConfig& config = writer.model.config;
+  size_t positions = static_cast<size_t>(config.max_seq_len * config.width) * sizeof(float);
+  for (const QuantizedPlace& place : writer.layout.quantized())
+    if (place.place.spec.name == writer.model.positions.weight.spec().name) positions = place.shape.bytes();
+  m.weight_bytes = 4 * static_cast<double>(writer.layout.stored_count()) +
+                   static_cast<double>(writer.layout.quantized_bytes()) - static_cast<double>(positions);
   const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);
   writer.write(kGenerationPrompt, 2, {});  // pages and caches are as they will be
   const double began = now();
   int64_t written = 0;
   double bound = 0;
   writer.write(kGenerationPrompt, most, [&](int64_t, int32_t) {
-    bound += (weights + cache_entry * static_cast<double>(kGenerationPrompt + written)) / m.bandwidth;
+    bound += (m.weight_bytes + cache_entry * static_cast<double>(kGenerationPrompt + written)) / m.bandwidth;
     ++written;
     for (GenerationRow& row : m.rows)
       if (row.tokens == written) row.cached_seconds = now() - began, row.bound_seconds = bound;
@@ -60,12 +70,12 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most) {
   });
 }
 
-void measure_uncached(GenerationMeasurement& m, int threads, int64_t most) {
+void measure_uncached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
   CausalOptions options{.max_length = kGenerationPrompt + most, .cache = false, .threads = threads};
   for (int64_t length = kUncachedStep; length < options.max_length; length += kUncachedStep)
     options.prompt_lengths.push_back(length);
   options.prompt_lengths.push_back(options.max_length);
-  Writer writer(options, threads);
+  Writer writer(options, threads, quantization);
   std::vector<double> seconds;
   for (const int64_t length : options.prompt_lengths) {
     const int64_t prompt = std::min(length, options.max_length - 1);
@@ -84,12 +94,13 @@ void measure_uncached(GenerationMeasurement& m, int threads, int64_t most) {
 
 }  // namespace
 
-GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached) {
+GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached,
+                                         const WeightQuantization& quantization) {
   GenerationMeasurement m{};
   for (const int64_t count : tokens) m.rows.push_back({count, 0, 0, 0});
   const int64_t most = *std::max_element(tokens.begin(), tokens.end());
-  measure_cached(m, threads, most);
-  if (uncached) measure_uncached(m, threads, most);
+  measure_cached(m, threads, most, quantization);
+  if (uncached) measure_uncached(m, threads, most, quantization);
   return m;
 }
 

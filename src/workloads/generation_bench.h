@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "nn/weight_quantization.h"
+
 namespace linnet {
 
 struct GenerationRow {
@@ -13,12 +15,14 @@ struct GenerationRow {
 };
 
 struct GenerationMeasurement {
-  double bandwidth;  // bytes a second, all threads reading memory
+  double bandwidth;     // bytes a second, all threads reading memory
+  double weight_bytes;  // that a token reads
   std::vector<GenerationRow> rows;
 };
 
 constexpr int64_t kGenerationPrompt = 8;
 
-GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached = true);
+GenerationMeasurement measure_generation(int threads, const std::vector<int64_t>& tokens, bool uncached = true,
+                                         const WeightQuantization& quantization = {});
 
 }  // namespace linnet
