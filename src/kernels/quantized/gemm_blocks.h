@@ -1,4 +1,4 @@
-// Products with weights in blocks of 32 (WeightFormat::kInt8Blocks, kInt4Blocks), computed in fp32; see gemm_int8.h.
+// Products with weights in blocks of 32 (WeightFormat::kInt8Blocks, kInt4Blocks); see gemm_int8.h.
 #pragma once
 #include "kernels/gemm/gemm.h"
 #include "kernels/quantized/packed_weight.h"

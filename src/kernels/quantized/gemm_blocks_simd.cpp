@@ -1,129 +1,69 @@
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
-#include <utility>
+#include <limits>
 
 #include "base/thread_pool.h"
+#include "kernels/quantized/activation_block.h"
 #include "kernels/quantized/gemm_blocks.h"
+#include "kernels/quantized/gemm_int8.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized/gemm_blocks_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+// See gemm_bf16_simd.cpp: Highway's AVX-512 target and one extension more.
+#if HWY_TARGET == HWY_AVX3
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#endif
 #include "kernels/gemm/gemm_epilogue-inl.h"
 #include "kernels/lanes-inl.h"
+#include "kernels/quantized/block_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
-constexpr FloatTag d;
-constexpr hn::RebindToSigned<FloatTag> di;
-constexpr int kVectors = kPanel / kFloatLanes;  // of a panel's 16 columns
-// With 32 registers four panels are read side by side, which hides the latency of the sums.
-constexpr int kMostPanels = kFloatLanes >= 16 ? 4 : 2;
-constexpr int kMostRows = kFloatLanes >= 16 ? 4 : 2;
 
-using Words = hn::Vec<hn::RebindToSigned<FloatTag>>;
-
-// Adds x[i] times code number J of each word to part[i]. The code is shifted to the top of its word and back down,
-// which extends its sign.
-template <int kBits, int J, int M, int P>
-HWY_INLINE void AddCode(const Words (&words)[P][kVectors], const float* const (&x)[M], int64_t at,
-                        Floats (&part)[M][P][kVectors]) {
-#pragma GCC unroll 4
-  for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const Words top = hn::ShiftLeft<32 - kBits - kBits * J>(words[p][v]);
-      const Floats code = hn::ConvertTo(d, hn::ShiftRight<32 - kBits>(top));
-#pragma GCC unroll 4
-      for (int i = 0; i < M; ++i) part[i][p][v] = hn::MulAdd(SetAll(x[i][at + J]), code, part[i][p][v]);
-    }
-}
-
-template <int kBits, int M, int P, int... J>
-HWY_INLINE void AddCodes(std::integer_sequence<int, J...>, const Words (&words)[P][kVectors],
-                         const float* const (&x)[M], int64_t at, Floats (&part)[M][P][kVectors]) {
-  (AddCode<kBits, J, M, P>(words, x, at, part), ...);
-}
-
-// M rows of x [M, k] by P panels: c[i, j] = sum over blocks of scale * (sum over the block of x * code). The order of
-// both sums is that of k on every processor; where there is no fused multiply-add the roundings differ.
-template <int kBits, int M, int P>
-HWY_NOINLINE void Tile(const PackedWeight& weight, int64_t panel, const float* x, int64_t ldx, float* sums) {
-  constexpr int kCodes = 32 / kBits;  // in a word
-  const int64_t blocks = weight.shape.blocks(), k = weight.shape.columns, panel_bytes = weight.shape.panel_bytes();
-  const int8_t* w = weight.codes(panel);
-  const uint16_t* scales = weight.block_scales(panel);
-  Floats total[M][P][kVectors];
-  for (int i = 0; i < M; ++i)
-    for (int p = 0; p < P; ++p)
-      for (int v = 0; v < kVectors; ++v) total[i][p][v] = hn::Zero(d);
-  for (int64_t block = 0; block < blocks; ++block) {
-    HWY_ALIGN float last[M][kBlock];  // the last block may be shorter
-    const float* rows[M];
-    const int64_t left = k - block * kBlock;
-    for (int i = 0; i < M; ++i) {
-      rows[i] = x + i * ldx + block * kBlock;
-      if (left >= kBlock) continue;
-      std::memset(last[i], 0, sizeof last[i]);
-      std::memcpy(last[i], rows[i], static_cast<size_t>(left) * sizeof(float));
-      rows[i] = last[i];
-    }
-    Floats part[M][P][kVectors];
-#pragma GCC unroll 4
-    for (int i = 0; i < M; ++i)
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) part[i][p][v] = hn::Zero(d);
-    for (int group = 0; group < kBlock / kCodes; ++group, w += kPanel * 4) {
-      Words words[P][kVectors];
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v)
-          words[p][v] = hn::LoadU(di, reinterpret_cast<const int32_t*>(w + p * panel_bytes) + v * kFloatLanes);
-      AddCodes<kBits>(std::make_integer_sequence<int, kCodes>(), words, rows, group * kCodes, part);
-    }
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        const hn::Rebind<uint16_t, FloatTag> d16;
-        const hn::RebindToUnsigned<FloatTag> du;
-        const auto half = hn::LoadU(d16, scales + (p * blocks + block) * kPanel + v * kFloatLanes);
-        const Floats scale = hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
-#pragma GCC unroll 4
-        for (int i = 0; i < M; ++i) total[i][p][v] = hn::MulAdd(part[i][p][v], scale, total[i][p][v]);
-      }
+// 32 numbers (fewer at the end of a row) to codes of 16 bits. A NaN or an
+// infinity gives the scale NaN.
+void quantize_block(const float* x, int64_t count, int bits, ActivationBlock& block) {
+  float values[kBlock] = {};
+  std::memcpy(values, x, static_cast<size_t>(count) * sizeof(float));
+  uint32_t top_bits = 0;  // as integers magnitudes have the order of their
+                          // values, NaN above infinity
+  for (const float value : values) top_bits = std::max(top_bits, std::bit_cast<uint32_t>(value) & 0x7fffffffU);
+  const auto top = std::bit_cast<float>(top_bits);
+  constexpr float kSmallest = 1e-30f,
+                  kMagic = 12582912.0f;  // 1.5 * 2^23 rounds what is added to it, ties to even
+  const bool is_finite = top_bits < 0x7f800000U, is_used = is_finite && top >= kSmallest;
+  const float inverse = is_used ? 32767 / top : 0;
+  int32_t codes[kBlock];
+  block.sum = 0;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const float shifted = (is_used ? values[i] * inverse : 0.0f) + kMagic;
+    codes[i] = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kMagic);
+    block.sum += codes[i];
   }
-  for (int i = 0; i < M; ++i)
-    for (int p = 0; p < P; ++p)
-      for (int v = 0; v < kVectors; ++v) hn::StoreU(total[i][p][v], d, sums + (i * P + p) * kPanel + v * kFloatLanes);
+  block.scale = is_used ? top / 32767 : is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  const int in_word = 32 / bits;
+  for (int word = 0; word < kBlock; word += in_word)
+    for (int t = 0; t < in_word; ++t) {
+      const int32_t code = codes[word + t], raised = code + 32768;
+      block.pairs[word + pair_slot(bits, t)] = static_cast<int16_t>(code);
+      block.high[word + byte_slot(bits, t)] = static_cast<uint8_t>(raised >> 8);
+      block.low[word + byte_slot(bits, t)] = static_cast<uint8_t>(raised & 255);
+    }
 }
 
-template <int kBits, int P>
-void RowsOf(int rows, const PackedWeight& weight, int64_t panel, const float* x, int64_t ldx, float* sums) {
-  switch (rows) {
-    case 1:
-      return Tile<kBits, 1, P>(weight, panel, x, ldx, sums);
-    case 2:
-      return Tile<kBits, 2, P>(weight, panel, x, ldx, sums);
-#if HWY_MAX_BYTES >= 64
-    case 3:
-      return Tile<kBits, 3, P>(weight, panel, x, ldx, sums);
-    default:
-      return Tile<kBits, 4, P>(weight, panel, x, ldx, sums);
-#endif
-  }
-}
-
-// sums [M][P][16] -> C, of which `columns` columns from `column` on exist.
+// sums [rows][columns] -> C.
+template <class Blocks>
 void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column,
             int64_t columns) {
+  const FloatTag d;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t place = (row + i) * g.ldc + column;
     const float *from = sums + i * stride, *residual = g.residual ? g.residual + place : nullptr;
@@ -136,38 +76,70 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
       at.store(value, out);
     });
   }
-  if (tile::has_epilogue(g)) tile::Epilogue<FloatTag>(g, g.c + row * g.ldc + column, rows, columns);
+  if (tile::has_epilogue(g)) tile::Epilogue<Blocks>(g, g.c + row * g.ldc + column, rows, columns);
 }
 
-template <int kBits>
-void strip(const GemmArgs& g, const PackedWeight& weight, int64_t first_panel, int64_t last_panel) {
-  HWY_ALIGN float sums[kMostRows * kMostPanels * kPanel];
-  for (int64_t panel = first_panel; panel < last_panel;) {
-    const bool wide = last_panel - panel >= kMostPanels;
-    const int64_t columns = std::min((wide ? kMostPanels : 1) * kPanel, weight.shape.rows - panel * kPanel);
-    for (int64_t row = 0; row < g.m; row += kMostRows) {
-      const int rows = static_cast<int>(std::min<int64_t>(kMostRows, g.m - row));
-      (wide ? RowsOf<kBits, kMostPanels> : RowsOf<kBits, 1>)(rows, weight, panel, g.a + row * g.lda, g.lda, sums);
-      finish(g, sums, (wide ? kMostPanels : 1) * kPanel, row, rows, panel * kPanel, columns);
+template <class Blocks>
+void strip(const GemmArgs& g, const PackedWeight& weight, const ActivationBlock* x, int64_t panel, int64_t end) {
+  HWY_ALIGN float sums[std::max(Blocks::kOneRow, Blocks::kMostRows) * kPanel];
+  const auto run = weight.shape.format == WeightFormat::kInt4Blocks ? Blocks::template run<4> : Blocks::template run<8>;
+  const int64_t blocks = weight.shape.blocks();
+  while (panel < end) {
+    const int panels = g.m == 1 && end - panel >= Blocks::kOneRow ? Blocks::kOneRow : 1;
+    const int64_t columns = std::min(panels * kPanel, weight.shape.rows - panel * kPanel);
+    for (int64_t row = 0; row < g.m; row += Blocks::kMostRows) {
+      const int rows = static_cast<int>(std::min<int64_t>(Blocks::kMostRows, g.m - row));
+      run(rows, panels, weight, panel, x + row * blocks, blocks, sums);
+      finish<Blocks>(g, sums, panels * kPanel, row, rows, panel * kPanel, columns);
     }
-    panel += wide ? kMostPanels : 1;
+    panel += panels;
   }
 }
 
-void few_rows(const GemmArgs& g, const PackedWeight& weight, ThreadPool& pool) {
+template <class Blocks>
+void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  auto* x = reinterpret_cast<ActivationBlock*>(workspace);
+  const int64_t blocks = weight.shape.blocks(), columns = weight.shape.columns;
+  const int bits = weight.shape.format == WeightFormat::kInt4Blocks ? 4 : 8;
+  const auto quantize = [&](int64_t row, int) {
+    for (int64_t block = 0; block < blocks; ++block)
+      quantize_block(g.a + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), bits,
+                     x[row * blocks + block]);
+  };
+  if (g.m == 1)
+    quantize(0, 0);
+  else
+    pool.run(g.m, quantize);
   // A task reads some 100 KB of weights.
-  const int64_t panels = weight.shape.panels(),
-                step =
-                    std::max<int64_t>(1, (int64_t{1} << 17) / weight.shape.panel_bytes() / kMostPanels) * kMostPanels;
-  pool.run((panels + step - 1) / step, [&](int64_t task, int) {
-    const int64_t first = task * step, last = std::min(panels, first + step);
-    (weight.shape.format == WeightFormat::kInt4Blocks ? strip<4> : strip<8>)(g, weight, first, last);
-  });
+  constexpr int64_t kTogether = 4;
+  const int64_t panels = weight.shape.panels();
+  const int64_t step =
+      std::max<int64_t>(1, (int64_t{1} << 17) / std::max<int64_t>(1, weight.shape.panel_bytes()) / kTogether) *
+      kTogether;
+  pool.run((panels + step - 1) / step,
+           [&](int64_t task, int) { strip<Blocks>(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
 }
+
+#if HWY_TARGET == HWY_AVX3
+void few_rows(const GemmArgs& g, const PackedWeight& weight, bool vnni, std::byte* workspace, ThreadPool& pool) {
+  (vnni ? run_product<VnniBlocks> : run_product<PairBlocks>)(g, weight, workspace, pool);
+}
+#elif HWY_TARGET == HWY_AVX2
+void few_rows(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
+  run_product<PairBlocks>(g, weight, workspace, pool);
+}
+#else
+void few_rows(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
+  run_product<PlainBlocks>(g, weight, workspace, pool);
+}
+#endif
 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#if HWY_TARGET == HWY_AVX3
+HWY_POP_ATTRIBUTES
+#endif
 
 #if HWY_ONCE
 namespace linnet {
@@ -191,15 +163,18 @@ size_t strip_bytes(const PackedShape& shape) {
 }  // namespace
 
 size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, int threads) {
-  if (m <= kFewRows || shape.rows == 0) return 0;
+  if (shape.rows == 0) return 0;
+  const size_t activations = static_cast<size_t>(m * shape.blocks()) * sizeof(ActivationBlock);
+  if (m <= kFewRows) return activations;
   size_t most = 0;  // of a whole strip and of the last
   for (const int64_t n : {strip_rows(shape), shape.rows % strip_rows(shape)})
     most = std::max(most, gemm_workspace(1, m, n, shape.columns, threads));
-  return strip_bytes(shape) + most;
+  return std::max(activations, strip_bytes(shape) + most);
 }
 
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
-  if (args.m <= kFewRows || args.independent_rows) return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, pool);
+  if (args.m <= kFewRows || args.independent_rows)
+    return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, has_vnni(), workspace, pool);
   auto* values = reinterpret_cast<float*>(workspace);
   const PackedShape& shape = weight.shape;
   for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {

@@ -6,8 +6,10 @@
 // last bits between instruction sets with and without a fused multiply-add). A row of A with a NaN or an infinity gives
 // NaN.
 //
-// With the block formats everything is computed in fp32: few rows directly from the packed weight, more rows by turning
-// strips of the weight into fp32 for gemm().
+// With the block formats, rows of A are rounded to 16 bits, 32 neighbors with a scale of their own, where there are few
+// rows (at most 8, or any number with independent_rows): integers are added within a block, and the sums of blocks in
+// fp32 in their order, so that what is said above of bits holds here too. The rounding is 1 in 65534 of the largest of
+// 32 neighbors, far below that of the weights. More rows are a product of gemm() with strips of the weight in fp32.
 #pragma once
 #include "kernels/gemm/gemm.h"
 #include "kernels/quantized/packed_weight.h"

@@ -95,7 +95,8 @@ TEST(PackedWeight, ValuesComeBackWithinTheirRounding) {
       const auto back = packed.values();
       double error = 0, size = 0;
       for (size_t i = 0; i < w.size(); ++i) error += std::pow(back[i] - w[i], 2), size += std::pow(w[i], 2);
-      // A uniform variable of which 254 or 15 steps are taken; neighbors may double the step of kInt8.
+      // A uniform variable of which 254 or 15 steps are taken; neighbors may
+      // double the step of kInt8.
       const double most = format == WeightFormat::kInt4Blocks ? 0.09 : format == WeightFormat::kInt8 ? 0.011 : 0.006;
       EXPECT_LT(std::sqrt(error / size), most) << columns;
       for (int64_t row = 0; row < 19; ++row) {  // files hold codes and scales apart
@@ -148,7 +149,8 @@ TEST(PackedWeight, WhatIsNoNumberStaysVisible) {
     }
 }
 
-// Extreme values in every instruction set: the sums are those of the definition, to the last bit of an integer.
+// Extreme values in every instruction set: the sums are those of the
+// definition, to the last bit of an integer.
 TEST(QuantizedGemm, Int8SumsAreExactForExtremeOperands) {
   ThreadPool pool(2);
   const int64_t n = 37, k = 3000;
@@ -196,42 +198,82 @@ TEST(QuantizedGemm, Int8GivesTheSameBitsOnEveryInstructionSetWithAnyThreadsAndRo
   }
 }
 
-TEST(QuantizedGemm, BlocksGiveTheProductOfTheNumbersTheyStandFor) {
-  ThreadPool pool(2), one(1);
+// Few rows: their numbers are rounded to 16 bits in blocks of 32, and the bits
+// are the same everywhere.
+TEST(QuantizedGemm, BlocksGiveTheSameBitsForFewRowsOnEveryInstructionSet) {
+  ThreadPool one(1), three(3);
   for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
-    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {75, 70}, {200, 513}, {1030, 1040}}) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {75, 70}, {100, 513}}) {
       Packed packed(format, n, k, random_floats(n * k, 6));
       const auto values = packed.values();
       const int64_t rows = 11;
       const auto a = random_floats(rows * k, 7), bias = random_floats(n, 8), residual = random_floats(rows * n, 9);
-      for (const GemmActivation activation : {GemmActivation::kNone, GemmActivation::kRelu, GemmActivation::kGelu}) {
-        const bool large = n > 1000;  // several strips
-        if (large && activation != GemmActivation::kGelu) continue;
-        GemmArgs args{.bias = bias.data(), .residual = residual.data(), .activation = activation};
-        for_every_way([&] {
-          std::vector<float> alone;
-          for (const bool independent : {true, false})
-            for (const int64_t m : {1, 2, 3, 8, 11}) {
-              if (large && m != 1 && m != 11) continue;
-              args.m = m, args.independent_rows = independent;
-              const auto c = multiply(packed, a, args, pool);
-              EXPECT_TRUE(same_bits(c, multiply(packed, a, args, one))) << "one thread differs from two";
-              for (int64_t i = 0; i < m; ++i)
-                for (int64_t j = 0; j < n; ++j) {
-                  double sum = residual[i * n + j] + bias[j], size = std::abs(sum) + 1;
-                  for (int64_t t = 0; t < k; ++t) {
-                    const double term = static_cast<double>(a[i * k + t]) * values[j * k + t];
-                    sum += term, size += std::abs(term);
-                  }
-                  if (activation == GemmActivation::kRelu) sum = std::max(sum, 0.0);
-                  if (activation == GemmActivation::kGelu) sum = sum * (1 + std::erf(sum / M_SQRT2)) / 2;
-                  ASSERT_NEAR(c[i * n + j], sum, 4e-7 * size) << n << " x " << k << ", row " << i << " of " << m;
-                }
-              if (alone.empty()) alone.assign(c.begin(), c.begin() + n);
-              if (m > 8 && !independent) continue;
-              EXPECT_TRUE(same_bits(alone, {c.begin(), c.begin() + n})) << "row 0 of " << m << " is another by itself";
+      GemmArgs args{.bias = bias.data(), .residual = residual.data(), .activation = GemmActivation::kRelu};
+      args.independent_rows = true;
+      std::vector<float> first;
+      for_every_way([&] {
+        for (ThreadPool* pool : {&one, &three})
+          for (const int64_t m : {rows, int64_t{1}, int64_t{3}}) {
+            args.m = m;
+            const auto c = multiply(packed, a, args, *pool);
+            if (first.empty()) first = c;
+            EXPECT_TRUE(same_bits(c, {first.begin(), first.begin() + m * n})) << n << " x " << k << ", " << m;
+          }
+      });
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = residual[i * n + j] + bias[j], size = std::abs(sum) + 1, weights = 0;
+          for (int64_t t = 0; t < k; ++t) {
+            const double term = static_cast<double>(a[i * k + t]) * values[j * k + t];
+            sum += term, size += std::abs(term), weights += std::abs(values[j * k + t]);
+          }
+          ASSERT_NEAR(first[i * n + j], std::max(sum, 0.0), 4e-7 * size + 0.51 * 2 / 32767 * weights)
+              << n << " x " << k;
+        }
+    }
+}
+
+// Extreme values: codes of +-127 and -8 times activations of +-32767, all of
+// one sign.
+TEST(QuantizedGemm, BlocksAddUpExtremeOperands) {
+  ThreadPool pool(1);
+  const int64_t n = 20, k = 96;
+  for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
+    for (const float sign : {1.0F, -1.0F}) {
+      Packed packed(format, n, k, std::vector<float>(static_cast<size_t>(n * k), sign));
+      const double value = packed.values()[0];
+      const std::vector<float> a(static_cast<size_t>(k), -1000.0F);
+      for_every_way([&] {
+        for (const float x : multiply(packed, a, {.m = 1}, pool)) ASSERT_NEAR(x, -1000 * value * 96, 0.1);
+      });
+    }
+}
+
+// More rows: strips of the weight in fp32.
+TEST(QuantizedGemm, BlocksGiveTheProductOfTheNumbersTheyStandFor) {
+  ThreadPool pool(2), one(1);
+  for (const WeightFormat format : {WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{75, 70}, {1030, 1040}}) {
+      Packed packed(format, n, k, random_floats(n * k, 6));
+      const auto values = packed.values();
+      const int64_t rows = 9;
+      const auto a = random_floats(rows * k, 7), bias = random_floats(n, 8), residual = random_floats(rows * n, 9);
+      const GemmArgs args{
+          .m = rows, .bias = bias.data(), .residual = residual.data(), .activation = GemmActivation::kGelu};
+      for (const auto& isa : {available_isas().front(), available_isas().back()}) {
+        const ForcedIsa forced(isa);
+        const auto c = multiply(packed, a, args, pool);
+        EXPECT_TRUE(same_bits(c, multiply(packed, a, args, one))) << "one thread differs from two";
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = residual[i * n + j] + bias[j], size = std::abs(sum) + 1;
+            for (int64_t t = 0; t < k; ++t) {
+              const double term = static_cast<double>(a[i * k + t]) * values[j * k + t];
+              sum += term, size += std::abs(term);
             }
-        });
+            sum = sum * (1 + std::erf(sum / M_SQRT2)) / 2;
+            ASSERT_NEAR(c[i * n + j], sum, 4e-7 * size) << isa << ": " << n << " x " << k << ", row " << i;
+          }
       }
     }
 }

@@ -5,8 +5,8 @@
 //   quantized_embedding(packed, ids) = rows of dequantize(packed)        [..., columns]
 //   quantized_matmul(a, packed, ...) = activation(round(a) dequantize(packed)^T [+ bias] [+ accumulator])  [..., rows]
 //
-// round() is the identity for the block formats. For WeightFormat::kInt8 it rounds each row of a to 8 bits
-// (kernels/quantized/gemm_int8.h), so that the product adds up integers.
+// For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product adds up integers. For the block
+// formats it is the identity; with few rows the kernel rounds to 16 bits (kernels/quantized/gemm_int8.h).
 //
 // Model code knows none of them: a Trace gives a quantized parameter as a dequantize node, and the pass fuse_quantized
 // joins that with the products and lookups that read it. Nothing is differentiated through them.
