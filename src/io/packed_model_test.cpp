@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -29,7 +30,7 @@ class PackedModel : public ::testing::Test {
   static PackedContents contents() {
     static const float values[] = {1, 2, 3, 4, 5, 6};
     const auto fill = [](int64_t first, int64_t count, std::byte* out) {
-      std::memcpy(out, values + first, static_cast<size_t>(count) * sizeof(float));
+      std::copy_n(reinterpret_cast<const std::byte*>(values + first), count * static_cast<int64_t>(sizeof(float)), out);
     };
     return {.weights = {{"w", FileDType::kF32, Shape{2, 3}, fill}, {"empty", FileDType::kF32, Shape{0}, fill}},
             .metadata = {{"step", "12"}},

@@ -68,12 +68,15 @@ Tensor BatchNorm::operator()(At x) {
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)
     : Module(parent, std::move(name)),
-      weight{this, "weight", {vocab_size, width}, normal_init(1 / std::sqrt(static_cast<double>(width))), /*table=*/true},
+      weight{
+          this, "weight", {vocab_size, width}, normal_init(1 / std::sqrt(static_cast<double>(width))), /*table=*/true},
       scale(std::sqrt(static_cast<double>(width))) {}
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width,
                      const Initializer& initializer)
-    : Module(parent, std::move(name)), weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true}, scale(1) {}
+    : Module(parent, std::move(name)),
+      weight{this, "weight", {vocab_size, width}, initializer, /*table=*/true},
+      scale(1) {}
 
 Tensor Embedding::operator()(At ids) {
   ModuleScope scope(*this);

@@ -489,9 +489,9 @@ def main():
     settings = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_layers": 1, "batch_size": 16, "num_buckets": 2,
                 "train_samples": 200, "valid_samples": 8, "test_samples": 24, "max_steps": 30, "eval_every": 30}
     linnet("train", "dates", "--run", models["run"], *[part for key, value in settings.items() for part in ("--set", f"{key}={value}")])
-    packed = str(options.folder / "packed.linnet")
+    packed = str(options.folder / "gpt2.linnet")
     linnet("pack", models["gpt2"], "-o", packed)
-    small = ["gpt2=" + packed] + [models[name] for name in ("llama", "marian", "run", "bert_model", "bert_classifier")]
+    small = [packed] + [models[name] for name in ("llama", "marian", "run", "bert_model", "bert_classifier")]
 
     def run(name, action):
         began = time.monotonic()

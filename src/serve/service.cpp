@@ -74,6 +74,8 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
   std::string name = path.filename().string();
   if (name.empty() || name == "." || name == "..")
     name = std::filesystem::absolute(path).lexically_normal().filename().string();
+  if (constexpr std::string_view kEnding = ".linnet"; name.size() > kEnding.size() && name.ends_with(kEnding))
+    name.resize(name.size() - kEnding.size());
   return {name, description};
 }
 

@@ -1,11 +1,10 @@
-// Any bytes are either a file of plans that can be written again, or a user error of one line. The checksum is made right
-// here, so that the reader behind it is reached.
-#include "plan/plan_file.h"
-
+// Any bytes are either a file of plans that can be written again, or a user error of one line. The checksum is made
+// right here, so that the reader behind it is reached.
 #include "base/hash.h"
 #include "fuzz/fuzzing.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
+#include "plan/plan_file.h"
 
 using namespace linnet;
 

@@ -80,12 +80,13 @@ TEST(Memory, ThePlanCommandAgreesWithTheRun) {
   EXPECT_LT(static_cast<double>(planned.peak_bytes) / 1e6, 0.5 * predicted_mb(planned.out));
 }
 
-// What an impossible budget is told to be at least is enough; the run keeps it, and gives the bits of a run without one.
+// What an impossible budget is told to be at least is enough; the run keeps it, and gives the bits of a run without
+// one.
 TEST(Memory, ABudgetIsKeptAndTheLeastIsNamed) {
   const TemporaryFolder folder;
   const auto arguments = [&](const std::string& name, const std::string& memory, const char* steps) {
-    Arguments list{"train", "reference", "--run", folder / name, "--set", "max_seq_len=192", "--set", "train_samples=64",
-                   "--set", "valid_samples=16", "--steps", steps};
+    Arguments list{"train", "reference",        "--run", folder / name,      "--set",   "max_seq_len=192",
+                   "--set", "train_samples=64", "--set", "valid_samples=16", "--steps", steps};
     if (!memory.empty()) list.insert(list.end(), {"--memory", memory});
     return list;
   };
