@@ -26,7 +26,7 @@ int run(int count, char** arguments) {
   TrainerOptions options;
   options.optimizer.kind = OptimizerAttrs::Kind::kAdam;
   const auto length = static_cast<int64_t>(tokens.size());
-  Learner learner(
+  SingleShapeLearner learner(
       gpt, [&](Trace& trace) { return gpt_loss(gpt, trace, 1, length); }, options);
   const ParameterLayout& layout = learner.trainer().layout();
   float* parameters = learner.trainer().state("parameters");

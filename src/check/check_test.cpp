@@ -126,7 +126,7 @@ std::vector<CheckLine> check(const Spoiled& spoiled, bool classifier) {
   Model model(spoiled);
   std::vector<ParameterGroup> groups;
   if (!classifier) groups.push_back({.patterns = {"classes.*"}, .frozen = true});
-  Learner learner(
+  SingleShapeLearner learner(
       model, [&](Trace& trace) { return classifier ? model.classifier_loss(trace) : model.decoder_loss(trace); },
       {.optimizer = {.kind = OptimizerAttrs::Kind::kAdam}, .threads = 1}, {}, groups);
   CheckSubject subject{.trainer = learner.trainer(), .store = learner.store(), .batch = {}};

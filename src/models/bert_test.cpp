@@ -20,7 +20,7 @@ struct Batch {
   Batch() {
     for (int32_t i = 0; i < kBatch * kLength; ++i) tokens.push_back((i * 11 + 3) % 40);
   }
-  void give(Learner& learner) const {
+  void give(SingleShapeLearner& learner) const {
     learner.set<int32_t>("tokens", tokens);
     learner.set<int32_t>("lengths", lengths);
     learner.set<int32_t>("positions", positions);
@@ -41,7 +41,7 @@ TEST(Bert, LearnsTheMaskedTokensByHeart) {
   MaskedLanguageModel model(small_bert());
   TrainerOptions options;
   options.optimizer.kind = OptimizerAttrs::Kind::kAdam;
-  Learner learner(model, loss_of(model), options);
+  SingleShapeLearner learner(model, loss_of(model), options);
   Batch().give(learner);
   EXPECT_NEAR(learner.evaluate(), std::log(40.0), 0.1 * std::log(40.0));
   StepReport report{};
@@ -52,7 +52,7 @@ TEST(Bert, LearnsTheMaskedTokensByHeart) {
 
 TEST(Bert, PaddingIsNotSeenButTheRestIs) {
   MaskedLanguageModel model(small_bert());
-  Learner learner(model, loss_of(model));
+  SingleShapeLearner learner(model, loss_of(model));
   Batch batch;
   batch.give(learner);
   const double before = learner.evaluate();

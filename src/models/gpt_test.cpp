@@ -28,7 +28,7 @@ TEST(Gpt, HasGpt2sParameters) {
 
 TEST(Gpt, StartsNearTheLogarithmOfTheVocabulary) {
   Gpt model(small_gpt());
-  Learner learner(model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); });
+  SingleShapeLearner learner(model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); });
   learner.set<int32_t>("tokens", row_of_tokens(1));
   learner.set<int32_t>("targets", row_of_tokens(2));
   EXPECT_NEAR(learner.evaluate(), std::log(30.0), 0.1 * std::log(30.0));
@@ -38,7 +38,7 @@ TEST(Gpt, LearnsABatchByHeart) {
   Gpt model(small_gpt());
   TrainerOptions options;
   options.optimizer.kind = OptimizerAttrs::Kind::kAdam;
-  Learner learner(
+  SingleShapeLearner learner(
       model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); }, options);
   learner.set<int32_t>("tokens", row_of_tokens(1));
   learner.set<int32_t>("targets", row_of_tokens(2));
@@ -49,7 +49,7 @@ TEST(Gpt, LearnsABatchByHeart) {
 // The loss of the first tokens does not change with what comes after them.
 TEST(Gpt, NoTokenSeesALaterOne) {
   Gpt model(small_gpt());
-  Learner learner(model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); });
+  SingleShapeLearner learner(model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); });
   std::vector<int32_t> tokens = row_of_tokens(1), targets(kBatch * kLength, -1);
   for (int32_t t = 0; t < 5; ++t) targets[static_cast<size_t>(t)] = t + 3;
   learner.set<int32_t>("targets", targets);

@@ -32,12 +32,12 @@ Tensor Encoder::operator()(Tensor x, Tensor lengths) {
   return norm ? (*norm)(x) : x;
 }
 
-Decoder::Decoder(Module* parent, std::string name, const TransformerConfig& config)
+TransformerDecoder::TransformerDecoder(Module* parent, std::string name, const TransformerConfig& config)
     : Module(parent, std::move(name)), layers{this, "layers", config.num_decoder_layers, layer_config(config)} {
   if (config.final_norm) norm.emplace(this, "norm", config.d_model);
 }
 
-Tensor Decoder::operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths) {
+Tensor TransformerDecoder::operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths) {
   for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, sight, memory, memory_lengths);
   return norm ? (*norm)(x) : x;
 }

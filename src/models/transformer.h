@@ -34,8 +34,8 @@ struct Encoder : Module {
   std::optional<LayerNorm> norm;
 };
 
-struct Decoder : Module {
-  Decoder(Module* parent, std::string name, const TransformerConfig& config);
+struct TransformerDecoder : Module {
+  TransformerDecoder(Module* parent, std::string name, const TransformerConfig& config);
   Tensor operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths);
 
   ModuleList<DecoderLayer> layers;
@@ -77,7 +77,7 @@ struct Transformer : EncoderDecoder {
   Constant positions;  // [max_seq_len, D]
   Dropout embedding_dropout;
   Encoder encoder;
-  Decoder decoder;
+  TransformerDecoder decoder;
   Head head;
 
  private:

@@ -173,10 +173,10 @@ TEST(OnnxNetwork, TrainsLikeTheModelItCameFrom) {
     const Tensor logits = logits_of(images);
     return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
   };
-  Learner own(cnn, [&](Trace& trace) { return loss_of(trace, [&](Tensor x) { return cnn(x); }); });
+  SingleShapeLearner own(cnn, [&](Trace& trace) { return loss_of(trace, [&](Tensor x) { return cnn(x); }); });
   for (const ParameterPlace& place : layout.parameters())
     std::copy_n(flat.begin() + place.offset, place.spec.shape.elements(), own.parameter(place.spec.name).begin());
-  Learner imported(*network, [&](Trace& trace) {
+  SingleShapeLearner imported(*network, [&](Trace& trace) {
     return loss_of(trace, [&](Tensor x) { return network->run({{"images", x}}).at("logits"); });
   });
   std::mt19937 random(1);
@@ -185,7 +185,7 @@ TEST(OnnxNetwork, TrainsLikeTheModelItCameFrom) {
     std::vector<uint8_t> images(kBatch * 6 * 8 * 2);
     for (uint8_t& pixel : images) pixel = static_cast<uint8_t>(random() % 256);
     const std::vector<int32_t> labels{0, 1, 2, 1};
-    for (Learner* learner : {&own, &imported}) {
+    for (SingleShapeLearner* learner : {&own, &imported}) {
       learner->set<uint8_t>("images", std::span<const uint8_t>(images));
       learner->set<int32_t>("labels", std::span<const int32_t>(labels));
     }

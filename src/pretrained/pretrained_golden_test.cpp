@@ -118,7 +118,7 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
   EXPECT_NEAR(exact.outputs.at("loss_sum")[0] / exact.outputs.at("token_count")[0], expected, 1e-9 * expected);
 
   // Two micro-batches, so that the gradient stays where it is accumulated.
-  Learner learner(*model.module, loss, {.accumulate_steps = 2, .threads = 2});
+  SingleShapeLearner learner(*model.module, loss, {.accumulate_steps = 2, .threads = 2});
   std::copy(parameters.begin(), parameters.end(), learner.trainer().state("parameters"));
   for (const auto& [input, tensor] : named)
     if (tensor.type().dtype == DType::kI32) learner.set<int32_t>(input, tensor.as<int32_t>());

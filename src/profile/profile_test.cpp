@@ -43,7 +43,7 @@ struct Profiled {
     }
   }
   Net net;
-  Learner learner;
+  SingleShapeLearner learner;
   std::vector<ProfileSummary> summaries;
 };
 

@@ -74,7 +74,7 @@ struct Net : Module {
 
 TEST(MemoryPicture, ListsEveryTensorOfTheTrainingStep) {
   Net net;
-  Learner learner(net, [&](Trace& trace) -> Loss {
+  SingleShapeLearner learner(net, [&](Trace& trace) -> Loss {
     const Tensor x = trace.input("x", {DType::kF32, {32, 64}});
     return {sum_to(square(net.second(relu(net.first(x)))), {}), trace.number(32)};
   });

@@ -48,7 +48,7 @@ struct Training {
     return {span.begin(), span.end()};
   }
   Net net;
-  Learner learner;
+  SingleShapeLearner learner;
 };
 
 struct Moments {
@@ -134,11 +134,11 @@ TEST(Buffers, AModuleUsedTwiceAndABatchOfOneAreErrors) {
     const Tensor x = trace.input("x", {DType::kF32, {kRows, kChannels}});
     return {sum_to(square(net.norm(net.norm(x))), {}), trace.number(1)};
   };
-  EXPECT_THROW(Learner(net, twice), Error);
+  EXPECT_THROW(SingleShapeLearner(net, twice), Error);
   const LossFunction one = [&](Trace& trace) -> Loss {
     return {sum_to(square(net.norm(trace.input("x", {DType::kF32, {1, kChannels}}))), {}), trace.number(1)};
   };
-  EXPECT_THROW(Learner(net, one), Error);
+  EXPECT_THROW(SingleShapeLearner(net, one), Error);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ struct Training {
     return {span.begin(), span.end()};
   }
   Net net;
-  Learner learner;
+  SingleShapeLearner learner;
 };
 
 const Groups kFrozenFirst{{.patterns = {"first.*"}, .frozen = true}};

@@ -4,8 +4,8 @@
 
 namespace linnet {
 
-Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& options, const ResidentOptions& resident,
-                 std::span<const ParameterGroup> groups)
+SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options,
+                                       const ResidentOptions& resident, std::span<const ParameterGroup> groups)
     : layout_(model, groups), store_(*options.backend) {
   shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
@@ -35,7 +35,7 @@ Learner::Learner(const Module& model, LossFunction loss, const TrainerOptions& o
   trainer_->initialize();
 }
 
-void* Learner::place(const std::string& input, size_t bytes) {
+void* SingleShapeLearner::place(const std::string& input, size_t bytes) {
   const auto found = inputs_.find(input);
   if (found == inputs_.end()) fail_user("the loss has no input \"" + input + "\"");
   if (found->second != bytes)
@@ -44,12 +44,12 @@ void* Learner::place(const std::string& input, size_t bytes) {
   return store_.data(input);
 }
 
-double Learner::evaluate() {
+double SingleShapeLearner::evaluate() {
   const LossTotal total = trainer_->evaluate(shape_);
   return total.sum / static_cast<double>(total.tokens);
 }
 
-std::span<float> Learner::parameter(const std::string& name) {
+std::span<float> SingleShapeLearner::parameter(const std::string& name) {
   trainer_->pull_states();
   for (const auto& [spec, offset] : layout_.parameters())
     if (spec.name == name) return {trainer_->state("parameters") + offset, static_cast<size_t>(spec.shape.elements())};

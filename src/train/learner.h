@@ -1,7 +1,8 @@
-// The shortest way to train a model of one's own: a module, a loss, and arrays to feed it. A Learner owns the memory,
-// one Trainer and one batch shape; programs with buckets, evaluation or decoding use Trainer and Store directly.
+// The shortest way to train a model of one's own: a module, a loss, and arrays to feed it. A SingleShapeLearner owns
+// the memory, one Trainer and one batch shape; programs with buckets, evaluation or decoding use Trainer and Store
+// directly.
 //
-//   Learner learner(net, [&](Trace& trace) -> Loss { ... trace.input("x", {...}) ... });
+//   SingleShapeLearner learner(net, [&](Trace& trace) -> Loss { ... trace.input("x", {...}) ... });
 //   learner.set<float>("x", {0, 1});
 //   StepReport report = learner.step(0.02);
 #pragma once
@@ -11,14 +12,14 @@
 
 namespace linnet {
 
-class Learner {
+class SingleShapeLearner {
  public:
   // Traces the loss, plans, takes the memory and draws the initial parameters. Model and loss must outlive the learner.
   // Throws Error(kShape) naming line and module when shapes do not fit.
   // With resident data there are resident() steps beside step().
   // `groups`: parameters that are frozen or trained otherwise than `options` say.
-  Learner(const Module& model, LossFunction loss, const TrainerOptions& options = {},
-          const ResidentOptions& resident = {}, std::span<const ParameterGroup> groups = {});
+  SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options = {},
+                     const ResidentOptions& resident = {}, std::span<const ParameterGroup> groups = {});
 
   // Fills an input that the loss declared. User error when there is none of that name, type and size.
   template <class T>

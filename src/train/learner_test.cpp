@@ -22,7 +22,7 @@ Loss line_loss(Line& line, Trace& trace) {
 
 TEST(Learner, FitsALineToItsSlopeAndOffset) {
   Line line;
-  Learner learner(line, [&](Trace& trace) { return line_loss(line, trace); });
+  SingleShapeLearner learner(line, [&](Trace& trace) { return line_loss(line, trace); });
   learner.set<float>("x", {0, 1, 2, 3});
   learner.set<float>("y", {1, 3, 5, 7});
   for (int step = 0; step < 2000; ++step) learner.step(0.01);
@@ -33,7 +33,7 @@ TEST(Learner, FitsALineToItsSlopeAndOffset) {
 
 TEST(Learner, WrongInputsAreNamed) {
   Line line;
-  Learner learner(line, [&](Trace& trace) { return line_loss(line, trace); });
+  SingleShapeLearner learner(line, [&](Trace& trace) { return line_loss(line, trace); });
   EXPECT_THROW(learner.set<float>("z", {0}), Error);
   EXPECT_THROW(learner.set<float>("x", {0, 1}), Error);
   EXPECT_THROW(learner.parameter("fit.scale"), Error);

@@ -21,7 +21,7 @@ struct Trained {
 Trained train(const TrainerOptions& options, double dropout = 0) {
   // Large enough that keeping a hidden layer's result is not worth its memory: 4 x 128 x 1024 floats.
   Gpt model({.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = dropout});
-  Learner learner(
+  SingleShapeLearner learner(
       model, [&](Trace& trace) { return gpt_loss(model, trace, kBatch, kLength); }, options);
   std::vector<int32_t> tokens, targets;
   for (int32_t i = 0; i < kBatch * kLength; ++i) tokens.push_back(i * 7 % 40), targets.push_back(i * i % 40);

@@ -61,7 +61,7 @@ class ResidentTraining : public ::testing::Test {
   }
   static float rate(int64_t step) { return 1e-3f * static_cast<float>(step % 5 + 1); }
 
-  Outcome outcome(Learner& learner, std::vector<StepReport> reports) {
+  Outcome outcome(SingleShapeLearner& learner, std::vector<StepReport> reports) {
     Trainer& trainer = learner.trainer();
     trainer.pull_states();
     const auto values = [&](const char* state) {
@@ -71,7 +71,7 @@ class ResidentTraining : public ::testing::Test {
   }
 
   Outcome one_by_one(int64_t steps) {
-    Learner learner(net_, loss_, options_);
+    SingleShapeLearner learner(net_, loss_, options_);
     const std::vector<int32_t> rows = order(steps);
     std::vector<StepReport> reports;
     for (int64_t step = 0; step < steps; ++step) {
@@ -90,12 +90,12 @@ class ResidentTraining : public ::testing::Test {
     return outcome(learner, std::move(reports));
   }
 
-  std::unique_ptr<Learner> resident_learner(int64_t per_chunk, int64_t per_graph) {
+  std::unique_ptr<SingleShapeLearner> resident_learner(int64_t per_chunk, int64_t per_graph) {
     const ResidentOptions resident{
         .data = {{"images", {DType::kU8, {kCount, kSize, kSize, 1}}}, {"labels", {DType::kI32, {kCount}}}},
         .steps_per_chunk = per_chunk,
         .steps_per_graph = per_graph};
-    auto learner = std::make_unique<Learner>(net_, loss_, options_, resident);
+    auto learner = std::make_unique<SingleShapeLearner>(net_, loss_, options_, resident);
     learner->resident().stage("images", std::as_bytes(std::span(images_)));
     learner->resident().stage("labels", std::as_bytes(std::span(labels_)));
     return learner;
@@ -180,7 +180,7 @@ TEST_F(ResidentTraining, StepsThatAreNotFiniteAreReportedAndChangeNothing) {
 
 TEST_F(ResidentTraining, DataThatDoNotFitTheLossAreRefused) {
   const auto with = [&](const std::string& name, TensorType type) {
-    Learner learner(net_, loss_, options_, {.data = {{name, type}}});
+    SingleShapeLearner learner(net_, loss_, options_, {.data = {{name, type}}});
   };
   EXPECT_THROW(with("pictures", {DType::kU8, {kCount, kSize, kSize, 1}}), Error);
   EXPECT_THROW(with("images", {DType::kU8, {kCount, kSize, kSize}}), Error);

@@ -28,12 +28,14 @@ struct TrainerOptions {
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
   RecomputeMode recompute = RecomputeMode::kAuto;
-  // Most bytes to take; 0: no limit. With kAuto, layers are computed again until the step fits. For a Learner: of what
-  // it plans (Learner::memory_bytes()). For a session: with what the process holds anyway; on a device, of its memory.
+  // Most bytes to take; 0: no limit. With kAuto, layers are computed again until the step fits. For a
+  // SingleShapeLearner: of what it plans (SingleShapeLearner::memory_bytes()). For a session: with what the process
+  // holds anyway; on a device, of its memory.
   uint64_t memory = 0;
   bool training = true;      // false: only evaluation; no gradients and no moments
   bool verify_plans = true;  // see PlanOptions
-  // For a Learner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store says.
+  // For a SingleShapeLearner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store
+  // says.
   const Backend* backend = &cpu_backend();
   // Which steps are profiled; if it is off, the environment variable LINNET_PROFILE decides.
   ProfileOptions profile = {};

@@ -190,7 +190,7 @@ class Measuring {
   const MeasureOptions& options_;
   const ResidentOptions resident_;
   const double began_;
-  Learner learner_;
+  SingleShapeLearner learner_;
   const double planning_seconds_;
   int64_t next_ = 0, done_ = 0;  // batch to come; resident steps
 };

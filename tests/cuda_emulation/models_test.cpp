@@ -20,7 +20,7 @@ constexpr int64_t kRows = 3, kLength = 12, kVocab = 40;
 struct ModelCase {
   std::shared_ptr<Module> model;
   LossFunction loss;
-  std::function<void(Learner&)> fill;
+  std::function<void(SingleShapeLearner&)> fill;
 };
 
 // Ids in [low, high) by rule.
@@ -31,7 +31,7 @@ std::vector<int32_t> ids(int64_t count, int32_t low, int32_t high, int32_t salt)
   return ids;
 }
 
-void fill_tokens(Learner& learner) {
+void fill_tokens(SingleShapeLearner& learner) {
   learner.set<int32_t>("tokens", ids(kRows * kLength, 0, kVocab, 1));
   learner.set<int32_t>("targets", ids(kRows * kLength, 0, kVocab, 2));
 }
@@ -48,7 +48,7 @@ ModelCase llama() {
   config.kv_heads = 2, config.window = 7;
   auto model = std::make_shared<Llama>(config);
   return {model, [model](Trace& trace) { return causal_loss(*model, trace, kRows, kLength, true); },
-          [](Learner& learner) {
+          [](SingleShapeLearner& learner) {
             fill_tokens(learner);
             std::vector<int32_t> positions, starts;
             for (int64_t i = 0; i < kRows * kLength; ++i) {
@@ -67,7 +67,7 @@ BertConfig bert_config() {
 ModelCase masked_bert() {
   auto model = std::make_shared<MaskedLanguageModel>(bert_config());
   return {model, [model](Trace& trace) { return masked_language_loss(*model, trace, kRows, kLength, 6); },
-          [](Learner& learner) {
+          [](SingleShapeLearner& learner) {
             learner.set<int32_t>("tokens", ids(kRows * kLength, 0, kVocab, 1));
             learner.set<int32_t>("lengths", {12, 5, 9});
             learner.set<int32_t>("positions", {1, 4, 13, 15, 26, 0});
@@ -78,7 +78,7 @@ ModelCase masked_bert() {
 ModelCase classifying_bert() {
   auto model = std::make_shared<SequenceClassifier>(bert_config(), 3);
   return {model, [model](Trace& trace) { return classification_loss(*model, trace, kRows, kLength); },
-          [](Learner& learner) {
+          [](SingleShapeLearner& learner) {
             learner.set<int32_t>("tokens", ids(kRows * kLength, 0, kVocab, 1));
             learner.set<int32_t>("lengths", {12, 5, 9});
             learner.set<int32_t>("labels", {2, 0, 1});
@@ -98,7 +98,7 @@ ModelCase t5(bool gated) {
                                              .activation = gated ? Activation::kGeluTanh : Activation::kRelu,
                                              .gated = gated});
   return {model, [model](Trace& trace) { return t5_loss(*model, trace, kRows, kLength, kLength); },
-          [](Learner& learner) {
+          [](SingleShapeLearner& learner) {
             learner.set<int32_t>("source", ids(kRows * kLength, 1, kVocab, 1));
             learner.set<int32_t>("source_lengths", {12, 5, 9});
             learner.set<int32_t>("target_in", ids(kRows * kLength, 1, kVocab, 2));
@@ -109,7 +109,7 @@ ModelCase t5(bool gated) {
 ModelCase cnn() {
   auto model = std::make_shared<Cnn>(CnnConfig{.height = 12, .width = 12, .filters = 16});
   return {model, [model](Trace& trace) { return cnn_loss(*model, trace, 5); },
-          [](Learner& learner) {
+          [](SingleShapeLearner& learner) {
             std::vector<uint8_t> pixels;
             for (const int32_t value : ids(5 * 12 * 12, 0, 256, 1)) pixels.push_back(static_cast<uint8_t>(value));
             learner.set<uint8_t>("images", pixels);
@@ -127,7 +127,7 @@ Losses train(const ModelCase& model, const Backend* backend, bool reduced) {
   if (reduced) options.passes.storage_type = DType::kBF16;
   options.passes.precision = reduced ? Precision::kBf16 : Precision::kF32;
   options.optimizer.clip_norm = 1;
-  Learner learner(*model.model, model.loss, options);
+  SingleShapeLearner learner(*model.model, model.loss, options);
   Losses result;
   for (int step = 0; step < 3; ++step) {
     model.fill(learner);

@@ -5,14 +5,14 @@
 namespace linnet {
 
 // GPT-2's alphabet of bytes read back; a token with other characters stands for itself.
-class ByteLevelDecoder : public Decoder {
+class ByteLevelDecoder : public TokenDecoder {
  public:
   void apply(std::vector<std::string>& tokens) const override;
 };
 
 // A space before each token but the first and those that continue a word; `cleanup` takes the spaces before punctuation
 // and English contractions away again.
-class WordPieceDecoder : public Decoder {
+class WordPieceDecoder : public TokenDecoder {
  public:
   WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
   void apply(std::vector<std::string>& tokens) const override;
@@ -23,7 +23,7 @@ class WordPieceDecoder : public Decoder {
 };
 
 // "▁" becomes a space, or nothing in the first token when one was put before the text.
-class MetaspaceDecoder : public Decoder {
+class MetaspaceDecoder : public TokenDecoder {
  public:
   MetaspaceDecoder(std::string replacement, bool prepended)
       : replacement_(std::move(replacement)), prepended_(prepended) {}
@@ -34,7 +34,7 @@ class MetaspaceDecoder : public Decoder {
   bool prepended_;
 };
 
-class ReplaceDecoder : public Decoder {
+class ReplaceDecoder : public TokenDecoder {
  public:
   ReplaceDecoder(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
   void apply(std::vector<std::string>& tokens) const override;
@@ -44,18 +44,18 @@ class ReplaceDecoder : public Decoder {
 };
 
 // Runs of <0xE2> become the characters they spell, or U+FFFD for each byte where they spell none.
-class ByteFallbackDecoder : public Decoder {
+class ByteFallbackDecoder : public TokenDecoder {
  public:
   void apply(std::vector<std::string>& tokens) const override;
 };
 
-class FuseDecoder : public Decoder {
+class FuseDecoder : public TokenDecoder {
  public:
   void apply(std::vector<std::string>& tokens) const override;
 };
 
 // Up to `start` times `content` from the front of each token, up to `stop` times from its end.
-class StripDecoder : public Decoder {
+class StripDecoder : public TokenDecoder {
  public:
   StripDecoder(std::string content, size_t start, size_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
@@ -67,7 +67,7 @@ class StripDecoder : public Decoder {
 };
 
 // The suffix that ends a word becomes a space, or nothing in the last token.
-class BpeDecoder : public Decoder {
+class BpeDecoder : public TokenDecoder {
  public:
   explicit BpeDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
   void apply(std::vector<std::string>& tokens) const override;

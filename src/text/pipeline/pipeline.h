@@ -40,9 +40,9 @@ class PreTokenizer {
   virtual void split(PipelineScratch& scratch) const = 0;
 };
 
-class Decoder {
+class TokenDecoder {
  public:
-  virtual ~Decoder() = default;
+  virtual ~TokenDecoder() = default;
   virtual void apply(std::vector<std::string>& tokens) const = 0;  // the text is what they give when joined
 };
 

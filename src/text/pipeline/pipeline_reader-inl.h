@@ -14,7 +14,7 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonObject& json);
 bool read_pre_tokenizer(const JsonObject& json, std::vector<std::unique_ptr<PreTokenizer>>& steps);
 
 void read_post_processor(const JsonObject& json, PostProcessing& post);
-void read_decoder(const JsonObject& json, std::vector<std::unique_ptr<Decoder>>& steps);
+void read_decoder(const JsonObject& json, std::vector<std::unique_ptr<TokenDecoder>>& steps);
 SplitPattern read_pattern(const JsonObject& step);  // {"pattern": {"Regex": "..."}} or {"String": "..."}
 
 }  // namespace linnet

@@ -13,7 +13,7 @@ struct Pipeline {
   std::unique_ptr<Normalizer> normalizer;  // null: none
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
   PostProcessing post;
-  std::vector<std::unique_ptr<Decoder>> decoders;
+  std::vector<std::unique_ptr<TokenDecoder>> decoders;
   bool join_by_space = false;  // without decoders tokenizers puts a space between tokens
   // How tokenizer.json spells the steps, "null" for none.
   std::string normalizer_json = "null", pre_tokenizer_json = "null", post_json = "null", decoder_json = "null";

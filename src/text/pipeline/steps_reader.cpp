@@ -184,7 +184,7 @@ void read_post_processor(const JsonObject& json, PostProcessing& post) {
   }
 }
 
-void read_decoder(const JsonObject& json, std::vector<std::unique_ptr<Decoder>>& steps) {
+void read_decoder(const JsonObject& json, std::vector<std::unique_ptr<TokenDecoder>>& steps) {
   const std::string type = json.text("type");
   if (type == "Sequence") {
     for_each(json, "decoders", [&](const JsonObject& step) { read_decoder(step, steps); });
