@@ -1,6 +1,8 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -51,12 +53,42 @@ CLI::Validator whole_number() {
       "");
 }
 
+// CLI11 lists what it did not expect, values and all; most often one option is misspelt.
+std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const std::vector<std::string> extra = app.remaining(true);
+  const auto is_extra = [&](const char* word) { return std::ranges::find(extra, word) != extra.end(); };
+  const auto is_option = [&](const char* word) { return word[0] == '-' && word[1] != '\0' && is_extra(word); };
+  char** const option = std::find_if(argv + 1, argv + argc, is_option);
+  if (option == argv + argc) {
+    char** const word = std::find_if(argv + 1, argv + argc, is_extra);
+    return word == argv + argc ? error.what() : std::string("there is nothing to do with '") + *word + "'";
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front())
+    for (const CLI::Option* known : at->get_options())
+      for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  const std::string given = std::string(*option).substr(0, std::string_view(*option).find('='));
+  return "there is no option '" + given + "' (did you mean " + nearest(given, names) + "?)";
+}
+
 // CLI11 only says that a command is missing; most often it is misspelt.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
   if (!app.get_subcommands().empty() || argc < 2 || argv[1][0] == '-') return error.what();
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   return std::string("there is no command '") + argv[1] + "' (did you mean " + nearest(argv[1], names) + "?)";
+}
+
+bool names_a_path(const ValueRules& rules) {
+  constexpr std::array<std::string_view, 5> kPaths{"FILE", "DIR", "FOLDER", "RUN", "MODEL"};
+  return std::ranges::find(kPaths, rules.type) != kPaths.end();
+}
+
+// A name that is empty, as an unset variable of a shell script gives it, is no file.
+CLI::Validator some_text() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? std::string("the name is empty") : std::string(); }, "");
 }
 
 // The command that was parsed so far, as far as its name is known: for --help.
@@ -86,6 +118,8 @@ Command& Command::take(const char* name, T& value, const char* help, const Value
   using Number = typename NumberOf<T>::Type;
   if constexpr (std::is_floating_point_v<Number>) option->check(finite_number());
   if constexpr (std::is_integral_v<Number>) option->check(whole_number<Number>());
+  if constexpr (!std::is_arithmetic_v<Number>)
+    if (names_a_path(rules)) option->check(some_text());
   if constexpr (std::is_arithmetic_v<Number>)
     if (rules.least && rules.most)
       option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));

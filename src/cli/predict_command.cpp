@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/phase.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "data/images/image_folder.h"
@@ -46,7 +48,8 @@ class Predictions {
   explicit Predictions(const Arguments& arguments)
       : arguments_(arguments),
         ahead_(isatty(STDIN_FILENO) && arguments.inputs.empty() ? 1 : kAhead),
-        classifier_(open_classifier(arguments.model, arguments, ahead_ == 1 ? 1 : kRows)) {
+        classifier_(open_classifier(arguments.model, arguments, ahead_ == 1 ? 1 : kRows)),
+        phase_(std::string("classifying, ") + input_name() + "s:") {
     const auto classes = static_cast<int64_t>(classifier_->classes().size());
     if (arguments.top > classes)
       fail_user("--top " + std::to_string(arguments.top) + ": the model has " + std::to_string(classes) + " classes");
@@ -64,7 +67,9 @@ class Predictions {
     const std::vector<double> all = classifier_->predict(waiting_);
     const size_t classes = classifier_->classes().size();
     for (size_t i = 0; i < waiting_.size(); ++i) print(waiting_[i], {all.data() + i * classes, classes});
+    done_ += static_cast<int64_t>(waiting_.size());
     waiting_.clear();
+    if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it
     if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
   }
 
@@ -106,6 +111,8 @@ class Predictions {
   const size_t ahead_;
   std::unique_ptr<Classifier> classifier_;
   std::vector<std::string> waiting_;
+  int64_t done_ = 0;
+  Phase phase_;
 };
 
 // The text of a line: of a .tsv file what stands before the first tab.
@@ -113,15 +120,36 @@ std::string text_of(const std::string& line, bool is_table) {
   return is_table ? line.substr(0, line.find('\t')) : line;
 }
 
+// Most texts have no tab. Where all do, the lines are most likely those of a table.
+class TabCount {
+ public:
+  void add(const std::string& text) {
+    ++texts_;
+    with_tab_ += text.find('\t') != text.npos;
+  }
+  void warn() const {
+    if (texts_ > 0 && with_tab_ == texts_)
+      log_warning(
+          "every line has a tab, and the whole line was taken for the text; of a file whose name ends in .tsv it is "
+          "what stands before the first tab");
+  }
+
+ private:
+  int64_t texts_ = 0, with_tab_ = 0;
+};
+
 int predict(Arguments arguments) {
   if (arguments.json && arguments.csv) fail_user("give either --json or --csv");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
   Predictions predictions(arguments);
+  TabCount tabs;
   const bool images = predictions.classifier().takes_images();
   try {
     for_each_line(images ? std::vector<std::string>{} : arguments.inputs, images && !arguments.inputs.empty(),
                   [&](const std::string& line, const std::string& path) {
-                    predictions.add(text_of(line, has_ending(path, ".tsv")));
+                    const std::string text = text_of(line, has_ending(path, ".tsv"));
+                    if (!images) tabs.add(text);
+                    predictions.add(text);
                   });
     for (const std::string& path : images ? arguments.inputs : std::vector<std::string>{}) {
       if (!std::filesystem::is_directory(path)) {
@@ -137,6 +165,7 @@ int predict(Arguments arguments) {
     throw;
   }
   predictions.flush();
+  tabs.warn();
   return 0;
 }
 

@@ -151,7 +151,7 @@ void check_keys_belong(const Config& config);
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
 
 // Every key, by section, so that parse_config() gives back an equal Config. With comments: what each means, its choices
-// or range, above it.
+// or range, above it; keys at their default that the task or architecture does not have are left out.
 std::string to_toml(const Config& config, bool comments);
 
 struct Preset {

@@ -28,6 +28,8 @@ struct ConfigKey {
 };
 
 std::span<const ConfigKey> config_keys();
+// Whether the configuration's task or architecture has the key.
+bool key_belongs(const ConfigKey& key, const Config& config);
 
 FieldValue field_value(const ConfigKey& key, const Config& config);
 // Checks type, range and choices; a message without place, or "" when the value is accepted and stored. A whole number

@@ -8,13 +8,14 @@
 #include "config/task_rows.h"
 
 namespace linnet {
-namespace {
 
-bool belongs(const ConfigKey& key, const Config& config) {
+bool key_belongs(const ConfigKey& key, const Config& config) {
   return key.owners.empty() || std::ranges::any_of(key.owners, [&](const std::string_view owner) {
            return owner == config.data.task || owner == config.model.architecture;
          });
 }
+
+namespace {
 
 // The keys of a section that belong to the configuration's task. In a training section nearly all do, so that there
 // is nothing to be learned from a list.
@@ -23,7 +24,7 @@ std::string others(const ConfigKey& missing, const Config& config) {
   if (section == "train") return "";
   std::string text;
   for (const ConfigKey& key : config_keys())
-    if (section == key.section && belongs(key, config)) text += (text.empty() ? "" : ", ") + std::string(key.name);
+    if (section == key.section && key_belongs(key, config)) text += (text.empty() ? "" : ", ") + std::string(key.name);
   return "; in [" + section + "] it has " + text;
 }
 
@@ -45,12 +46,12 @@ bool asks_for_nothing(const ConfigKey& key, const Config& config) {
 
 void check_keys_belong(const Config& config) {
   for (const ConfigKey& key : config_keys())
-    if (!belongs(key, config) && !asks_for_nothing(key, config)) fail_key("config: ", key, config);
+    if (!key_belongs(key, config) && !asks_for_nothing(key, config)) fail_key("config: ", key, config);
 }
 
 void check_setting_belongs(const Config& config, const std::string& key_and_value) {
   const std::vector<const ConfigKey*> keys = keys_of_setting(key_and_value);
-  if (std::ranges::any_of(keys, [&](const ConfigKey* key) { return belongs(*key, config); })) return;
+  if (std::ranges::any_of(keys, [&](const ConfigKey* key) { return key_belongs(*key, config); })) return;
   for (const ConfigKey* key : keys)
     if (std::string_view(key->name) != "batch_tokens" || config.data.batch_tokens != 0)
       fail_key("--set " + key_and_value + ": ", *key, config);

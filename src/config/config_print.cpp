@@ -36,6 +36,8 @@ std::string group_text(const GroupConfig& group) {
 std::string to_toml(const Config& config, bool comments) {
   std::string text, section;
   for (const ConfigKey& key : config_keys()) {
+    // Who reads the comments is choosing: keys that mean nothing for the task would mislead.
+    if (comments && !key_belongs(key, config) && field_value(key, config) == field_value(key, Config{})) continue;
     if (section != key.section) {
       if (!text.empty()) text += "\n";
       section = key.section;

@@ -209,6 +209,18 @@ TEST(Config, TheExampleIsThePreset) {
   EXPECT_EQ(changed_keys(load_config("examples/multi30k.toml"), load_config("multi30k")), std::vector<std::string>{});
 }
 
+TEST(Config, ACommentedConfigurationHasOnlyTheKeysOfItsTask) {
+  const std::string images = to_toml(load_config("mnist"), true), pairs = to_toml(load_config("multi30k"), true);
+  for (const char* key : {"\nfilters = ", "\nimage_size = "}) {
+    EXPECT_CONTAINS(images, key);
+    EXPECT_EQ(pairs.find(key), pairs.npos) << key;
+  }
+  for (const char* key : {"\nnum_heads = ", "\ntokenizer = ", "\ndropout = "}) {
+    EXPECT_CONTAINS(pairs, key);
+    EXPECT_EQ(images.find(key), images.npos) << key;
+  }
+}
+
 TEST(Config, AnyValueSurvivesItsText) {
   Config config;
   config.data.data_dir = "a \"quoted\" \\ back\nline\t\x7f \xC3\xA4";

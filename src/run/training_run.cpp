@@ -84,6 +84,17 @@ class TrainingRun {
 
   TrainOutcome run() {
     start();
+    try {
+      return train();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kSystem || last_saved_ <= 0) throw;
+      throw Error(error.kind(), std::string(error.what()) + "; when that is mended, --resume goes on from step " +
+                                    std::to_string(last_saved_));
+    }
+  }
+
+ private:
+  TrainOutcome train() {
     const double began = now();
     before_ = progress_.seconds;
     began_ = began;
@@ -100,7 +111,6 @@ class TrainingRun {
     return {stopped_, progress_, now() - began, task_.forecast().peak()};
   }
 
- private:
   // Weights: from the checkpoint, from another run, or from the seed.
   void start() {
     task_.initialize();
@@ -225,7 +235,7 @@ class TrainingRun {
     if (config_.max_minutes == 0 || progress_.step == 0) return last_step_;
     const double budget = 60 * config_.max_minutes, used = std::max(progress_.seconds, 1e-3);
     const double steps = static_cast<double>(progress_.step) * budget / used;
-    return steps < static_cast<double>(last_step_) ? static_cast<int64_t>(steps) : last_step_;
+    return std::max(progress_.step, steps < static_cast<double>(last_step_) ? static_cast<int64_t>(steps) : last_step_);
   }
 
   bool out_of_time() const { return config_.max_minutes > 0 && progress_.seconds >= 60 * config_.max_minutes; }
@@ -258,7 +268,7 @@ class TrainingRun {
     const Judged judged = judge();
     pass_last_stop_point();
     progress_.evaluated = true;
-    last_saved_ = -1;  // the result belongs into the training state
+    unsaved_result_ = true;  // it belongs into the training state
     progress_.seconds = before_ + now() - began_;
     const bool better = compare(judged.best);
     if (EventLog* events = reporter_->events()) {
@@ -321,7 +331,7 @@ class TrainingRun {
   void save() {
     reporter_->sync();
     save_training_state(folder_.state_path(), trainer_, progress_, metadata());
-    last_saved_ = progress_.step;
+    last_saved_ = progress_.step, unsaved_result_ = false;
     if (progress_.step > 0 && progress_.step % config_.save_every == 0) keep_checkpoint();
   }
 
@@ -342,7 +352,7 @@ class TrainingRun {
   }
 
   void close() {
-    if (last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
+    if (unsaved_result_ || last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
     // Stopped before the first evaluation: better than nothing to load.
     if (progress_.best_step == 0) save_best(trainer_.evaluated_state());
     reporter_->clear();
@@ -364,7 +374,8 @@ class TrainingRun {
   int last_shape_ = 0;       // of the step that ran last in this process
   int64_t last_tokens_ = 0;  // its tokens; 0: none has run
   bool stopped_ = false, done_ = false;
-  int64_t last_saved_ = 0;
+  int64_t last_saved_ = 0;         // the step of the last training state that was written
+  bool unsaved_result_ = false;    // of an evaluation after it
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
 };
 

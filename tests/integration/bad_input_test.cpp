@@ -57,7 +57,10 @@ TEST_F(BadInput, Devices) {
 TEST_F(BadInput, CommandLines) {
   expect_refused(run({"trian", "dates"}), {"no command 'trian'", "did you mean train?"});
   expect_refused(run({"train"}), {"config is required"});
-  expect_refused(run({"train", "dates", "--bogus"}), {"--bogus"});
+  expect_refused(run({"train", "dates", "--thread", "1"}), {"no option '--thread'", "did you mean --threads?"});
+  expect_refused(run({"generate", "x", "--temprature=1"}), {"no option '--temprature' (did you mean --temperature?)"});
+  expect_refused(run({"train", "dates", "translate"}), {"nothing to do with 'translate'"});
+  expect_refused(run({"train", "dates", "--run", ""}), {"--run: the name is empty"});
   expect_refused(run({"train", "dates", "--threads", "many"}), {"--threads", "many"});
   expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "512"});
   expect_refused(run({"train", "dates", "--threads", "99999999999999999999"}), {"--threads"});
@@ -462,12 +465,12 @@ TEST_F(BadRun, ADiskThatFillsUpWhileTrainingStopsTheRunWhichGoesOnOnceThereIsRoo
   const std::string path = folder_ / "disk", run_folder = path + "/run";
   const SmallDisk disk(path, "size=4m");
   if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
-  const Arguments endless{"max_steps=1000000", "eval_every=200", "d_model=48"},
-      longer{"max_steps=800", "eval_every=200", "d_model=48"};
+  const Arguments endless{"max_steps=1000000", "eval_every=200", "save_every=20", "d_model=48"},
+      longer{"max_steps=800", "eval_every=200", "save_every=20", "d_model=48"};
   Program program(train_arguments(run_folder, endless));
   while (program.running() && read_metrics(run_folder).size() < 50) ::usleep(1000);
   std::ofstream(path + "/filler") << std::string(8'000'000, 'x');
-  expect_stopped(program.wait(), {run_folder, "No space left on device"});
+  expect_stopped(program.wait(), {run_folder, "No space left on device", "--resume goes on from step "});
   ::unlink((path + "/filler").c_str());
   ASSERT_LT(read_metrics(run_folder).size(), 800u);
   ASSERT_EQ(train(run_folder, longer, {"--resume"}).exit_code, 0);

@@ -161,6 +161,10 @@ TEST_F(Classification, PredictsAsItIsEvaluated) {
 
   const Outcome dash = run({"predict", folder_ / "a", "-", "--csv"}, {.input = "a \"dog\", b\n"});
   EXPECT_EQ(dash.out, csv.out) << dash.error;
+  const Outcome table = run({"predict", folder_ / "a"}, {.input = "a good dog\t1\na bad dog\t0\n", .log = "warning"});
+  EXPECT_NE(table.error.find("every line has a tab"), table.error.npos) << table.error;
+  EXPECT_EQ(lines(table.out).size(), 2u);
+  EXPECT_EQ(run({"predict", folder_ / "a"}, {.input = "a\tb\nc\n", .log = "warning"}).error, "");
   const Outcome many = run({"predict", folder_ / "a", "--top", "3"});
   EXPECT_EQ(many.exit_code, 2);
   EXPECT_NE(many.error.find("the model has 2 classes"), many.error.npos) << many.error;
