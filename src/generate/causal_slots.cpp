@@ -53,9 +53,8 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
     Graph& graph = trace.graph();
     const TensorType one{DType::kI32, {1}};
     const Tensor prompts = graph.input(kPrompts, {DType::kI32, {1, length}});
-    const Tensor hidden = options_.cache
-                              ? model.prefill(prompts, {slots(), options_.max_length, graph.input(kSlots, one)})
-                              : model.hidden({prompts});
+    const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
+    const Tensor hidden = model.hidden(options_.cache ? kept() : TokenRows{prompts});
     const Tensor last = embedding(reshape(hidden, {length, hidden.dim(2)}), graph.input(kLast, one));
     give_logits(graph, model.logits(last));
     return trace.finish();
@@ -65,7 +64,8 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
     Trace trace(trace_options(layout, options_));
     Graph& graph = trace.graph();
     const DecodeStep step = decode_inputs(graph, slots(), options_.max_length);
-    give_logits(graph, model.logits(model.step(token_input(graph, slots()), step)));
+    const Tensor hidden = model.hidden(step_rows(token_input(graph, slots()), step));
+    give_logits(graph, model.logits(reshape(hidden, {slots(), hidden.dim(2)})));
     return trace.finish();
   };
   std::vector<Graph> prefills;

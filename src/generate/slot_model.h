@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "models/attention_block.h"
+#include "models/key_value_cache.h"
 
 namespace linnet {
 

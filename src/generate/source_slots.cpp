@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "nn/trace.h"
+#include "ops/movement/movement.h"
 #include "passes/passes.h"
 
 namespace linnet {
@@ -61,7 +62,8 @@ SourceSlots::SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, S
     DecodeStep step = decode_inputs(graph, slots, options_.max_length);
     step.memory_length = longest;
     step.memory_lengths = graph.input(kMemoryLengths, {DType::kI32, {rows}});
-    give_logits(graph, model.step(token_input(graph, slots), step));
+    const Tensor logits = model.decode(step_targets(token_input(graph, slots), step));
+    give_logits(graph, reshape(logits, {slots, logits.dim(2)}));
     return trace.finish();
   };
   std::vector<Graph> encodings;

@@ -17,23 +17,18 @@
 namespace linnet {
 namespace {
 
-// What the attention layers of the decoder that is being traced do with keys and values.
-struct Mode {
-  const TokenRows* rows = nullptr;
-  const CacheSlots* cache = nullptr;
-  const DecodeStep* step = nullptr;
-};
-thread_local const Mode* t_mode = nullptr;
+// What the attention layers of the decoder that is being traced do with keys and values; null: nothing.
+thread_local const AttentionContext* t_context = nullptr;
 
-class ModeScope {
+class ContextScope {
  public:
-  explicit ModeScope(const Mode& mode) : outer_(t_mode) { t_mode = &mode; }
-  ~ModeScope() { t_mode = outer_; }
-  ModeScope(const ModeScope&) = delete;
-  ModeScope& operator=(const ModeScope&) = delete;
+  explicit ContextScope(const AttentionContext& context) : outer_(t_context) { t_context = &context; }
+  ~ContextScope() { t_context = outer_; }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
 
  private:
-  const Mode* outer_;
+  const AttentionContext* outer_;
 };
 
 // 0, 1, ... in every row.
@@ -51,21 +46,9 @@ struct DecoderModel : CausalModel {
   int64_t max_length() const override { return decoder.max_length(); }
   Tensor head_weight() override { return decoder.head(); }
   Tensor hidden(const TokenRows& rows) override {
-    const Mode mode{.rows = &rows};
-    const ModeScope scope(mode);
+    const AttentionContext context = rows.context();
+    const ContextScope scope(context);
     return decoder.states(rows.tokens, rows.positions.defined() ? rows.positions : counted_positions(rows.tokens));
-  }
-  Tensor prefill(Tensor tokens, const CacheSlots& cache) override {
-    const Mode mode{.cache = &cache};
-    const ModeScope scope(mode);
-    return decoder.states(tokens, counted_positions(tokens));
-  }
-  Tensor step(Tensor tokens, const DecodeStep& step) override {
-    const Mode mode{.step = &step};
-    const ModeScope scope(mode);
-    const int64_t rows = tokens.dim(0);
-    const Tensor states = decoder.states(reshape(tokens, {rows, 1}), reshape(step.position, {rows, 1}));
-    return reshape(states, {rows, states.dim(-1)});
   }
 
   Decoder& decoder;
@@ -98,15 +81,7 @@ CausalAttention::CausalAttention(Module* parent, std::string name, int64_t width
 CausalAttention::~CausalAttention() = default;
 
 Tensor CausalAttention::operator()(Tensor x) {
-  SelfAttention& attention = state_->attention;
-  if (t_mode && t_mode->step) return attention.step(x, *t_mode->step);
-  if (t_mode && t_mode->cache) return attention.prefill(x, *t_mode->cache);
-  Sight sight{.causal = true};
-  if (t_mode && t_mode->rows) {
-    sight.lengths = t_mode->rows->lengths, sight.starts = t_mode->rows->starts;
-    sight.positions = t_mode->rows->positions, sight.extend = t_mode->rows->extend;
-  }
-  return attention(x, sight);
+  return state_->attention(x, t_context ? *t_context : AttentionContext{.causal = true});
 }
 
 Loss decoder_loss(Decoder& decoder, Tracer& trace) {

@@ -1,10 +1,7 @@
 #include "models/attention_block.h"
 
-#include <tuple>
-
 #include "nn/trace.h"
 #include "ops/attention/attention.h"
-#include "ops/cache/cache.h"
 #include "ops/dropout/dropout.h"
 #include "ops/movement/movement.h"
 
@@ -37,6 +34,12 @@ Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
 
 }  // namespace
 
+QueriesKeysValues split_projection(const AttentionConfig& config, Tensor projected) {
+  const std::vector<Tensor> parts =
+      split(projected, -1, {config.query_width(), config.key_width(), config.key_width()});
+  return {parts[0], parts[1], parts[2]};
+}
+
 SelfAttention::SelfAttention(Module* parent, std::string name, const AttentionConfig& config)
     : Module(parent, std::move(name)),
       config(config),
@@ -58,48 +61,18 @@ Tensor SelfAttention::project(Tensor x, Tensor positions) {
                     .positions = positions});
 }
 
-Tensor SelfAttention::operator()(Tensor x, const Sight& sight) {
+Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
   ModuleScope scope(*this);
-  const int64_t key_width = config.key_width();
-  auto qkv = split(project(x, sight.positions), -1, {config.query_width(), key_width, key_width});
-  if (sight.extend) std::tie(qkv[1], qkv[2]) = sight.extend(*this, qkv[1], qkv[2]);
+  const Tensor projected = project(x, context.positions);
+  const auto [queries, keys, values] =
+      context.split ? context.split(*this, projected) : split_projection(config, projected);
   AttentionOptions options = options_for(config, *this);
-  options.causal = sight.causal;
-  options.window = config.window;
-  options.lengths = sight.lengths;
-  options.starts = sight.starts;
-  options.distance_bias = sight.distance_bias;
-  return out_proj(attention(qkv[0], qkv[1], qkv[2], options));
-}
-
-Tensor SelfAttention::prefill(Tensor x, const CacheSlots& cache) {
-  ModuleScope scope(*this);
-  const int64_t kv_width = 2 * config.key_width();
-  const std::vector<Tensor> q_kv = split(project(x, {}), -1, {config.query_width(), kv_width});
-  const Tensor state = x.graph->input("cache." + path(), {x.type().dtype, {cache.slots, cache.max_length, kv_width}});
-  x.graph->update(state, cache_fill(state, q_kv[1], cache.rows));
-  const std::vector<Tensor> kv = split_evenly(q_kv[1], -1, 2);
-  AttentionOptions options = options_for(config, *this);
-  options.causal = true;
-  options.window = config.window;
-  return out_proj(attention(q_kv[0], kv[0], kv[1], options));
-}
-
-Tensor SelfAttention::step(Tensor x, const DecodeStep& step, Tensor distance_bias) {
-  ModuleScope scope(*this);
-  const int64_t kv_width = 2 * config.key_width();
-  const Tensor positions = reshape(step.position, {step.position.dim(0), 1});
-  const std::vector<Tensor> q_kv = split(project(x, positions), -1, {config.query_width(), kv_width});
-  const Tensor state = x.graph->input("cache." + path(), {x.type().dtype, {x.dim(0), step.max_length, kv_width}});
-  const Tensor moved = step.beams > 1 ? cache_reorder(state, step.parents, step.position, step.beams) : state;
-  const Tensor cache = cache_write(moved, q_kv[1], step.position);
-  x.graph->update(state, cache);
-  const std::vector<Tensor> kv = split_evenly(cache, -1, 2);
-  AttentionOptions options = options_for(config, *this);
-  options.lengths = step.lengths;
-  options.starts = step.starts;
-  options.distance_bias = distance_bias;
-  return out_proj(attention(q_kv[0], kv[0], kv[1], options));
+  options.causal = context.causal;
+  if (context.causal) options.window = config.window;
+  options.lengths = context.lengths;
+  options.starts = context.starts;
+  options.distance_bias = context.distance_bias;
+  return out_proj(attention(queries, keys, values, options));
 }
 
 CrossAttention::CrossAttention(Module* parent, std::string name, const AttentionConfig& config)
@@ -114,44 +87,20 @@ CrossAttention::CrossAttention(Module* parent, std::string name, const Attention
       kv_proj{this, "kv_proj", config.width, 2 * config.key_width(), or_glorot(config.projection, 2), config.biases},
       out_proj{this, "out_proj", config.query_width(), config.width, or_glorot(config.output, 1), config.output_bias} {}
 
-Tensor CrossAttention::attend(Tensor q, Tensor keys, Tensor values, Tensor lengths) {
+Tensor CrossAttention::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
+  ModuleScope scope(*this);
+  Tensor queries = q_proj(x);
+  const auto project = [&] {
+    const std::vector<Tensor> both = split_evenly(project_memory(memory), -1, 2);
+    return std::pair(both[0], both[1]);
+  };
+  const auto [keys, values] = context.memory ? context.memory(*this) : project();
   AttentionOptions options = options_for(config, *this);
-  options.lengths = lengths;
-  return attention(q, keys, values, options);
-}
-
-Tensor CrossAttention::operator()(Tensor x, Tensor memory, Tensor lengths) {
-  ModuleScope scope(*this);
-  const Tensor q = q_proj(x);
-  const std::vector<Tensor> kv = split_evenly(project_memory(memory), -1, 2);
-  return out_proj(attend(q, kv[0], kv[1], lengths));
-}
-
-Tensor CrossAttention::operator()(Tensor x, const MemoryKeys& memory, Tensor lengths) {
-  ModuleScope scope(*this);
-  const Tensor q = q_proj(x);
-  const auto [keys, values] = memory(*this);
-  return out_proj(attend(q, keys, values, lengths));
-}
-
-Tensor CrossAttention::memory_state(Graph& graph, DType dtype, int64_t slots, int64_t max_length) const {
-  return graph.input("memory." + path(), {dtype, {slots, max_length, 2 * config.key_width()}});
-}
-
-void CrossAttention::prefill(Tensor memory, const CacheSlots& cache) {
-  ModuleScope scope(*this);
-  const Tensor state = memory_state(*memory.graph, memory.type().dtype, cache.slots, cache.max_length);
-  memory.graph->update(state, cache_fill(state, project_memory(memory), cache.rows));
-}
-
-Tensor CrossAttention::step(Tensor x, const DecodeStep& step) {
-  ModuleScope scope(*this);
-  const int64_t memories = x.dim(0) / step.beams;
-  const Tensor q = reshape(q_proj(x), {memories, step.beams, config.query_width()});
-  const Tensor keys_values = memory_state(*x.graph, x.type().dtype, memories, step.memory_length);
-  const std::vector<Tensor> kv = split_evenly(keys_values, -1, 2);
-  const Tensor attended = attend(q, kv[0], kv[1], step.memory_lengths);
-  return out_proj(reshape(attended, {x.dim(0), 1, config.query_width()}));
+  options.lengths = context.memory_lengths;
+  const int64_t rows = x.dim(0), memories = keys.dim(0);
+  if (memories == rows) return out_proj(attention(queries, keys, values, options));
+  queries = reshape(queries, {memories, rows * x.dim(1) / memories, config.query_width()});
+  return out_proj(reshape(attention(queries, keys, values, options), {rows, x.dim(1), config.query_width()}));
 }
 
 }  // namespace linnet

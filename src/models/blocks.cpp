@@ -73,21 +73,9 @@ EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& 
       dropout1{this, "dropout1", static_cast<float>(config.dropout)},
       dropout2{this, "dropout2", static_cast<float>(config.dropout)} {}
 
-Tensor EncoderLayer::operator()(Tensor x, const Sight& sight) {
+Tensor EncoderLayer::operator()(Tensor x, const AttentionContext& context) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, sight); });
-  return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
-}
-
-Tensor EncoderLayer::prefill(Tensor x, const CacheSlots& cache) {
-  ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.prefill(y, cache); });
-  return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
-}
-
-Tensor EncoderLayer::step(Tensor x, const DecodeStep& step) {
-  ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step); });
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, context); });
   return residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return feed_forward(y); });
 }
 
@@ -104,19 +92,10 @@ DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& 
       dropout2{this, "dropout2", static_cast<float>(config.dropout)},
       dropout3{this, "dropout3", static_cast<float>(config.dropout)} {}
 
-Tensor DecoderLayer::operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths) {
+Tensor DecoderLayer::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
   ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, sight); });
-  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) {
-    return sight.memory ? cross_attn(y, sight.memory, memory_lengths) : cross_attn(y, memory, memory_lengths);
-  });
-  return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
-}
-
-Tensor DecoderLayer::step(Tensor x, const DecodeStep& step, Tensor distance_bias) {
-  ModuleScope scope(*this);
-  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn.step(y, step, distance_bias); });
-  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn.step(y, step); });
+  x = residual(x, norm_first, norm1, dropout1, [&](Tensor y) { return self_attn(y, context); });
+  x = residual(x, norm_first, norm2, dropout2, [&](Tensor y) { return cross_attn(y, context, memory); });
   return residual(x, norm_first, norm3, dropout3, [&](Tensor y) { return feed_forward(y); });
 }
 

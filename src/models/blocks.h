@@ -52,10 +52,7 @@ struct FeedForward : Module {
 // Self-attention and feed-forward: an encoder's layer, and with `causal` that of a decoder without an encoder.
 struct EncoderLayer : Module {
   EncoderLayer(Module* parent, std::string name, const LayerConfig& config);
-  Tensor operator()(Tensor x, const Sight& sight);  // [B, T, D]
-  // A decoder's layer in generation (models/causal_model.h).
-  Tensor prefill(Tensor x, const CacheSlots& cache);
-  Tensor step(Tensor x, const DecodeStep& step);
+  Tensor operator()(Tensor x, const AttentionContext& context);  // [B, T, D]
 
   bool norm_first;
   SelfAttention self_attn;
@@ -66,11 +63,8 @@ struct EncoderLayer : Module {
 
 struct DecoderLayer : Module {
   DecoderLayer(Module* parent, std::string name, const LayerConfig& config);
-  // memory may be undefined where sight.memory has its keys and values.
-  Tensor operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths);
-  // In generation (models/encoder_decoder.h).
-  void prefill(Tensor memory, const CacheSlots& cache) { cross_attn.prefill(memory, cache); }
-  Tensor step(Tensor x, const DecodeStep& step, Tensor distance_bias = {});
+  // memory may be undefined where context.memory has its keys and values.
+  Tensor operator()(Tensor x, const AttentionContext& context, Tensor memory);
 
   bool norm_first;
   SelfAttention self_attn;

@@ -3,8 +3,20 @@
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
+#include "ops/movement/movement.h"
 
 namespace linnet {
+
+TokenRows prompt_rows(Tensor tokens, const CacheSlots& cache) { return {.tokens = tokens, .split = fill_cache(cache)}; }
+
+TokenRows step_rows(Tensor tokens, const DecodeStep& step) {
+  return {.tokens = reshape(tokens, {tokens.dim(0), 1}),
+          .positions = step.positions(),
+          .starts = step.starts,
+          .lengths = step.lengths,
+          .split = step_cache(step),
+          .causal = false};
+}
 
 Tensor CausalModel::logits(Tensor hidden) { return matmul(hidden, head_weight(), false, true); }
 

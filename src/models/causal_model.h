@@ -1,6 +1,6 @@
 // What next-token training, scoring and generation need of a decoder: Gpt, and any model like it.
 #pragma once
-#include "models/attention_block.h"
+#include "models/key_value_cache.h"
 #include "nn/loss.h"
 
 namespace linnet {
@@ -12,8 +12,18 @@ struct TokenRows {
   Tensor positions = {};  // i32 [B, T]; undefined: 0, 1, 2, ... in every row
   Tensor starts = {};     // i32 [B, T]; undefined: 0
   Tensor lengths = {};    // i32 [B], of keys that count; undefined: all
-  ExtendKeys extend = {};
+  SplitProjection split = {};
+  bool causal = true;  // false where lengths say what a token sees
+
+  AttentionContext context() const {
+    return {.lengths = lengths, .causal = causal, .starts = starts, .positions = positions, .split = split};
+  }
 };
+
+// Generation's two graphs. A prompt, tokens i32 [B, T], each row from position 0: what follows a row's prompt is
+// padding, which decoding overwrites. A step: tokens i32 [R], each at its own position.
+TokenRows prompt_rows(Tensor tokens, const CacheSlots& cache);
+TokenRows step_rows(Tensor tokens, const DecodeStep& step);
 
 struct CausalModel : Module {
   virtual int64_t vocab_size() const = 0;
@@ -25,12 +35,6 @@ struct CausalModel : Module {
   virtual Tensor hidden(const TokenRows& rows) = 0;
   // The output layer: logits = hidden weight^T. [V, D]; often the token embedding.
   virtual Tensor head_weight() = 0;
-
-  // Generation. prefill: tokens i32 [B, T], each row from position 0 -> [B, T, D]; leaves the keys and values of row b
-  // in slot cache.rows[b]. What follows a row's prompt is padding: decoding overwrites it.
-  virtual Tensor prefill(Tensor tokens, const CacheSlots& cache) = 0;
-  // step: tokens i32 [R], each at its own step.position -> [R, D].
-  virtual Tensor step(Tensor tokens, const DecodeStep& step) = 0;
 
   Tensor logits(Tensor hidden);  // [..., D] -> [..., V]
 };

@@ -1,6 +1,6 @@
 // What training and generation need of an encoder-decoder: Transformer, T5, and any model like them.
 #pragma once
-#include "models/attention_block.h"
+#include "models/key_value_cache.h"
 
 namespace linnet {
 
@@ -8,10 +8,25 @@ namespace linnet {
 struct TargetRows {
   Tensor tokens;  // i32 [B, T]
   int64_t past = 0;
-  Tensor source_lengths;   // i32 [B]
-  ExtendKeys extend = {};  // undefined: nothing came before
-  MemoryKeys memory;       // what the layers' attention to the source reads
+  Tensor source_lengths;       // i32, of each memory
+  SplitProjection split = {};  // undefined: nothing came before
+  MemoryKeys memory;           // what the layers' attention to the source reads
+  // One token in each row (T = 1), at a position of its own: the positions i32 [B, 1] or [1, 1], the keys of the split
+  // and how many of them each row sees, i32 [B].
+  Tensor positions = {}, lengths = {};
+  int64_t keys = 0;
+
+  AttentionContext context() const {
+    return {.lengths = lengths,
+            .causal = !positions.defined(),
+            .split = split,
+            .memory = memory,
+            .memory_lengths = source_lengths};
+  }
 };
+
+// One step of decoding: tokens i32 [R], each at its own step.position.
+TargetRows step_targets(Tensor tokens, const DecodeStep& step);
 
 struct EncoderDecoder : Module {
   virtual int64_t output_vocab_size() const = 0;
@@ -31,11 +46,9 @@ struct EncoderDecoder : Module {
   // The logits [B, T, V] of those predictions, whole in memory.
   virtual Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) = 0;
 
-  // Generation, one graph each. prefill: encodes, and leaves the keys and values that the decoder attends to in row
-  // memory.rows[b] of its states, for row b of source i32 [B, S], S <= memory.max_length.
+  // For generation: encodes, and leaves the keys and values that the decoder attends to in row memory.rows[b] of its
+  // states, for row b of source i32 [B, S], S <= memory.max_length.
   virtual void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) = 0;
-  // step: tokens i32 [R], each at its own step.position -> logits [R, V].
-  virtual Tensor step(Tensor tokens, const DecodeStep& step) = 0;
 };
 
 }  // namespace linnet

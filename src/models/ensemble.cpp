@@ -47,7 +47,11 @@ int64_t Ensemble::max_length() const {
 
 Tensor Ensemble::encode(Tensor, Tensor) { fail_internal("an ensemble has no encoder of its own"); }
 
-Tensor Ensemble::decode(const TargetRows&) { fail_internal("an ensemble has no decoder of its own"); }
+Tensor Ensemble::decode(const TargetRows& rows) {
+  std::vector<Tensor> logits;
+  for (const auto& member : members_) logits.push_back(member->decode(rows));
+  return mean_of(logits);
+}
 
 Tensor Ensemble::target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
   std::vector<Tensor> logits;
@@ -63,12 +67,6 @@ Tensor Ensemble::loss(Tensor source, Tensor source_lengths, Tensor target_in, Te
 
 void Ensemble::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
   for (const auto& member : members_) member->prefill(source, source_lengths, memory);
-}
-
-Tensor Ensemble::step(Tensor tokens, const DecodeStep& step) {
-  std::vector<Tensor> logits;
-  for (const auto& member : members_) logits.push_back(member->step(tokens, step));
-  return mean_of(logits);
 }
 
 }  // namespace linnet

@@ -15,7 +15,7 @@ struct Ensemble : EncoderDecoder {
 
   int64_t output_vocab_size() const override { return members_.front()->output_vocab_size(); }
   int64_t max_length() const override;
-  // Of the first member. What only a single model has is an internal error: encode() and decode().
+  // Of the first member. It has no encoder of its own: encode() is an internal error.
   const AttentionConfig& decoder_attention() const override { return members_.front()->decoder_attention(); }
   Tensor encode(Tensor source, Tensor source_lengths) override;
   Tensor decode(const TargetRows& rows) override;
@@ -23,7 +23,6 @@ struct Ensemble : EncoderDecoder {
   Tensor loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths, Tensor targets,
               double label_smoothing) override;
   void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
-  Tensor step(Tensor tokens, const DecodeStep& step) override;
 
  private:
   std::vector<std::shared_ptr<EncoderDecoder>> members_;

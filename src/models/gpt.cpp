@@ -49,8 +49,8 @@ Tensor Gpt::embed(Tensor ids) {
 
 Tensor Gpt::hidden(const TokenRows& rows) {
   Tensor x = dropout(rows.positions.defined() ? tokens(rows.tokens) + positions(rows.positions) : embed(rows.tokens));
-  const Sight sight{.lengths = rows.lengths, .causal = true, .starts = rows.starts, .extend = rows.extend};
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, sight);
+  const AttentionContext context = rows.context();
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context);
   return norm(x);
 }
 

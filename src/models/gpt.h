@@ -27,8 +27,6 @@ struct Gpt : CausalModel {
   int64_t max_length() const override { return config.max_seq_len; }
   Tensor hidden(const TokenRows& rows) override;
   Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
-  Tensor prefill(Tensor tokens, const CacheSlots& cache) override;
-  Tensor step(Tensor tokens, const DecodeStep& step) override;
 
   const GptConfig config;
   Embedding tokens, positions;

@@ -27,12 +27,6 @@ LayerConfig layer_config(const LlamaConfig& config) {
           .rotary = config.rotary};
 }
 
-void check_length(int64_t length, const LlamaConfig& config) {
-  if (length > config.max_seq_len)
-    fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
-              std::to_string(config.max_seq_len));
-}
-
 }  // namespace
 
 Llama::Llama(const LlamaConfig& config)
@@ -45,29 +39,13 @@ Llama::Llama(const LlamaConfig& config)
 }
 
 Tensor Llama::hidden(const TokenRows& rows) {
-  check_length(rows.tokens.dim(1), config);
+  if (const int64_t length = rows.tokens.dim(1); length > config.max_seq_len)
+    fail_user("a sequence of " + std::to_string(length) + " tokens is longer than the model's " +
+              std::to_string(config.max_seq_len));
   Tensor x = tokens(rows.tokens);
-  const Sight sight{.lengths = rows.lengths,
-                    .causal = true,
-                    .starts = rows.starts,
-                    .positions = rows.positions,
-                    .extend = rows.extend};
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, sight);
+  const AttentionContext context = rows.context();
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context);
   return norm(x);
-}
-
-Tensor Llama::prefill(Tensor ids, const CacheSlots& cache) {
-  check_length(ids.dim(1), config);
-  Tensor x = tokens(ids);
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i].prefill(x, cache);
-  return norm(x);
-}
-
-Tensor Llama::step(Tensor ids, const DecodeStep& step) {
-  check_length(step.max_length, config);
-  Tensor x = reshape(tokens(ids), {ids.dim(0), 1, config.width});
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i].step(x, step);
-  return reshape(norm(x), {ids.dim(0), config.width});
 }
 
 Loss llama_loss(Llama& model, Trace& trace, int64_t batch, int64_t length) {

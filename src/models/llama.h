@@ -30,8 +30,6 @@ struct Llama : CausalModel {
   int64_t window() const override { return config.window; }
   Tensor hidden(const TokenRows& rows) override;
   Tensor head_weight() override { return head ? head->tensor() : tokens.weight.tensor(); }
-  Tensor prefill(Tensor tokens, const CacheSlots& cache) override;
-  Tensor step(Tensor tokens, const DecodeStep& step) override;
 
   const LlamaConfig config;
   Embedding tokens;

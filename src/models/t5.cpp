@@ -60,9 +60,8 @@ Tensor T5Stack<Layer>::distance_bias(Graph& graph, int64_t queries, int64_t keys
 template <class Layer>
 Tensor T5Stack<Layer>::distance_bias_at(Tensor positions, int64_t keys) {
   ModuleScope scope(*this);
-  const Tensor rows = reshape(positions, {positions.dim(0), 1});
   const DistanceBucketsAttrs attrs{1, keys, config.buckets, config.max_distance, bidirectional};
-  return permute(embedding(bias.tensor(), distance_buckets(*positions.graph, attrs, rows)), {0, 2, 1});
+  return permute(embedding(bias.tensor(), distance_buckets(*positions.graph, attrs, positions)), {0, 2, 1});
 }
 
 template struct T5Stack<EncoderLayer>;
@@ -79,8 +78,9 @@ T5::T5(const T5Config& config)
 Tensor T5::encode(Tensor source, Tensor source_lengths) {
   Tensor x = encoder.dropout_in(tokens(source));
   const int64_t length = source.dim(1);
-  const Sight sight{.lengths = source_lengths, .distance_bias = encoder.distance_bias(*x.graph, length, length)};
-  for (size_t i = 0; i < encoder.layers.size(); ++i) x = encoder.layers[i](x, sight);
+  const AttentionContext context{.lengths = source_lengths,
+                                 .distance_bias = encoder.distance_bias(*x.graph, length, length)};
+  for (size_t i = 0; i < encoder.layers.size(); ++i) x = encoder.layers[i](x, context);
   return encoder.dropout_out(encoder.norm(x));
 }
 
@@ -92,20 +92,24 @@ Tensor T5::hidden(Tensor source, Tensor source_lengths, Tensor target_in) {
   const Tensor memory = encode(source, source_lengths);
   Tensor x = decoder.dropout_in(tokens(target_in));
   const int64_t length = target_in.dim(1);
-  const Sight sight{.causal = true, .distance_bias = decoder.distance_bias(*x.graph, length, length)};
-  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, sight, memory, source_lengths);
+  const AttentionContext context{.causal = true,
+                                 .distance_bias = decoder.distance_bias(*x.graph, length, length),
+                                 .memory_lengths = source_lengths};
+  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, context, memory);
   return scaled(decoder.dropout_out(decoder.norm(x)));
 }
 
 Tensor T5::decode(const TargetRows& rows) {
   Tensor x = decoder.dropout_in(tokens(rows.tokens));
-  const int64_t length = rows.tokens.dim(1);
-  const Tensor first = fill(*x.graph, {DType::kI32, {1}}, static_cast<double>(rows.past));
-  const Sight sight{.causal = true,
-                    .distance_bias = decoder.distance_bias(*x.graph, length, rows.past + length, first),
-                    .extend = rows.extend,
-                    .memory = rows.memory};
-  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, sight, {}, rows.source_lengths);
+  const auto bias = [&] {
+    if (rows.positions.defined()) return decoder.distance_bias_at(rows.positions, rows.keys);
+    const int64_t length = rows.tokens.dim(1);
+    const Tensor first = fill(*x.graph, {DType::kI32, {1}}, static_cast<double>(rows.past));
+    return decoder.distance_bias(*x.graph, length, rows.past + length, first);
+  };
+  AttentionContext context = rows.context();
+  context.distance_bias = bias();
+  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, context, {});
   return logits(scaled(decoder.dropout_out(decoder.norm(x))));
 }
 
@@ -118,15 +122,7 @@ Tensor T5::loss(Tensor source, Tensor source_lengths, Tensor target_in, Tensor, 
 
 void T5::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
   const Tensor encoded = encode(source, source_lengths);
-  for (size_t i = 0; i < decoder.layers.size(); ++i) decoder.layers[i].prefill(encoded, memory);
-}
-
-Tensor T5::step(Tensor ids, const DecodeStep& step) {
-  const int64_t rows = ids.dim(0);
-  const Tensor bias = decoder.distance_bias_at(step.position, step.max_length);
-  Tensor x = reshape(tokens(ids), {rows, 1, config.width});
-  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i].step(x, step, bias);
-  return logits(scaled(reshape(decoder.norm(x), {rows, config.width})));
+  for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
 }
 
 Loss t5_loss(T5& model, Trace& trace, int64_t batch, int64_t source_length, int64_t target_length) {

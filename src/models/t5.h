@@ -26,7 +26,7 @@ struct T5Stack : Module {
   T5Stack(Module* parent, std::string name, const T5Config& config, int64_t layers, bool bidirectional);
   // [heads, queries + keys - 1], the queries from `position` on (ops/distance_buckets).
   Tensor distance_bias(Graph& graph, int64_t queries, int64_t keys, Tensor position = {});
-  // Of one query in each row, at positions i32 [R], to `keys` keys: [R, heads, keys].
+  // Of one query in each row, at positions i32 [R, 1], to `keys` keys: [R, heads, keys].
   Tensor distance_bias_at(Tensor positions, int64_t keys);
 
   ModuleList<Layer> layers;
@@ -58,7 +58,6 @@ struct T5 : EncoderDecoder {
   const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return 1 << 20; }  // distances have no end
   void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
-  Tensor step(Tensor tokens, const DecodeStep& step) override;
 
   const T5Config config;
   Embedding tokens;

@@ -37,8 +37,8 @@ TransformerDecoder::TransformerDecoder(Module* parent, std::string name, const T
   if (config.final_norm) norm.emplace(this, "norm", config.d_model);
 }
 
-Tensor TransformerDecoder::operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths) {
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, sight, memory, memory_lengths);
+Tensor TransformerDecoder::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context, memory);
   return norm ? (*norm)(x) : x;
 }
 
@@ -79,8 +79,8 @@ Transformer::Transformer(const TransformerConfig& config)
   }
 }
 
-Tensor Transformer::embed(Embedding& table, Tensor ids, int64_t first_position) {
-  return embedding_dropout(table(ids) + slice(positions.tensor(), 0, first_position, ids.dim(1)));
+Tensor Transformer::embed(Embedding& table, Tensor ids) {
+  return embedding_dropout(table(ids) + slice(positions.tensor(), 0, 0, ids.dim(1)));
 }
 
 Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
@@ -89,12 +89,14 @@ Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
 
 Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
   const Tensor memory = encode(source, source_lengths);
-  return decoder(embed(target_table(), target_in), {.lengths = target_lengths, .causal = true}, memory, source_lengths);
+  return decoder(embed(target_table(), target_in),
+                 {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths}, memory);
 }
 
 Tensor Transformer::decode(const TargetRows& rows) {
-  const Sight sight{.causal = true, .extend = rows.extend, .memory = rows.memory};
-  return head(decoder(embed(target_table(), rows.tokens, rows.past), sight, {}, rows.source_lengths), target_table());
+  const Tensor at = rows.positions.defined() ? embedding(positions.tensor(), rows.positions)
+                                             : slice(positions.tensor(), 0, rows.past, rows.tokens.dim(1));
+  return head(decoder(embedding_dropout(target_table()(rows.tokens) + at), rows.context(), {}), target_table());
 }
 
 Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
@@ -108,15 +110,7 @@ Tensor Transformer::loss(Tensor source, Tensor source_lengths, Tensor target_in,
 
 void Transformer::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
   const Tensor encoded = encode(source, source_lengths);
-  for (size_t i = 0; i < decoder.layers.size(); ++i) decoder.layers[i].prefill(encoded, memory);
-}
-
-Tensor Transformer::step(Tensor tokens, const DecodeStep& step) {
-  const int64_t rows = tokens.dim(0), width = config.d_model;
-  Tensor x = reshape(target_table()(tokens) + embedding(positions.tensor(), step.position), {rows, 1, width});
-  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i].step(x, step);
-  if (decoder.norm) x = (*decoder.norm)(x);
-  return reshape(head(x, target_table()), {rows, config.target_vocab});
+  for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
 }
 
 }  // namespace linnet

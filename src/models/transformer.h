@@ -36,7 +36,7 @@ struct Encoder : Module {
 
 struct TransformerDecoder : Module {
   TransformerDecoder(Module* parent, std::string name, const TransformerConfig& config);
-  Tensor operator()(Tensor x, const Sight& sight, Tensor memory, Tensor memory_lengths);
+  Tensor operator()(Tensor x, const AttentionContext& context, Tensor memory);
 
   ModuleList<DecoderLayer> layers;
   std::optional<LayerNorm> norm;
@@ -70,7 +70,6 @@ struct Transformer : EncoderDecoder {
   const AttentionConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
   int64_t max_length() const override { return config.max_seq_len; }
   void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
-  Tensor step(Tensor tokens, const DecodeStep& step) override;
 
   const TransformerConfig config;
   std::optional<Embedding> shared_embedding, source_embedding, target_embedding;
@@ -83,7 +82,7 @@ struct Transformer : EncoderDecoder {
  private:
   Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
   Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
-  Tensor embed(Embedding& table, Tensor ids, int64_t first_position = 0);
+  Tensor embed(Embedding& table, Tensor ids);  // from position 0
   // What the head predicts from: [B, T, D]
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };

@@ -66,15 +66,16 @@ class KeyValues {
     give(values, ".value");
   }
   // What came before, `past` positions (0: nothing), is taken, and all is given.
-  ExtendKeys extend(const std::string& kind, int64_t past) {
-    return [*this, kind, past, layer = 0](const Module&, Tensor keys, Tensor values) mutable {
+  SplitProjection extend(const std::string& kind, int64_t past) {
+    return [*this, kind, past, layer = 0](const SelfAttention& attention, Tensor projected) mutable {
+      auto [queries, keys, values] = split_projection(attention.config, projected);
       if (past > 0) {
         const auto [earlier_keys, earlier_values] = take(layer, kind, past);
         keys = concat(earlier_keys, std::array{keys}, 1);
         values = concat(earlier_values, std::array{values}, 1);
       }
       give(layer++, kind, keys, values);
-      return std::pair(keys, values);
+      return QueriesKeysValues{queries, keys, values};
     };
   }
 
@@ -93,7 +94,7 @@ std::vector<OnnxFile> decoder_files(CausalModel& model, const AttentionConfig& a
     TokenRows rows{.tokens = trace.input("input_ids", ids)};
     rows.lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
     rows.positions = trace.input("position_ids", ids);
-    if (cache) rows.extend = KeyValues(trace, sizes[kBatch], attention).extend("", sizes[kPast]);
+    if (cache) rows.split = KeyValues(trace, sizes[kBatch], attention).extend("", sizes[kPast]);
     const Tensor hidden = model.hidden(rows);
     trace.graph().output("logits", model.logits(hidden));
   };
@@ -125,7 +126,7 @@ OnnxSource decoder_source(EncoderDecoder& model, bool past, bool cache) {
     KeyValues key_values(trace, batch, model.decoder_attention());
     TargetRows rows{.tokens = trace.input("input_ids", {DType::kI32, {batch, sizes[kTargets]}}), .past = earlier};
     rows.source_lengths = trace.input("lengths", {DType::kI32, {batch}});
-    if (cache) rows.extend = key_values.extend(".decoder", earlier);
+    if (cache) rows.split = key_values.extend(".decoder", earlier);
     const Tensor memory =
         past ? Tensor{} : trace.input("encoder_hidden_states", {DType::kF32, {batch, sources, model.width()}});
     rows.memory = [=, layer = 0](CrossAttention& attention) mutable {
