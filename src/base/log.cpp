@@ -33,6 +33,7 @@ spdlog::logger& logger() {
 
 void log_info(const std::string& message) { logger().info("{}", message); }
 bool log_shows_info() { return logger().should_log(spdlog::level::info); }
+void silence_log() { logger().set_level(spdlog::level::off); }
 void log_warning(const std::string& message) { logger().warn("warning: {}", message); }
 
 }  // namespace linnet

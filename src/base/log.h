@@ -9,5 +9,7 @@ void log_info(const std::string& message);
 void log_warning(const std::string& message);
 // Does log_info() print? Progress and samples follow it.
 bool log_shows_info();
+// From now on nothing is printed: of processes that train together only the first one tells what happens.
+void silence_log();
 
 }  // namespace linnet

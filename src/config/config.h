@@ -95,6 +95,7 @@ struct TrainConfig {
   double label_smoothing = 0.0;
   double ema_decay = 0.0;
   int64_t accumulate_steps = 1;
+  int64_t data_shards = 0;
   int64_t seed = 1;
   int64_t eval_every = 500;
   int64_t eval_pairs = 0;
@@ -122,6 +123,12 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
+// Which of several processes that train together this one is.
+struct ProcessRank {
+  int rank = 0, ranks = 1;
+  bool operator==(const ProcessRank&) const = default;
+};
+
 struct Config {
   ModelConfig model;
   DataConfig data;
@@ -129,6 +136,8 @@ struct Config {
   TrainConfig train;
   // Of the command line, for inference: there is no key.
   WeightQuantization quantization = {};
+  // Of the program that started this process: there is no key.
+  ProcessRank process = {};
   bool operator==(const Config&) const = default;
 };
 
@@ -149,6 +158,10 @@ void validate(const Config& config);
 void check_keys_belong(const Config& config);
 // The same for one --set, whatever its value.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
+
+// The configuration of one data shard: a step's batch is cut into train.data_shards parts, which batch_size and
+// batch_tokens are here. Where data_shards is 0 there is one for each rank.
+Config of_one_shard(Config config);
 
 // Every key, by section, so that parse_config() gives back an equal Config. With comments: what each means, its choices
 // or range, above it; keys at their default that the task or architecture does not have are left out.

@@ -231,6 +231,11 @@ const std::vector<ConfigKey>& table() {
             "compares the average with the weights, and the better of the two is saved.",
             0, 1),
       between(TRAIN(accumulate_steps), "Batches whose gradients make one update.", 1, 1e6),
+      between(TRAIN(data_shards),
+              "Parts into which a step's batches are cut; they are computed apart, and their gradients are added in an "
+              "order that depends on this number alone. Every number of ranks that divides it trains to the same bits; "
+              "0: one for each rank.",
+              0, 1e6),
       between(TRAIN(seed), "Of weights, dropout, shuffling and generated data.", 0, kMaxSeed),
       between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount),
       of(kPairs, between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount)),

@@ -150,6 +150,19 @@ void check_images(const DataConfig& data) {
           "task = \"images\" reads no text, but a training file is given");
 }
 
+// Each shard is a batch of its own.
+void check_shards(const Config& config) {
+  const int64_t shards = config.train.data_shards;
+  if (shards <= 1) return;
+  const DataConfig& data = config.data;
+  const std::string into = " cannot be cut into " + named("data_shards", shards);
+  require(data.batch_size % shards == 0, named("batch_size", data.batch_size) + into + " equal parts");
+  const int64_t least = task_row(config).origin == ExampleOrigin::kFiles ? config.model.max_seq_len : 1;
+  require(data.batch_tokens == 0 || data.batch_tokens / shards >= least,
+          named("batch_tokens", data.batch_tokens) + into + " parts that hold a sentence of " + std::to_string(least) +
+              " tokens each");
+}
+
 void check_training(const TrainConfig& train) {
   require(train.learning_rate > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
@@ -170,6 +183,7 @@ void validate(const Config& config) {
   check_task(config);
   check_lora(config);
   check_training(config.train);
+  check_shards(config);
   check_device(config.train);
   switch (task_kind(config)) {
     case TaskKind::kImages:

@@ -25,6 +25,7 @@ struct BatchPosition {
   int shape_index = 0;
   int64_t epoch = 0, index = 0;
   bool last_of_epoch = false;
+  int64_t next_epoch = 0, next_index = 0;  // of the batch, or group, that follows
 };
 
 // The arrays are views: the source that made the batch says how long they are valid.

@@ -1,8 +1,9 @@
 // Training batches without end, in an order that is a pure function of (seed, epoch): what the training loop knows of
 // the data. Any position can be sought, so that a run goes on where it was stopped.
 //
-// Several ranks divide one sequence: of each group of `ranks` batches that follow each other, also across the end of an
-// epoch, rank r takes the r-th. All ranks make the same number of steps, and their shares together are the sequence.
+// Several ranks divide one sequence: it is cut into groups of batches that follow each other, also across the end of an
+// epoch, and each rank takes some of every group. All ranks make the same number of steps, and their shares together are
+// the sequence.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,8 +14,9 @@
 
 namespace linnet {
 
+// Of each group of `group` batches, those from `first` on, `count` of them.
 struct BatchShare {
-  int64_t rank = 0, ranks = 1;
+  int64_t first = 0, group = 1, count = 1;
 };
 
 class BatchSource {
@@ -45,7 +47,7 @@ class BatchCursor {
   // User error when an epoch has not so many batches.
   void seek(int64_t epoch, int64_t index, int64_t batches);
   void check(int64_t batches) const;  // the same of the position it has
-  void set(int64_t epoch, int64_t index) { epoch_ = epoch, index_ = index; }
+  void set(int64_t epoch, int64_t index) { epoch_ = epoch, index_ = index, taken_ = 0; }
   int64_t epoch() const { return epoch_; }
 
   struct Taken {
@@ -55,14 +57,16 @@ class BatchCursor {
   // Takes the next batch. count_of(epoch): how many an epoch has; it is asked for the own batch's epoch last.
   template <class CountOf>
   Taken take(const CountOf& count_of) {
-    Taken taken{{.epoch = epoch_, .index = index_}, epoch_, index_ + share_.rank};
-    index_ += share_.ranks;
-    while (index_ > 0) {
-      const int64_t count = count_of(epoch_);
-      if (index_ < count) break;
-      index_ -= count, ++epoch_;
+    Taken taken{{.epoch = epoch_, .index = index_}, epoch_, index_ + share_.first + taken_};
+    int64_t next_epoch = epoch_, next_index = index_ + share_.group;
+    while (next_index > 0) {
+      const int64_t count = count_of(next_epoch);
+      if (next_index < count) break;
+      next_index -= count, ++next_epoch;
     }
-    taken.position.last_of_epoch = epoch_ > taken.position.epoch;
+    taken.position.last_of_epoch = next_epoch > epoch_;
+    taken.position.next_epoch = next_epoch, taken.position.next_index = next_index;
+    if (++taken_ == share_.count) set(next_epoch, next_index);
     for (int64_t count = count_of(taken.epoch); taken.index >= count; count = count_of(++taken.epoch))
       taken.index -= count;
     return taken;
@@ -70,7 +74,8 @@ class BatchCursor {
 
  private:
   BatchShare share_;
-  int64_t epoch_ = 0, index_ = 0;  // of the group that comes next
+  int64_t epoch_ = 0, index_ = 0;  // of the group that is taken from
+  int64_t taken_ = 0;              // batches of it so far
 };
 
 }  // namespace linnet

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/thread_pool.h"
+#include "comm/world.h"
 #include "config/byte_size.h"
 #include "config/task_rows.h"
 
@@ -75,7 +75,8 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon, o.momentum = c.momentum;
   o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
   options.accumulate_steps = c.accumulate_steps;
-  options.threads = c.threads > 0 ? static_cast<int>(c.threads) : available_threads();
+  options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank, config.process.ranks};
+  options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;
   options.recompute = recompute_mode(c.recompute);

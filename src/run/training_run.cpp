@@ -40,8 +40,12 @@ Schedule schedule_of(const TrainConfig& config) {
 // The step at which max_steps or max_epochs ends the training.
 int64_t last_step(const TrainConfig& config, int64_t batches) {
   if (config.max_epochs == 0 || batches == 0) return config.max_steps;
-  const int64_t per_epoch = (batches + config.accumulate_steps - 1) / config.accumulate_steps;
-  return config.max_epochs > config.max_steps / per_epoch ? config.max_steps : config.max_epochs * per_epoch;
+  // With one shard the last step of an epoch takes what is left of it; with several, a step goes on into the next epoch.
+  const auto per_step = static_cast<double>(config.accumulate_steps * std::max<int64_t>(config.data_shards, 1));
+  const auto epochs = static_cast<double>(config.max_epochs), count = static_cast<double>(batches);
+  const double steps =
+      config.data_shards > 1 ? std::ceil(epochs * count / per_step) : epochs * std::ceil(count / per_step);
+  return steps < static_cast<double>(config.max_steps) ? static_cast<int64_t>(steps) : config.max_steps;
 }
 
 // "fp32", or why it is not what was asked for.
@@ -200,13 +204,12 @@ class TrainingRun {
   }
 
   void count(const BatchPosition& batch) {
-    progress_.epoch = batch.last_of_epoch ? batch.epoch + 1 : batch.epoch;
-    progress_.batch = batch.last_of_epoch ? 0 : batch.index + 1;
+    progress_.epoch = batch.next_epoch, progress_.batch = batch.next_index;
     if (ends_training(batch)) done_ = true;
   }
 
   bool ends_training(const BatchPosition& batch) const {
-    return config_.max_epochs > 0 && batch.last_of_epoch && batch.epoch + 1 >= config_.max_epochs;
+    return config_.max_epochs > 0 && batch.next_epoch >= config_.max_epochs;
   }
 
   [[noreturn]] void stop_non_finite(const DoneStep& done) {

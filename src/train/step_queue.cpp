@@ -13,11 +13,14 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-StepQueue::StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store)
+StepQueue::StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store,
+                     ShardedStep* shards)
     : trainer_(trainer),
       source_(source),
       resident_(resident),
-      steps_ahead_(resident || store.device().is_host() ? 0 : 1) {
+      shards_(shards),
+      steps_ahead_(resident || shards || store.device().is_host() ? 0 : 1) {
+  if (shards) source.take_share(shards->batches());
   waiting_.reserve(std::max<size_t>(static_cast<size_t>(most_steps()), steps_ahead_ + 1));
 }
 
@@ -33,13 +36,7 @@ void StepQueue::submit_step(double rate, int64_t step) {
   if (trainer_.profiler()) trainer_.profiler()->begin_step(step);
   Waiting waiting{.step = step, .batch = {}, .rate = rate, .began = now(), .report = {}};
   if (trainer_.accumulates()) {
-    for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
-      stop_point();
-      const Batch& batch = next_batch();
-      waiting.batch = batch;
-      trainer_.accumulate(batch, step, micro);
-      if (batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
-    }
+    waiting.batch = shards_ ? accumulate_shards(step) : accumulate(step);
     waiting.report = trainer_.submit_apply(rate, step);
   } else {
     const Batch& batch = next_batch();
@@ -47,6 +44,33 @@ void StepQueue::submit_step(double rate, int64_t step) {
     waiting.report = trainer_.submit(batch, rate, step);
   }
   waiting_.push_back(waiting);
+}
+
+BatchPosition StepQueue::accumulate(int64_t step) {
+  BatchPosition position;
+  for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
+    stop_point();
+    const Batch& batch = next_batch();
+    position = batch;
+    trainer_.accumulate(batch, step, micro);
+    if (batch.last_of_epoch) break;  // a short last group is not mixed with the next epoch
+  }
+  return position;
+}
+
+BatchPosition StepQueue::accumulate_shards(int64_t step) {
+  BatchPosition position;
+  shards_->begin();
+  for (int64_t shard = 0; shard < trainer_.options().shards.count(); ++shard) {
+    for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
+      const Batch& batch = next_batch();
+      position = batch;
+      trainer_.accumulate(batch, step, shards_->first_micro(shard) + micro);
+    }
+    shards_->add();
+  }
+  shards_->finish();
+  return position;
 }
 
 const Batch& StepQueue::next_batch() {

@@ -6,6 +6,7 @@
 
 #include "data/batch_source.h"
 #include "train/resident.h"
+#include "train/sharded_step.h"
 
 namespace linnet {
 
@@ -20,7 +21,9 @@ struct DoneStep {
 class StepQueue {
  public:
   // `resident`: the trainer's steps over the source's device_data(), staged; null: batches come from the host.
-  StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store);
+  // `shards`: of a trainer with several data shards; null otherwise.
+  StepQueue(Trainer& trainer, BatchSource& source, ResidentSteps* resident, const Store& store,
+            ShardedStep* shards = nullptr);
 
   // How many steps one submit() takes at most.
   int64_t most_steps() const { return resident_ && !is_profiling() ? resident_->steps_per_chunk() : 1; }
@@ -45,12 +48,15 @@ class StepQueue {
   bool is_profiling() const { return trainer_.profiler() && !trainer_.profiler()->is_done(); }
   const Batch& next_batch();
   void submit_step(double rate, int64_t step);
+  BatchPosition accumulate(int64_t step);
+  BatchPosition accumulate_shards(int64_t step);
   void submit_chunk(std::span<const double> rates, int64_t first_step);
   void restore(const Waiting& step);
 
   Trainer& trainer_;
   BatchSource& source_;
   ResidentSteps* const resident_;
+  ShardedStep* const shards_;
   const size_t steps_ahead_;
   std::vector<Waiting> waiting_;     // oldest first
   std::vector<StepReport> reports_;  // of the device's chunk, from the first that was read on

@@ -15,6 +15,7 @@
 #include "kernels/peak.h"
 #include "nn/model_store.h"
 #include "plan/memory_map.h"
+#include "train/sharded_step.h"
 
 namespace linnet {
 namespace {
@@ -122,6 +123,7 @@ void Trainer::declare_states() {
     for (size_t i = 1; i < states_.size(); ++i)
       declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
     if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
+    if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards);
   }
   evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
   const size_t constants = float_bytes(layout_.constant_count());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "comm/shard_tree.h"
 #include "data/batch.h"
 #include "exec/executor.h"
 #include "passes/passes.h"
@@ -24,6 +25,9 @@ namespace linnet {
 struct TrainerOptions {
   OptimizerAttrs optimizer;
   int64_t accumulate_steps = 1;
+  // A step is this many batches, or groups of accumulate_steps, whose gradients are added in the order of the shard
+  // tree; see train/sharded_step.h.
+  ShardShare shards = {};
   int threads = 1;
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
@@ -137,7 +141,9 @@ class Trainer {
   ThreadPool& pool() { return pool_; }
   // What products really multiply in: on a CPU without bf16 instructions not what the options ask for.
   Precision precision() const;
-  bool accumulates() const { return options_.accumulate_steps > 1; }
+  bool accumulates() const { return options_.accumulate_steps > 1 || is_sharded(); }
+  bool is_sharded() const { return options_.shards.shards > 1; }
+  const Store& store() const { return store_; }
   // Flat states by name: "parameters" [parameter_count], "moment1", "moment2", "ema" [trained_count] floats.
   const std::vector<std::string>& states() const { return states_; }
   // With a device: the host's copy, see pull_states().

@@ -1,0 +1,105 @@
+#include "comm/communicator.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+class SingleProcess : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) override {
+    if (!outgoing.empty() || !incoming.empty()) fail_internal("a message to or from another rank of one");
+  }
+};
+
+template <class Span>
+auto bytes_of(Span values) {
+  if constexpr (std::is_const_v<typename Span::element_type>)
+    return std::as_bytes(values);
+  else
+    return std::as_writable_bytes(values);
+}
+
+}  // namespace
+
+Communicator& single_process() {
+  static SingleProcess instance;
+  return instance;
+}
+
+void barrier(Communicator& world) {
+  const std::byte nothing{};
+  std::vector<std::byte> all(static_cast<size_t>(world.size()));
+  all_gather(world, {&nothing, 1}, all);
+}
+
+void broadcast(Communicator& world, int root, std::span<std::byte> bytes) {
+  if (world.rank() != root) {
+    const Communicator::Incoming message{root, bytes};
+    return world.exchange({}, {&message, 1});
+  }
+  std::vector<Communicator::Outgoing> messages;
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (rank != root) messages.push_back({rank, bytes});
+  world.exchange(messages, {});
+}
+
+void broadcast(Communicator& world, int root, std::span<float> values) { broadcast(world, root, bytes_of(values)); }
+
+void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (all.size() != mine.size() * static_cast<size_t>(world.size())) fail_internal("all_gather: sizes do not agree");
+  const auto block = [&](int rank) { return all.subspan(static_cast<size_t>(rank) * mine.size(), mine.size()); };
+  std::vector<Communicator::Outgoing> outgoing;
+  std::vector<Communicator::Incoming> incoming;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (rank == world.rank()) continue;
+    outgoing.push_back({rank, mine});
+    incoming.push_back({rank, block(rank)});
+  }
+  if (!mine.empty()) std::memcpy(block(world.rank()).data(), mine.data(), mine.size());
+  world.exchange(outgoing, incoming);
+}
+
+Slice slice(size_t count, int rank, int size) {
+  const auto first = [&](int r) { return count / static_cast<size_t>(size) * static_cast<size_t>(r) +
+                                         count % static_cast<size_t>(size) * static_cast<size_t>(r) /
+                                             static_cast<size_t>(size); };
+  return {first(rank), first(rank + 1) - first(rank)};
+}
+
+void all_gather_slices(Communicator& world, std::span<float> all) {
+  const auto block = [&](int rank) {
+    const Slice part = slice(all.size(), rank, world.size());
+    return all.subspan(part.first, part.count);
+  };
+  std::vector<Communicator::Outgoing> outgoing;
+  std::vector<Communicator::Incoming> incoming;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (rank == world.rank()) continue;
+    outgoing.push_back({rank, bytes_of(block(world.rank()))});
+    incoming.push_back({rank, bytes_of(block(rank))});
+  }
+  world.exchange(outgoing, incoming);
+}
+
+std::string broadcast_text(Communicator& world, int root, std::string text) {
+  uint64_t length = text.size();
+  broadcast(world, root, std::as_writable_bytes(std::span(&length, 1)));
+  text.resize(length);
+  if (length > 0) broadcast(world, root, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+std::vector<std::string> gather_texts(Communicator& world, std::string_view mine) {
+  std::vector<std::string> texts;
+  for (int root = 0; root < world.size(); ++root)
+    texts.push_back(broadcast_text(world, root, root == world.rank() ? std::string(mine) : std::string()));
+  return texts;
+}
+
+}  // namespace linnet

@@ -1,0 +1,62 @@
+// Processes that train one model together: ranks 0 to size - 1. A communicator moves bytes between them and nothing
+// else; what is added, and in which order, is decided in this folder and never by a library, because Open MPI and NCCL
+// choose their order of summation by size, by the number of ranks and from call to call.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linnet {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  struct Outgoing {
+    int to;
+    std::span<const std::byte> bytes;
+  };
+  struct Incoming {
+    int from;
+    std::span<std::byte> bytes;
+  };
+  // Sends and receives all of these messages and waits for them. Between two ranks, messages arrive in the order in
+  // which they were sent, and both must state the same sizes. Empty messages are left out. Allocates nothing of its own
+  // after calls with as many messages. Called from one thread at a time.
+  virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) = 0;
+
+  // The last call: every rank has done its work. Waits for all of them. A rank that fails does not call it.
+  virtual void leave() {}
+};
+
+// The communicator of a process that trains alone.
+Communicator& single_process();
+
+// Every rank calls these, in the same order. `root` is the rank that has the value.
+void barrier(Communicator& world);
+void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
+void broadcast(Communicator& world, int root, std::span<float> values);
+// `all` has world.size() blocks of mine.size() bytes, in the order of the ranks.
+void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
+// The same in place: all[first_of(r), first_of(r + 1)) is of rank r, where first_of(r) = count * r / size (slice()).
+void all_gather_slices(Communicator& world, std::span<float> all);
+
+// Texts, of any length.
+std::string broadcast_text(Communicator& world, int root, std::string text);
+std::vector<std::string> gather_texts(Communicator& world, std::string_view mine);
+
+// Which of `count` values rank r of `size` owns: consecutive, and of nearly equal number.
+struct Slice {
+  size_t first, count;
+};
+Slice slice(size_t count, int rank, int size);
+
+}  // namespace linnet

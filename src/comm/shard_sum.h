@@ -1,0 +1,49 @@
+// Adds the gradients of all shards of a step over the ranks, in the order of the shard tree (comm/shard_tree.h): the
+// bits of the sum depend on the number of shards alone.
+//
+// Each rank owns a slice (slice() in comm/communicator.h). It receives the nodes of all other ranks for that slice,
+// piece by piece, and adds them. So every value crosses between two ranks once for each node, which is the least that a
+// sum can do: with powers of two a rank has one node.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "comm/communicator.h"
+#include "comm/shard_tree.h"
+
+namespace linnet {
+
+class ShardSum {
+ public:
+  // `workspace`: workspace_size() floats; it must outlive this.
+  ShardSum(Communicator& world, const ShardShare& share, std::span<float> workspace);
+  // Floats for received pieces; 0 with one rank.
+  static size_t workspace_size(const ShardShare& share, size_t values);
+
+  // nodes[i]: the values of this rank's i-th node, all of one size. Writes the sum over all shards of this rank's slice
+  // there in nodes[0], and uses the same slice of the other nodes as scratch memory. The other slices stay as they are.
+  void reduce_scatter(std::span<const std::span<float>> nodes, ThreadPool& pool);
+  // The sum of all values on every rank, in nodes[0], for few of them: each rank sends everything to all others.
+  void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
+
+ private:
+  void exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count, ThreadPool& pool);
+
+  Communicator& world_;
+  const ShardShare share_;
+  const std::span<float> workspace_;
+  std::vector<std::vector<ShardNode>> nodes_of_;  // of each rank
+  std::vector<Communicator::Outgoing> outgoing_;
+  std::vector<Communicator::Incoming> incoming_;
+  std::vector<float*> values_;  // of the nodes on the stack
+  ShardStack stack_;
+};
+
+// into[i] += from[i]
+void add_values(ThreadPool& pool, float* into, const float* from, size_t count);
+// Copies `from` to `into` and sets it to zero.
+void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from);
+
+}  // namespace linnet

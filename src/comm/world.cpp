@@ -1,0 +1,125 @@
+#include "comm/world.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kModule = "liblinnet_mpi.so";
+
+// Empty when the variable is not set or not a number.
+std::optional<int> number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text) return {};
+  const std::string_view digits = text;
+  int value = 0;
+  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (problem != std::errc() || end != digits.data() + digits.size() || value < 0) return {};
+  return value;
+}
+
+std::optional<Starter> starter_from(const char* name, const char* rank, const char* ranks, const char* here) {
+  const std::optional<int> own = number_in(rank), all = number_in(ranks);
+  if (!own || !all) return {};
+  return Starter{name, *own, *all, std::max(number_in(here).value_or(*all), 1)};
+}
+
+std::vector<std::filesystem::path> module_places() {
+  if (const char* given = std::getenv("LINNET_MPI_MODULE")) return {given};
+  std::error_code ignored;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  // Installed beside the program or in its library folder; in a build tree.
+  return {folder / kModule, folder / "../lib/linnet" / kModule, folder / "../mpi" / kModule};
+}
+
+OpenWorld load_module() {
+  std::string looked;
+  for (const auto& place : module_places()) {
+    looked += (looked.empty() ? "" : ", ") + place.lexically_normal().string();
+    if (!std::filesystem::exists(place)) continue;
+    // Open MPI loads plugins that need its symbols. The module is never unloaded.
+    void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (!module) fail_user("cannot load the MPI module: " + std::string(dlerror()));
+    const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
+    if (!open) fail_user(place.string() + " is not Linnet's MPI module");
+    return open;
+  }
+  fail_user("this program has no MPI module, which training by several ranks needs; build it where MPI is installed "
+            "(Debian: libopenmpi-dev; looked for " +
+            looked + ")");
+}
+
+std::optional<std::string> on_path(const char* program) {
+  const char* path = std::getenv("PATH");
+  for (std::string_view rest = path ? path : ""; !rest.empty();) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const std::string file = std::string(rest.substr(0, end)) + "/" + program;
+    if (access(file.c_str(), X_OK) == 0) return file;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<Starter> find_starter() {
+  if (const auto starter = starter_from("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE"))
+    return starter;
+  // SLURM_NTASKS is also set in a batch script, which is one process; these are set by srun alone.
+  if (const auto starter = starter_from("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"))
+    return starter;
+  return {};
+}
+
+Communicator& join_world() {
+  const std::optional<Starter> starter = find_starter();
+  if (!starter || starter->ranks == 1) return single_process();
+  static Communicator* world = [&] {
+    std::array<char, 1024> message{};
+    Communicator* opened = load_module()(comm_version(), message.data(), message.size());
+    if (!opened) fail_user(message.data());
+    return opened;
+  }();
+  if (world->size() != starter->ranks)
+    fail_user(starter->name + " has started " + std::to_string(starter->ranks) + " processes, and MPI sees " +
+              std::to_string(world->size()) +
+              (starter->name == "srun" ? "; start them with `srun --mpi=pmix`" : "; the program and " + starter->name +
+                                                                                     " belong to different MPIs"));
+  return *world;
+}
+
+int threads_of_rank() {
+  const int available = available_threads();
+  const std::optional<Starter> starter = find_starter();
+  const bool is_bound = available < sysconf(_SC_NPROCESSORS_ONLN);
+  return starter && !is_bound ? std::max(available / starter->ranks_here, 1) : available;
+}
+
+std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& arguments) {
+  const std::optional<std::string> mpirun = on_path("mpirun");
+  if (!mpirun) fail_user("--ranks starts the ranks with mpirun, which is not installed (Debian: openmpi-bin)");
+  std::vector<std::string> command{*mpirun, "--quiet", "-n", std::to_string(ranks), "--oversubscribe", "--bind-to",
+                                   "none",
+                                   // A stopped run saves its checkpoint first, which may take longer than the default
+                                   // of one second.
+                                   "--mca", "odls_base_sigkill_timeout", "60"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// The number in the middle: raised whenever Communicator changes.
+const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 1, " __VERSION__; }
+
+}  // namespace linnet

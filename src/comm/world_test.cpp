@@ -1,0 +1,67 @@
+// What starters say by environment variables.
+#include "comm/world.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace linnet {
+namespace {
+
+class Starters : public ::testing::Test {
+ protected:
+  void SetUp() override { clear(); }
+  void TearDown() override { clear(); }
+  static void clear() {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "LINNET_MPI_MODULE"})
+      ::unsetenv(name);
+  }
+  static void set(const char* name, const char* value) { ::setenv(name, value, 1); }
+};
+
+TEST_F(Starters, AProcessWithoutOneIsAlone) {
+  EXPECT_FALSE(find_starter());
+  EXPECT_EQ(join_world().size(), 1);
+}
+
+TEST_F(Starters, MpirunSaysItsRanks) {
+  set("OMPI_COMM_WORLD_RANK", "3"), set("OMPI_COMM_WORLD_SIZE", "8"), set("OMPI_COMM_WORLD_LOCAL_SIZE", "4");
+  const auto starter = find_starter();
+  ASSERT_TRUE(starter);
+  EXPECT_EQ(starter->rank, 3);
+  EXPECT_EQ(starter->ranks, 8);
+  EXPECT_EQ(starter->ranks_here, 4);
+}
+
+// A batch script has them from its job; it is one process all the same.
+TEST_F(Starters, ABatchScriptOfSlurmIsAlone) {
+  set("SLURM_PROCID", "0"), set("SLURM_NTASKS", "4");
+  EXPECT_FALSE(find_starter());
+  set("SLURM_STEP_NUM_TASKS", "4");
+  EXPECT_EQ(find_starter()->ranks, 4);
+}
+
+TEST_F(Starters, AMissingModuleIsOneLine) {
+  set("OMPI_COMM_WORLD_RANK", "0"), set("OMPI_COMM_WORLD_SIZE", "2"), set("LINNET_MPI_MODULE", "/nowhere/module.so");
+  try {
+    join_world();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("this program has no MPI module"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("/nowhere/module.so"), std::string::npos);
+  }
+}
+
+TEST(MpirunCommand, StartsTheProgramWithItsArguments) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed (openmpi-bin)";
+  const std::vector<std::string> command = mpirun_command(4, {"/bin/linnet", "train", "dates"});
+  EXPECT_EQ(command[command.size() - 3], "/bin/linnet");
+  EXPECT_NE(std::ranges::find(command, "4"), command.end());
+}
+
+}  // namespace
+}  // namespace linnet

@@ -1,0 +1,128 @@
+#include "train/sharded_step.h"
+
+#include <algorithm>
+
+#include "base/signals.h"
+#include "base/timeline.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kWaiting = "shards.waiting";
+constexpr const char* kMessages = "shards.messages";
+
+// The values of a node beside its gradient; buffers follow.
+enum Few : size_t { kLoss, kTokens, kStops, kBuffers };
+
+size_t few_count(const ParameterLayout& layout) {
+  return kBuffers + static_cast<size_t>(layout.stored_count() - layout.buffer_offset());
+}
+
+std::span<float> floats(const Store& store, const char* name, size_t count) {
+  return {store.has(name) ? store.as<float>(name) : nullptr, count};
+}
+
+size_t message_count(const ParameterLayout& layout, const ShardShare& share) {
+  return ShardSum::workspace_size(share,
+                                  std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)));
+}
+
+}  // namespace
+
+void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share) {
+  const auto declare = [&](const char* name, MemoryKind kind, size_t count) {
+    if (count == 0) return;
+    const size_t bytes = count * sizeof(float);
+    store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
+  };
+  declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
+  declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share));
+}
+
+ShardedStep::ShardedStep(Trainer& trainer, Communicator& world)
+    : trainer_(trainer),
+      world_(world),
+      store_(trainer.store()),
+      share_(trainer.options().shards),
+      gradient_(floats(store_, "gradient", static_cast<size_t>(trainer.layout().trained_count()))),
+      buffers_(floats(store_, kBufferInput, few_count(trainer.layout()) - kBuffers)),
+      sum_(world, share_, floats(store_, kMessages, message_count(trainer.layout(), share_))),
+      few_(static_cast<size_t>(share_.most_waiting()) + 1, std::vector<float>(few_count(trainer.layout()))),
+      buffers_before_(buffers_.size()) {
+  nodes_.reserve(few_.size());
+}
+
+BatchShare ShardedStep::batches() const {
+  const int64_t micros = trainer_.options().accumulate_steps;
+  return {share_.first() * micros, share_.shards * micros, share_.count() * micros};
+}
+
+int64_t ShardedStep::first_micro(int64_t shard) const {
+  return (share_.first() + shard) * trainer_.options().accumulate_steps;
+}
+
+std::span<float> ShardedStep::waiting_gradient(size_t index) const {
+  return {store_.as<float>(kWaiting) + index * gradient_.size(), gradient_.size()};
+}
+
+void ShardedStep::begin() {
+  added_ = 0;
+  stack_.clear();
+  if (buffers_.empty()) return;
+  store_.pull(kBufferInput);
+  std::ranges::copy(buffers_, buffers_before_.begin());
+}
+
+// What the next shard begins with.
+void ShardedStep::reset_shard() {
+  const float zero = 0;
+  for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
+  if (buffers_.empty()) return;
+  std::ranges::copy(buffers_before_, buffers_.begin());
+  store_.push(kBufferInput);
+}
+
+void ShardedStep::add() {
+  const HostSpan span("add shard");
+  for (const char* name : {"gradient", "loss_sum", "token_count"}) store_.pull(name);
+  if (!buffers_.empty()) store_.pull(kBufferInput);
+  size_t last = stack_.nodes().size();
+  std::vector<float>& few = few_[last];
+  few[kLoss] = *store_.as<float>("loss_sum"), few[kTokens] = *store_.as<float>("token_count");
+  few[kStops] = stop_requested() ? 1.0F : 0.0F;
+  std::ranges::copy(buffers_, few.begin() + kBuffers);
+  for (int64_t additions = stack_.push({share_.first() + added_, 1}); additions > 0; --additions, --last) {
+    add_values(trainer_.pool(), gradient_.data(), waiting_gradient(last - 1).data(), gradient_.size());
+    add_values(trainer_.pool(), few_[last - 1].data(), few_[last].data(), few_[last].size());
+  }
+  if (++added_ == share_.count()) return;
+  move_values(trainer_.pool(), waiting_gradient(last), gradient_);
+  store_.push("gradient");
+  reset_shard();
+}
+
+void ShardedStep::finish() {
+  const HostSpan span("add ranks");
+  const size_t count = stack_.nodes().size();
+  nodes_.clear();
+  for (size_t i = 0; i < count; ++i) nodes_.emplace_back(few_[i]);
+  sum_.sum_everywhere(nodes_, trainer_.pool());
+  if (few_[0][kStops] > 0) throw Stopped{};
+
+  nodes_.clear();
+  for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(waiting_gradient(i));
+  nodes_.push_back(gradient_);
+  sum_.reduce_scatter(nodes_, trainer_.pool());
+  const Slice own = slice(gradient_.size(), share_.rank, share_.ranks);
+  if (count > 1) std::ranges::copy(nodes_[0].subspan(own.first, own.count), gradient_.begin() + own.first);
+  all_gather_slices(world_, gradient_);
+
+  store_.push("gradient");
+  store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
+  store_.fill("token_count", &few_[0][kTokens], sizeof(float));
+  if (buffers_.empty()) return;
+  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = few_[0][kBuffers + i] / static_cast<float>(share_.shards);
+  store_.push(kBufferInput);
+}
+
+}  // namespace linnet

@@ -1,0 +1,59 @@
+// A training step whose batch is cut into data shards, on one rank or on several. Each rank computes its shards one
+// after the other and adds their gradients in the order of the shard tree (comm/shard_tree.h); the sum over the ranks
+// is the same on all of them, and so is all that follows: clipping, the optimizer, the moving average. For one number of
+// shards every number of ranks trains to the same bits.
+//
+//   ShardedStep shards(trainer, world);
+//   shards.begin();
+//   for each shard of this rank: { trainer.accumulate(...) for each of its batches; shards.add(); }
+//   shards.finish();
+//   trainer.apply(...);
+//
+// Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
+// mean of what the shards made of them.
+#pragma once
+#include <vector>
+
+#include "comm/shard_sum.h"
+#include "train/trainer.h"
+
+namespace linnet {
+
+// The memory that a ShardedStep takes: gradients that wait for their sibling, and pieces of the other ranks'.
+void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share);
+
+class ShardedStep {
+ public:
+  // Of a trainer with several shards, whose store is allocated.
+  ShardedStep(Trainer& trainer, Communicator& world);
+
+  // The batches of a step that are this rank's.
+  BatchShare batches() const;
+  // The first of a shard's numbers of micro-batches, for Trainer::accumulate(): they count through all shards of a
+  // step, so that no two have the same dropout masks.
+  int64_t first_micro(int64_t shard) const;
+
+  void begin();
+  void add();
+  // Waits for all ranks. Throws Stopped on all of them when a stop was requested on any: nothing was updated then.
+  void finish();
+
+ private:
+  std::span<float> waiting_gradient(size_t index) const;
+  void reset_shard();
+
+  Trainer& trainer_;
+  Communicator& world_;
+  const Store& store_;
+  const ShardShare share_;
+  const std::span<float> gradient_;  // where accumulate() adds
+  const std::span<float> buffers_;
+  ShardSum sum_;
+  ShardStack stack_;
+  int64_t added_ = 0;                    // shards of this step so far
+  std::vector<std::vector<float>> few_;  // of each node: loss, tokens, requests to stop, buffers
+  std::vector<float> buffers_before_;    // the step
+  std::vector<std::span<float>> nodes_;
+};
+
+}  // namespace linnet
