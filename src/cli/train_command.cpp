@@ -5,6 +5,8 @@
 #include "base/signals.h"
 #include "cli/build_version.h"
 #include "cli/commands.h"
+#include "cli/rank_start.h"
+#include "comm/agreement.h"
 #include "run/rate_range.h"
 #include "run/training_run.h"
 #include "tasks/task_table.h"
@@ -15,6 +17,7 @@ namespace {
 struct Arguments : ConfigArguments {
   std::string folder, init, profile, rates;
   bool resume = false, detect_anomaly = false;
+  int64_t ranks = 0;
 };
 
 // Nothing of it is kept.
@@ -31,15 +34,22 @@ int test_range(const Arguments& arguments) {
   return 0;
 }
 
-int train(const Arguments& arguments) {
-  if (!arguments.rates.empty()) return test_range(arguments);
-  TrainRequest request{arguments.load(arguments.resume), arguments.folder, arguments.resume, arguments.init};
+int train_as_rank(const Arguments& arguments, Communicator& world) {
+  TrainRequest request{{}, arguments.folder, arguments.resume, arguments.init};
+  run_on_all(world, [&] { request.config = arguments.load(arguments.resume); });
   request.detect_anomaly = arguments.detect_anomaly;
   request.program = build_version();
+  request.world = &world;
   if (!arguments.profile.empty()) request.profile = parse_profile_options(arguments.profile, "--profile");
   if (request.folder.empty()) request.folder = "runs/" + std::filesystem::path(arguments.config).stem().string();
   run_training(request, make_training_task);
   return 0;
+}
+
+int train(const Arguments& arguments) {
+  if (arguments.ranks > 0) start_ranks(static_cast<int>(arguments.ranks));
+  if (!arguments.rates.empty()) return test_range(arguments);
+  return run_as_rank([&](Communicator& world) { return train_as_rank(arguments, world); });
 }
 
 }  // namespace
@@ -59,6 +69,9 @@ void add_train_command(Command& linnet) {
       .take("--lr-range", arguments->rates,
             "instead of training, 100 steps with rising learning rates, for example 1e-6:1: a chart and a suggestion",
             {.type = "FROM:TO"})
+      .take("--ranks", arguments->ranks,
+            "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
+            {.type = "N", .least = 1, .most = 4096})
       .flag("--detect-anomaly", arguments->detect_anomaly,
             "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`")
       .does([arguments] { return train(*arguments); });

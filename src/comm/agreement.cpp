@@ -51,8 +51,8 @@ void check_equal(Communicator& world, const std::string& what, const std::string
   const std::vector<std::string> texts = gather_texts(world, text);
   for (size_t rank = 1; rank < texts.size(); ++rank)
     if (texts[rank] != texts[0])
-      throw AgreedError(ErrorKind::kUser, "rank " + std::to_string(rank) + " has another " + what + " than rank 0: " +
-                                              difference(texts[rank], texts[0]));
+      throw AgreedError(ErrorKind::kUser, "rank " + std::to_string(rank) + " has another " + what +
+                                              " than rank 0: " + difference(texts[rank], texts[0]));
 }
 
 bool any_rank(Communicator& world, bool here) {

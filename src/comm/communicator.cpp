@@ -66,9 +66,10 @@ void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<
 }
 
 Slice slice(size_t count, int rank, int size) {
-  const auto first = [&](int r) { return count / static_cast<size_t>(size) * static_cast<size_t>(r) +
-                                         count % static_cast<size_t>(size) * static_cast<size_t>(r) /
-                                             static_cast<size_t>(size); };
+  const auto first = [&](int r) {
+    return count / static_cast<size_t>(size) * static_cast<size_t>(r) +
+           count % static_cast<size_t>(size) * static_cast<size_t>(r) / static_cast<size_t>(size);
+  };
   return {first(rank), first(rank + 1) - first(rank)};
 }
 

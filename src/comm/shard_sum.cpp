@@ -114,8 +114,7 @@ void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, ThreadPoo
 
 void ShardSum::sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool) {
   const size_t values = nodes[0].size();
-  if (values * nodes_of_others(share_) > workspace_.size())
-    fail_internal("sum_everywhere is for few values");
+  if (values * nodes_of_others(share_) > workspace_.size()) fail_internal("sum_everywhere is for few values");
   outgoing_.clear();
   for (int rank = 0; rank < share_.ranks; ++rank)
     for (size_t i = 0; rank != share_.rank && i < nodes.size(); ++i) outgoing_.push_back({rank, bytes_of(nodes[i])});

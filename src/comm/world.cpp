@@ -54,9 +54,10 @@ OpenWorld load_module() {
     if (!open) fail_user(place.string() + " is not Linnet's MPI module");
     return open;
   }
-  fail_user("this program has no MPI module, which training by several ranks needs; build it where MPI is installed "
-            "(Debian: libopenmpi-dev; looked for " +
-            looked + ")");
+  fail_user(
+      "this program has no MPI module, which training by several ranks needs; build it where MPI is installed "
+      "(Debian: libopenmpi-dev; looked for " +
+      looked + ")");
 }
 
 std::optional<std::string> on_path(const char* program) {
@@ -73,8 +74,8 @@ std::optional<std::string> on_path(const char* program) {
 }  // namespace
 
 std::optional<Starter> find_starter() {
-  if (const auto starter = starter_from("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_LOCAL_SIZE"))
+  if (const auto starter =
+          starter_from("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"))
     return starter;
   // SLURM_NTASKS is also set in a batch script, which is one process; these are set by srun alone.
   if (const auto starter = starter_from("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"))
@@ -94,8 +95,8 @@ Communicator& join_world() {
   if (world->size() != starter->ranks)
     fail_user(starter->name + " has started " + std::to_string(starter->ranks) + " processes, and MPI sees " +
               std::to_string(world->size()) +
-              (starter->name == "srun" ? "; start them with `srun --mpi=pmix`" : "; the program and " + starter->name +
-                                                                                     " belong to different MPIs"));
+              (starter->name == "srun" ? "; start them with `srun --mpi=pmix`"
+                                       : "; the program and " + starter->name + " belong to different MPIs"));
   return *world;
 }
 

@@ -11,7 +11,7 @@ namespace linnet {
 
 // What a starter says of this process by environment variables.
 struct Starter {
-  std::string name;      // "mpirun", "srun"
+  std::string name;  // "mpirun", "srun"
   int rank = 0, ranks = 1;
   int ranks_here = 1;  // on this machine
 };

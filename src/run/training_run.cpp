@@ -9,11 +9,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "comm/agreement.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "run/anomaly.h"
 #include "run/data_fingerprint.h"
 #include "run/kept_checkpoints.h"
+#include "run/rank_setup.h"
 #include "run/run_record.h"
 #include "run/run_reporter.h"
 #include "run/trainer_options.h"
@@ -40,7 +42,8 @@ Schedule schedule_of(const TrainConfig& config) {
 // The step at which max_steps or max_epochs ends the training.
 int64_t last_step(const TrainConfig& config, int64_t batches) {
   if (config.max_epochs == 0 || batches == 0) return config.max_steps;
-  // With one shard the last step of an epoch takes what is left of it; with several, a step goes on into the next epoch.
+  // With one shard the last step of an epoch takes what is left of it; with several, a step goes on into the next
+  // epoch.
   const auto per_step = static_cast<double>(config.accumulate_steps * std::max<int64_t>(config.data_shards, 1));
   const auto epochs = static_cast<double>(config.max_epochs), count = static_cast<double>(batches);
   const double steps =
@@ -80,7 +83,9 @@ class TrainingRun {
         folder_(folder),
         task_(task),
         trainer_(task.trainer()),
-        steps_(trainer_, task.batches(), task.resident(), task.store()),
+        world_(*request.world),
+        shards_(trainer_.is_sharded() ? std::make_optional<ShardedStep>(trainer_, world_) : std::nullopt),
+        steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
         schedule_(schedule_of(config_)),
         last_step_(last_step(config_, task.batches().batches_per_epoch())) {
     rates_.reserve(static_cast<size_t>(steps_.most_steps()));
@@ -107,17 +112,38 @@ class TrainingRun {
             out_of_time();
     while (!stopped_ && progress_.step < config_.max_steps && !done_) {
       train_some();
-      if (stop_requested() || done_) finish_submitted(0);
-      if (stop_requested() || steps_.waiting() == 0) finish_step();
+      if (must_stop() || done_) finish_submitted(0);
+      if (must_stop() || steps_.waiting() == 0) finish_step();
     }
     close();
     default_stop_signals();
     return {stopped_, progress_, now() - began, task_.forecast().peak()};
   }
 
-  // Weights: from the checkpoint, from another run, or from the seed.
+  bool is_first_rank() const { return world_.rank() == 0; }
+  bool is_alone() const { return world_.size() == 1; }
+
+  // Whether the run ends here. Several ranks must end at the same point: each learns of the other's wishes where they
+  // exchange messages anyway (ShardedStep::finish), and after evaluations.
+  bool must_stop() const { return is_alone() ? stop_requested() : stop_is_agreed_; }
+  void agree_on_stop(bool here) {
+    if (!is_alone() && any_rank(world_, here)) stop_is_agreed_ = true;
+  }
+
   void start() {
-    task_.initialize();
+    run_on_all(world_, [this] {
+      task_.initialize();
+      if (is_first_rank()) load_weights();
+    });
+    share_state(world_, trainer_, progress_);
+    catch_stop_signals();
+    task_.batches().seek(progress_.epoch, progress_.batch);
+    last_saved_ = progress_.step;
+    if (is_first_rank()) begin_files();
+  }
+
+  // Weights: from the checkpoint, from another run, or from the seed.
+  void load_weights() {
     if (request_.resume && folder_.has_state()) {
       Metadata metadata;
       progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);
@@ -132,17 +158,17 @@ class TrainingRun {
       load_model(RunFolder(request_.init).model_path(), trainer_.layout(), trainer_.state("parameters"));
       trainer_.reset_ema();
     }
-    catch_stop_signals();
-    // Written once the checkpoint was found to be whole: a refused run changes no file.
+  }
+
+  // Written once the checkpoint was found to be whole: a refused run changes no file.
+  void begin_files() {
     task_.save_assets(folder_.path());
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     DataFingerprint::of(request_.config).save(folder_.path());
     write_memory_record(folder_.path(), task_);
     write_system_record(folder_.path(), request_.program, where_it_runs(config_, trainer_.options().threads));
-    task_.batches().seek(progress_.epoch, progress_.batch);
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     start_profile();
-    last_saved_ = progress_.step;
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && !folder_.has_state()) save();
   }
@@ -169,14 +195,16 @@ class TrainingRun {
       if (is_due(step)) break;
     }
     try {
-      const StopPoints points;
-      if (stop_requested()) throw Stopped{};
+      // A rank that abandoned a step alone would leave the others waiting for its gradient.
+      std::optional<StopPoints> points;
+      if (is_alone()) points.emplace();
+      if (must_stop()) throw Stopped{};
       const BatchPosition batch = steps_.submit(rates_, first);
       // What is due after a step needs all that came before it, and nothing that comes later.
       const int64_t last = progress_.step + static_cast<int64_t>(steps_.waiting());
       finish_submitted(is_due(last) || ends_training(batch) ? 0 : steps_.steps_ahead());
     } catch (const Stopped&) {
-      stopped_ = true;
+      stopped_ = stop_is_agreed_ = true;
     }
   }
 
@@ -196,11 +224,18 @@ class TrainingRun {
     if (!done.report.finite) stop_non_finite(done);
     progress_.step = done.step;
     progress_.target_tokens += done.report.tokens;
-    progress_.seconds = before_ + now() - began_;
+    count_time();
     if (out_of_time()) done_ = true;
     last_shape_ = done.batch.shape_index, last_tokens_ = done.report.tokens;
     progress_.evaluated = !evaluation_due();
-    reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()});
+    if (reporter_) reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()});
+  }
+
+  // With max_minutes, time decides what is done: then rank 0's is that of all.
+  void count_time() {
+    progress_.seconds = before_ + now() - began_;
+    if (config_.max_minutes > 0 && !is_alone())
+      broadcast(world_, 0, std::as_writable_bytes(std::span(&progress_.seconds, 1)));
   }
 
   void count(const BatchPosition& batch) {
@@ -213,18 +248,20 @@ class TrainingRun {
   }
 
   [[noreturn]] void stop_non_finite(const DoneStep& done) {
-    reporter_->clear();
+    if (reporter_) reporter_->clear();
     const std::string what = std::isfinite(done.report.loss) ? "gradient" : "loss";
-    const std::string where = trainer_.find_non_finite(done.batch.shape_index);
+    std::string where;
+    for (const std::string& found : gather_texts(world_, trainer_.find_non_finite(done.batch.shape_index)))
+      if (where.empty()) where = found;
     const bool keeps = request_.detect_anomaly && !where.empty();
-    if (keeps) save_anomaly(folder_.path(), task_, trainer_, done.batch.shape_index, done.step);
-    throw Error(ErrorKind::kNumeric,
-                "the " + what + " is not finite at step " + std::to_string(done.step) + "; first at " +
-                    (!where.empty()           ? where
-                     : trainer_.accumulates() ? "an earlier micro-batch"
-                                              : "a place that later steps have hidden") +
-                    ". The last checkpoint is as it was" +
-                    (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
+    if (keeps && is_first_rank()) save_anomaly(folder_.path(), task_, trainer_, done.batch.shape_index, done.step);
+    throw AgreedError(ErrorKind::kNumeric,
+                      "the " + what + " is not finite at step " + std::to_string(done.step) + "; first at " +
+                          (!where.empty()           ? where
+                           : trainer_.accumulates() ? "an earlier micro-batch"
+                                                    : "a place that later steps have hidden") +
+                          ". The last checkpoint is as it was" +
+                          (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
   }
 
   double rate(int64_t step) const {
@@ -252,38 +289,45 @@ class TrainingRun {
   // Evaluates and saves where they are due. An evaluation during which a stop is requested is abandoned; a resumed run
   // evaluates first.
   void finish_step() {
-    if (!progress_.evaluated && !stop_requested()) {
-      try {
-        const StopPoints points;
-        evaluate();
-      } catch (const Stopped&) {
-      }
-    }
-    if (stop_requested()) stopped_ = true;
+    if (!progress_.evaluated && !must_stop()) evaluate();
+    agree_on_stop(stop_requested());
+    if (must_stop()) stopped_ = true;
     if (progress_.step % config_.save_every == 0 && !stopped_) save();
   }
 
   void evaluate() {
     const double began = now();
-    // Evaluation writes over what the step has left in memory.
-    if (reporter_->events() && last_tokens_ > 0 && !task_.resident())
-      reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_);
-    const Judged judged = judge();
-    pass_last_stop_point();
+    const std::optional<Judged> judged = judge_unless_stopped();
+    agree_on_stop(!judged);
+    if (!judged || (!is_alone() && must_stop())) return;
     progress_.evaluated = true;
     unsaved_result_ = true;  // it belongs into the training state
-    progress_.seconds = before_ + now() - began_;
-    const bool better = compare(judged.best);
-    if (EventLog* events = reporter_->events()) {
+    count_time();
+    const bool better = compare(judged->best);
+    if (EventLog* events = reporter_ ? reporter_->events() : nullptr) {
       trainer_.pull_states();
       events->write_histograms(progress_.step, trainer_.layout(), trainer_.state("parameters"));
     }
-    reporter_->evaluation(progress_, judged, rate(progress_.step), now() - began, better);
-    if (better) save_best(judged.average ? trainer_.evaluated_state() : "parameters");
+    if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
+    if (better) save_best(judged->average ? trainer_.evaluated_state() : "parameters");
     if (out_of_time()) done_ = true;
     if (out_of_patience()) {
-      reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
+      if (reporter_)
+        reporter_->message("no better evaluation in " + std::to_string(config_.patience) + ": stopping early");
       done_ = true;
+    }
+  }
+
+  // Empty: abandoned, because a stop was requested on this rank.
+  std::optional<Judged> judge_unless_stopped() {
+    try {
+      const StopPoints points;
+      // Evaluation writes over what the step has left in memory.
+      if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
+        reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_);
+      return judge();
+    } catch (const Stopped&) {
+      return {};
     }
   }
 
@@ -326,15 +370,19 @@ class TrainingRun {
   }
 
   void save_best(const std::string& state) {
+    if (!is_first_rank()) return;
     trainer_.pull_states();
     save_model(folder_.model_path(), trainer_.layout(), {trainer_.state(state), trainer_.state("parameters")},
                metadata());
   }
 
   void save() {
-    reporter_->sync();
-    save_training_state(folder_.state_path(), trainer_, progress_, metadata());
+    if (is_first_rank()) {
+      reporter_->sync();
+      save_training_state(folder_.state_path(), trainer_, progress_, metadata());
+    }
     last_saved_ = progress_.step, unsaved_result_ = false;
+    if (!is_first_rank()) return;
     if (progress_.step > 0 && progress_.step % config_.save_every == 0) keep_checkpoint();
   }
 
@@ -355,6 +403,7 @@ class TrainingRun {
   }
 
   void close() {
+    if (!is_first_rank()) return;
     if (unsaved_result_ || last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
     // Stopped before the first evaluation: better than nothing to load.
     if (progress_.best_step == 0) save_best(trainer_.evaluated_state());
@@ -368,6 +417,8 @@ class TrainingRun {
   RunFolder& folder_;
   TrainingTask& task_;
   Trainer& trainer_;
+  Communicator& world_;
+  std::optional<ShardedStep> shards_;
   StepQueue steps_;
   std::vector<double> rates_;  // of the steps that are begun next
   const Schedule schedule_;
@@ -377,6 +428,7 @@ class TrainingRun {
   int last_shape_ = 0;       // of the step that ran last in this process
   int64_t last_tokens_ = 0;  // its tokens; 0: none has run
   bool stopped_ = false, done_ = false;
+  bool stop_is_agreed_ = false;    // of several ranks
   int64_t last_saved_ = 0;         // the step of the last training state that was written
   bool unsaved_result_ = false;    // of an evaluation after it
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
@@ -387,7 +439,9 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
   if (folder.in_use()) {
     if (!request.resume)
       fail_user("run folder '" + folder.path() + "' exists already; --resume goes on with it, --run DIR names another");
-    const Config saved = folder.load_config();
+    Config saved = folder.load_config();
+    if (saved.train.data_shards == 0) saved.train.data_shards = 1;  // made before runs were divided
+    if (request.config.train.data_shards == 0) request.config.train.data_shards = saved.train.data_shards;
     for (const std::string& key : keep_saved_values(saved, request.config))
       log_info("resuming with the run's own " + key);
     check_resumable(saved, request.config, folder.path());
@@ -404,6 +458,13 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
   return request.init;
 }
 
+// From here on the number of shards is a number, which stays that of the run on any number of ranks.
+void divide_into_shards(Config& config) {
+  if (config.train.data_shards == 0) config.train.data_shards = config.process.ranks;
+  check_share({config.train.data_shards, 0, config.process.ranks});
+  validate(config);
+}
+
 void check_space(const RunFolder& folder, const Trainer& trainer) {
   const uint64_t need = checkpoint_bytes(trainer) + (1 << 20), free = free_disk_bytes(folder.path());
   if (need > free)
@@ -416,15 +477,27 @@ void check_space(const RunFolder& folder, const Trainer& trainer) {
 TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
                           const std::function<void(TrainingTask&)>& afterwards) {
   TrainRequest request = given;
+  Communicator& world = *request.world;
   request.config = with_absolute_paths(request.config);
-  validate(request.config);  // the folder we are in may have a name that config.toml cannot hold
-  announce_stop("linnet: stopped before training began; the run folder is as it was\n");
+  request.config.process = {world.rank(), world.size()};
+  announce_stop(world.rank() == 0 ? "linnet: stopped before training began; the run folder is as it was\n" : "");
+  check_ranks_agree(world, request.program, request.config);
   RunFolder folder(request.folder);
-  open_backend(request.config.train.device);  // a device that is not there is told before any text is read
-  const std::string assets = open_folder(request, folder);
-  const std::unique_ptr<TrainingTask> task = make_task(request.config, assets);
+  std::string assets;
+  run_on_all(world, [&] {
+    validate(request.config);                   // the folder we are in may have a name that config.toml cannot hold
+    open_backend(request.config.train.device);  // a device that is not there is told before any text is read
+    if (world.rank() == 0) assets = open_folder(request, folder);
+    if (world.rank() == 0) divide_into_shards(request.config);
+  });
+  request.config = share_config(world, request.config);
+  const std::unique_ptr<TrainingTask> task = make_shared_task(
+      world, assets, [&](const std::string& from) { return make_task(of_one_shard(request.config), from); });
+  check_tasks_agree(world, *task);
   Trainer& trainer = task->trainer();
-  check_space(folder, trainer);
+  run_on_all(world, [&] {
+    if (world.rank() == 0) check_space(folder, trainer);
+  });
   log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " +
            std::to_string(task->batches().shape_count()) +
            (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
@@ -432,7 +505,7 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
            task->forecast().text());
   if (const std::string again = trainer.largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
-  task->take_memory();
+  run_on_all(world, [&] { task->take_memory(); });
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
     load_model(folder.model_path(), trainer.layout(), trainer.state("parameters"));

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "comm/communicator.h"
 #include "run/run_folder.h"
 #include "run/training_task.h"
 #include "train/checkpoint.h"
@@ -16,7 +17,10 @@ struct TrainRequest {
   std::string init;                // a run folder whose weights to start from; empty: none
   std::string program = "linnet";  // with its version, for system.json
   bool detect_anomaly = false;     // keep a step that is not finite (anomaly.h)
-  ProfileOptions profile = {};     // the folder in it is not looked at: files go to profile/ in the run folder
+  // Processes that train together, of which rank 0 alone writes the run folder and tells what happens. See
+  // rank_setup.h.
+  Communicator* world = &single_process();
+  ProfileOptions profile = {};  // the folder in it is not looked at: files go to profile/ in the run folder
 };
 
 struct TrainOutcome {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/shard_sum.h"
+#include "data/batch_source.h"
 #include "train/trainer.h"
 
 namespace linnet {

@@ -1,0 +1,149 @@
+// Training by several processes: the bits do not depend on how many there are.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "integration/program.h"
+
+namespace linnet::testing {
+namespace {
+
+// Two characters a line, much of which can be learned.
+std::string made_text() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * 7 % 100) + " of the text\n";
+  return text;
+}
+
+class Ranks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun >/dev/null") != 0)
+      GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)";
+    const std::string folder = program_path().substr(0, program_path().rfind('/'));
+    if (!exists(folder + "/../mpi/liblinnet_mpi.so")) GTEST_SKIP() << "the MPI module is not built";
+  }
+
+  // A tiny translation model, and what is saved and averaged with it.
+  static Arguments translation(const std::string& run, const Arguments& settings) {
+    Arguments all{"dropout=0.1", "ema_decay=0.9"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return train_arguments(run, all);
+  }
+
+  static Outcome with_ranks(Arguments arguments, int ranks, const std::string& log = "off") {
+    if (ranks > 1) arguments.insert(arguments.end(), {"--ranks", std::to_string(ranks)});
+    return run(arguments, {.log = log});
+  }
+
+  // Losses, norms and weights of two runs.
+  void expect_same_bits(const std::string& a, const std::string& b) {
+    EXPECT_FALSE(read_metrics(a).empty());
+    EXPECT_EQ(read_metrics(a), read_metrics(b));
+    EXPECT_EQ(contents(a + "/model.safetensors"), contents(b + "/model.safetensors"));
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Ranks, TheSameBitsOnAnyNumberOfThem) {
+  for (const int ranks : {1, 2, 4}) {
+    const std::string run = folder_ / std::to_string(ranks);
+    const Outcome outcome = with_ranks(translation(run, {"data_shards=4", "max_steps=12"}), ranks);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(outcome.error, "");
+    if (ranks > 1) expect_same_bits(run, folder_ / "1");
+  }
+  // A step is the same amount of data, cut another way.
+  ASSERT_EQ(with_ranks(translation(folder_ / "whole", {"max_steps=12"}), 1).exit_code, 0);
+  EXPECT_NE(read_metrics(folder_ / "whole"), read_metrics(folder_ / "1"));
+}
+
+// A group of three shards is no power of two; accumulation, and epochs that end within a step.
+TEST_F(Ranks, ALanguageModelHasTheSameBits) {
+  const std::string text = folder_.write("text.txt", made_text());
+  const auto train = [&](const std::string& run, int ranks) {
+    return with_ranks({"train",  "text",
+                       "--data", text,
+                       "--run",  run,
+                       "--set",  "d_model=16",
+                       "--set",  "num_heads=2",
+                       "--set",  "num_layers=1",
+                       "--set",  "d_ff=32",
+                       "--set",  "context=16",
+                       "--set",  "batch_size=6",
+                       "--set",  "batch_tokens=0",
+                       "--set",  "data_shards=3",
+                       "--set",  "accumulate_steps=2",
+                       "--set",  "max_steps=10",
+                       "--set",  "eval_every=5",
+                       "--set",  "sample_length=0",
+                       "--set",  "threads=1"},
+                      ranks);
+  };
+  for (const int ranks : {1, 3}) {
+    const Outcome outcome = train(folder_ / std::to_string(ranks), ranks);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  expect_same_bits(folder_ / "1", folder_ / "3");
+}
+
+// The run is stopped in the middle and goes on with another number of ranks; every rank that gets the signal of mpirun
+// ends with the others, and rank 0 saves.
+TEST_F(Ranks, AStoppedRunGoesOnWithAnotherNumberOfRanks) {
+  const Arguments settings{"data_shards=4", "max_steps=300", "eval_every=100", "save_every=1000"};
+  ASSERT_EQ(with_ranks(translation(folder_ / "whole", settings), 1).exit_code, 0);
+
+  Arguments arguments = translation(folder_ / "run", settings);
+  arguments.insert(arguments.end(), {"--ranks", "2"});
+  Program program(arguments);
+  while (program.running() && read_metrics(folder_ / "run").size() < 20) ::usleep(500);
+  program.send(SIGTERM);
+  const Outcome stopped = program.wait();
+  EXPECT_LT(read_metrics(folder_ / "run").size(), 303u) << stopped.error;
+  ASSERT_TRUE(exists(folder_ / "run/training_state.safetensors")) << stopped.error;
+
+  arguments = translation(folder_ / "run", settings);
+  arguments.push_back("--resume");
+  const Outcome outcome = with_ranks(arguments, 1);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  expect_same_bits(folder_ / "run", folder_ / "whole");
+}
+
+// Each of these is one line of rank 0, and exit code 2.
+TEST_F(Ranks, MistakesAreOneLine) {
+  const auto message = [&](Arguments arguments, int ranks) {
+    const Outcome outcome = with_ranks(std::move(arguments), ranks);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_FALSE(exists(folder_ / "run"));
+    return outcome.error;
+  };
+  EXPECT_NE(message(translation(folder_ / "run", {"data_shards=3", "batch_size=18"}), 2)
+                .find("2 ranks cannot share data_shards = 3 evenly"),
+            std::string::npos);
+  EXPECT_NE(message(translation(folder_ / "run", {"batch_size=15"}), 2)
+                .find("batch_size = 15 cannot be cut into data_shards = 2 equal parts"),
+            std::string::npos);
+  EXPECT_NE(message({"train", "nothing", "--run", folder_ / "run"}, 2).find("nothing"), std::string::npos);
+}
+
+TEST_F(Ranks, ADifferenceBetweenThemIsOneLine) {
+  // Two programs of one mpirun with different settings.
+  const auto start = [&](const char* seed) {
+    std::string command = "-n 1 '" + program_path() + "'";
+    for (const std::string& argument : translation(folder_ / "run", {std::string("seed=") + seed}))
+      command += " '" + argument + "'";
+    return command;
+  };
+  const std::string command = "mpirun --quiet --oversubscribe --bind-to none --allow-run-as-root " + start("1") +
+                              " : " + start("2") + " >'" + (folder_ / "out") + "' 2>&1";
+  EXPECT_NE(std::system(command.c_str()), 0);
+  EXPECT_EQ(contents(folder_ / "out"),
+            "linnet: rank 1 has another configuration than rank 0: seed = 2, not seed = 1\n");
+}
+
+}  // namespace
+}  // namespace linnet::testing
