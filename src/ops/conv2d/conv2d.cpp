@@ -13,13 +13,17 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
          both + ", expected two of one float type");
   expect(x.shape.rank() == 4 && weight.shape.rank() == 4, both + ", expected [N, H, W, C] and [O, R, S, C]");
-  expect(x.shape[3] == weight.shape[3],
-         both + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) + " differ");
-  expect(attrs.stride >= 1 && attrs.padding >= 0,
-         "got stride " + std::to_string(attrs.stride) + " and padding " + std::to_string(attrs.padding));
+  expect(attrs.stride >= 1 && attrs.padding >= 0 && attrs.dilation >= 1 && attrs.groups >= 1,
+         "got stride " + std::to_string(attrs.stride) + ", padding " + std::to_string(attrs.padding) + ", dilation " +
+             std::to_string(attrs.dilation) + " and groups " + std::to_string(attrs.groups));
+  const std::string groups = attrs.groups == 1 ? "" : " in " + std::to_string(attrs.groups) + " groups";
+  expect(x.shape[3] == weight.shape[3] * attrs.groups && weight.shape[0] % attrs.groups == 0,
+         both + groups + ", channels " + std::to_string(x.shape[3]) + " and " + std::to_string(weight.shape[3]) +
+             " differ");
   TensorType out = x;
   for (int axis : {1, 2}) {
-    const int64_t room = x.shape[axis] + 2 * attrs.padding - weight.shape[axis];
+    const int64_t window = weight.shape[axis] == 0 ? 0 : (weight.shape[axis] - 1) * attrs.dilation + 1;
+    const int64_t room = x.shape[axis] + 2 * attrs.padding - window;
     expect(room >= 0, both + ", the window is larger than the padded image");
     out.shape.set(axis, room / attrs.stride + 1);
   }
@@ -71,9 +75,26 @@ const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
                               .with_precision = set_precision<Conv2dAttrs>,
                               .by_gpu_library = true};
 
-Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding) {
-  return graph_of(x)->add_one(kConv2d, std::array{x.value, weight},
-                              Conv2dAttrs{.stride = stride, .padding = padding, .result = {}}, x.where);
+ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
+  return {.images = x[0],
+          .height = x[1],
+          .width = x[2],
+          .channels = x[3],
+          .filters = weight[0],
+          .rows = weight[1],
+          .columns = weight[2],
+          .out_height = y[1],
+          .out_width = y[2],
+          .stride = attrs.stride,
+          .padding = attrs.padding,
+          .dilation = attrs.dilation,
+          .groups = attrs.groups};
+}
+
+Tensor conv2d(At x, Tensor weight, int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
+  return graph_of(x)->add_one(
+      kConv2d, std::array{x.value, weight},
+      Conv2dAttrs{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .result = {}}, x.where);
 }
 
 }  // namespace linnet

@@ -1,25 +1,28 @@
 // Convolution of images with filters (the cross-correlation every framework means by it), zeros around the image.
 //
-//   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r - padding, j * stride + s - padding, c] * weight[o, r, s,
-//   c]
+//   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
+//                   g * C / groups + c] * weight[o, r, s, c],   g = o / (O / groups)
 //
-// x [N, H, W, C], weight [O, R, S, C] -> y [N, (H + 2 padding - R) / stride + 1, (W + 2 padding - S) / stride + 1, O].
-// Where x is bf16 (on a device) so is y, weights are bf16 or f32, and their gradient is f32. A bias is added by `+`.
-// Channels last in image and weight: PyTorch's channels_last.
+// x [N, H, W, C], weight [O, R, S, C / groups] -> y [N, H', W', O] with
+// H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. With groups = C = O each channel has a
+// filter of its own (a depthwise convolution). Where x is bf16 (on a device) so is y, weights are bf16 or f32, and their
+// gradient is f32. A bias is added by `+`. Channels last in image and weight: PyTorch's channels_last.
 #pragma once
 #include "ir/graph.h"
+#include "kernels/conv/convolution.h"
 #include "kernels/precision.h"
 #include "ops/kernel.h"
 
 namespace linnet {
 
 struct Conv2dAttrs {
-  int64_t stride = 1, padding = 0;
+  int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Shape result;  // of a gradient: the shape of what it is taken for
   // Set by the lower_precision pass; on the CPU and in bf16 it means nothing, on a GPU less than fp32 allows TF32.
   Precision precision = Precision::kF32;
   void fields(FieldVisitor& visit) {
-    visit("stride", stride), visit("padding", padding), visit("result", result), visit("precision", precision);
+    visit("stride", stride), visit("padding", padding), visit("dilation", dilation), visit("groups", groups);
+    visit("result", result), visit("precision", precision);
   }
 };
 
@@ -29,6 +32,9 @@ KernelList conv2d_input_grad_kernels();
 KernelList conv2d_weight_grad_kernels();
 void conv2d_to_onnx(OnnxLowering& to);
 
-Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0);
+// The sizes of the forward convolution that a node belongs to.
+ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);
+
+Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
 
 }  // namespace linnet

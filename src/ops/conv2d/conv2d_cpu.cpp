@@ -6,81 +6,116 @@
 namespace linnet {
 namespace {
 
-struct Sizes {
-  Sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs)
-      : images(x[0]),
-        height(x[1]),
-        width(x[2]),
-        channels(x[3]),
-        filters(weight[0]),
-        rows(weight[1]),
-        columns(weight[2]),
-        out_height(y[1]),
-        out_width(y[2]),
-        stride(attrs.stride),
-        padding(attrs.padding) {}
-  int64_t images, height, width, channels, filters, rows, columns, out_height, out_width, stride, padding;
-};
+using Sizes = ConvolutionSizes;
 
-// body(offset in x, in weight, in y) of the first of `channels` products, for every tap that lies inside the image.
+// What x, the weights and y, or their gradients, are among the operands and results of each of the three ops.
+template <ConvolutionPass pass, class Item>
+struct Roles {
+  const Item &x, &weight, &y;
+};
+template <ConvolutionPass pass, class Item>
+Roles<pass, Item> roles_of(std::span<const Item> in, std::span<const Item> out) {
+  if constexpr (pass == ConvolutionPass::kForward) return {in[0], in[1], out[0]};
+  if constexpr (pass == ConvolutionPass::kInputGradient) return {out[0], in[1], in[0]};
+  if constexpr (pass == ConvolutionPass::kWeightGradient) return {in[0], out[0], in[1]};
+}
+
+template <ConvolutionPass pass>
+Sizes sizes_of(const KernelArgs& args) {
+  const auto r = roles_of<pass>(args.in, args.out);
+  return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.node.attrs.as<Conv2dAttrs>());
+}
+
+template <ConvolutionPass pass>
+size_t workspace(const KernelQuery& query) {
+  const auto r = roles_of<pass>(query.in, query.out);
+  return convolution_workspace(
+      conv2d_sizes(r.x.shape, r.weight.shape, r.y.shape, query.node.attrs.as<Conv2dAttrs>()), pass, query.threads);
+}
+
+template <ConvolutionPass pass>
+void run(const KernelArgs& args) {
+  const Sizes sizes = sizes_of<pass>(args);
+  const float *a = args.in[0].as<float>(), *b = args.in[1].as<float>();
+  float* c = args.out[0].as<float>();
+  switch (pass) {
+    case ConvolutionPass::kForward:
+      return convolution_forward(sizes, a, b, c, args.workspace, args.pool);
+    case ConvolutionPass::kInputGradient:
+      return convolution_input_gradient(sizes, a, b, c, args.workspace, args.pool);
+    case ConvolutionPass::kWeightGradient:
+      return convolution_weight_gradient(sizes, a, b, c, args.workspace, args.pool);
+  }
+}
+
+// Calls body with the offsets, in x, in the weights and in y, of the first of group_channels() products, for every tap
+// that lies inside the image.
 template <class Body>
 void for_taps(const Sizes& s, int64_t image, const Body& body) {
+  const int64_t depth = s.group_channels();
   for (int64_t i = 0; i < s.out_height; ++i)
     for (int64_t j = 0; j < s.out_width; ++j)
       for (int64_t o = 0; o < s.filters; ++o)
         for (int64_t r = 0; r < s.rows; ++r)
           for (int64_t c = 0; c < s.columns; ++c) {
-            const int64_t y = i * s.stride + r - s.padding, x = j * s.stride + c - s.padding;
+            const int64_t y = i * s.stride + r * s.dilation - s.padding,
+                          x = j * s.stride + c * s.dilation - s.padding;
             if (y < 0 || y >= s.height || x < 0 || x >= s.width) continue;
-            body(((image * s.height + y) * s.width + x) * s.channels, ((o * s.rows + r) * s.columns + c) * s.channels,
+            body(((image * s.height + y) * s.width + x) * s.channels + o / s.group_filters() * depth,
+                 ((o * s.rows + r) * s.columns + c) * depth,
                  ((image * s.out_height + i) * s.out_width + j) * s.filters + o);
           }
 }
 
 void run_reference(const KernelArgs& args) {
-  const Sizes s(args.in[0].shape(), args.in[1].shape(), args.out[0].shape(), args.node.attrs.as<Conv2dAttrs>());
+  const Sizes s = sizes_of<ConvolutionPass::kForward>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const T *x = args.in[0].as<T>(), *weight = args.in[1].as<T>();
     T* y = args.out[0].as<T>();
     std::fill_n(y, args.out[0].elements(), T{0});
     args.pool.run(s.images, [&](int64_t image, int) {
       for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
-        for (int64_t c = 0; c < s.channels; ++c) y[at_y] += x[at_x + c] * weight[at_weight + c];
+        for (int64_t c = 0; c < s.group_channels(); ++c) y[at_y] += x[at_x + c] * weight[at_weight + c];
       });
     });
   });
 }
 
 void run_input_grad_reference(const KernelArgs& args) {
-  const Sizes s(args.out[0].shape(), args.in[1].shape(), args.in[0].shape(), args.node.attrs.as<Conv2dAttrs>());
+  const Sizes s = sizes_of<ConvolutionPass::kInputGradient>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const T *dy = args.in[0].as<T>(), *weight = args.in[1].as<T>();
     T* dx = args.out[0].as<T>();
     std::fill_n(dx, args.out[0].elements(), T{0});
     args.pool.run(s.images, [&](int64_t image, int) {
       for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
-        for (int64_t c = 0; c < s.channels; ++c) dx[at_x + c] += dy[at_y] * weight[at_weight + c];
+        for (int64_t c = 0; c < s.group_channels(); ++c) dx[at_x + c] += dy[at_y] * weight[at_weight + c];
       });
     });
   });
 }
 
 void run_weight_grad_reference(const KernelArgs& args) {
-  const Sizes s(args.in[0].shape(), args.out[0].shape(), args.in[1].shape(), args.node.attrs.as<Conv2dAttrs>());
+  const Sizes s = sizes_of<ConvolutionPass::kWeightGradient>(args);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const T *x = args.in[0].as<T>(), *dy = args.in[1].as<T>();
     T* dweight = args.out[0].as<T>();
     std::fill_n(dweight, args.out[0].elements(), T{0});
     for (int64_t image = 0; image < s.images; ++image)
       for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
-        for (int64_t c = 0; c < s.channels; ++c) dweight[at_weight + c] += dy[at_y] * x[at_x + c];
+        for (int64_t c = 0; c < s.group_channels(); ++c) dweight[at_weight + c] += dy[at_y] * x[at_x + c];
       });
   });
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kInputGradKernels[] = {{"reference", nullptr, nullptr, run_input_grad_reference}};
-constexpr Kernel kWeightGradKernels[] = {{"reference", nullptr, nullptr, run_weight_grad_reference}};
+template <ConvolutionPass pass>
+constexpr Kernel kFast{"simd", all_f32, workspace<pass>, run<pass>};
+
+constexpr Kernel kKernels[] = {kFast<ConvolutionPass::kForward>, {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kInputGradKernels[] = {kFast<ConvolutionPass::kInputGradient>,
+                                        {"reference", nullptr, nullptr, run_input_grad_reference}};
+constexpr Kernel kWeightGradKernels[] = {kFast<ConvolutionPass::kWeightGradient>,
+                                         {"reference", nullptr, nullptr, run_weight_grad_reference}};
 
 }  // namespace
 

@@ -7,12 +7,13 @@
 namespace linnet {
 namespace {
 
-void check(Shape x, Shape weight, int64_t stride, int64_t padding) {
-  SCOPED_TRACE(x.text() + " " + weight.text() + " " + std::to_string(stride) + " " + std::to_string(padding));
+void check(Shape x, Shape weight, int64_t stride, int64_t padding, int64_t dilation = 1, int64_t groups = 1) {
+  SCOPED_TRACE(x.text() + " " + weight.text() + " " + std::to_string(stride) + " " + std::to_string(padding) + " " +
+               std::to_string(dilation) + " " + std::to_string(groups));
   for (const bool full : {false, true})  // of weights beside bf16
     testing::check_op(
         {.inputs = {{x}, {.shape = weight, .full = full}},
-         .build = [=](Graph&, const auto& in) { return std::vector{conv2d(in[0], in[1], stride, padding)}; },
+         .build = [=](Graph&, const auto& in) { return std::vector{conv2d(in[0], in[1], stride, padding, dilation, groups)}; },
          .differentiate = full,
          .bf16_tolerance = 2e-2});
 }
@@ -26,6 +27,37 @@ TEST(Conv2d, ValuesAndGradients) {
   check({2, 6, 6, 16}, {18, 3, 3, 16}, 1, 1);
   check({3, 17, 21, 6}, {70, 3, 3, 6}, 1, 1);  // tiles beside tiles, sums in two parts
   check({5, 16, 16, 5}, {3, 4, 4, 5}, 3, 2);
+}
+
+TEST(Conv2d, Dilation) {
+  check({2, 9, 8, 3}, {4, 3, 3, 3}, 1, 2, 2);
+  check({1, 11, 12, 2}, {3, 3, 2, 2}, 2, 1, 3);
+  check({1, 13, 9, 2}, {3, 3, 3, 2}, 2, 2, 2);  // every tap meets the same rows modulo the stride: others get nothing
+  check({1, 12, 12, 4}, {5, 2, 3, 4}, 3, 0, 2);
+  check({1, 3, 3, 2}, {2, 3, 3, 2}, 1, 4, 1);  // more padding than filter
+}
+
+TEST(Conv2d, Groups) {
+  check({2, 6, 5, 4}, {6, 3, 3, 2}, 1, 1, 1, 2);
+  check({1, 7, 7, 6}, {9, 3, 3, 2}, 2, 1, 2, 3);
+  check({2, 5, 5, 8}, {16, 1, 1, 4}, 1, 0, 1, 2);
+  check({1, 5, 6, 3}, {6, 3, 3, 1}, 1, 1, 1, 3);  // two filters to a channel
+}
+
+TEST(Conv2d, OneFilterForEachChannel) {
+  check({2, 9, 11, 5}, {5, 3, 3, 1}, 1, 1, 1, 5);
+  check({1, 12, 12, 17}, {17, 3, 3, 1}, 2, 1, 1, 17);
+  check({1, 11, 13, 32}, {32, 5, 2, 1}, 1, 2, 2, 32);
+  check({1, 9, 20, 3}, {3, 1, 15, 1}, 1, 0, 1, 3);
+  check({2, 7, 8, 4}, {4, 2, 2, 1}, 3, 1, 1, 4);
+}
+
+// Sizes at which images are cut into strips, sums into blocks and weights into panels.
+TEST(Conv2d, BlocksBesideBlocks) {
+  check({1, 20, 24, 128}, {8, 3, 3, 128}, 1, 1);  // strips, and channels that are copied further apart
+  check({2, 5, 5, 100}, {33, 3, 3, 100}, 2, 1);    // sums in two blocks
+  check({9, 4, 4, 6}, {256, 1, 1, 6}, 2, 0);       // several images to a task, dy copied
+  check({1, 34, 30, 96}, {96, 3, 3, 1}, 1, 1, 1, 96);
 }
 
 // A filter that is one in the middle returns the image.
@@ -53,6 +85,8 @@ TEST(Conv2d, ShapesThatDoNotFitAreNamed) {
   };
   EXPECT_NE(message({2, 3, 3, 1}).find("channels 3 and 1 differ"), std::string::npos);
   EXPECT_NE(message({2, 5, 5, 3}).find("larger than the padded image"), std::string::npos);
+  EXPECT_THROW(conv2d(x, graph.input("three filters", {DType::kF32, {4, 3, 3, 1}}), 1, 1, 1, 3), Error);
+  EXPECT_THROW(conv2d(x, graph.input("wide", {DType::kF32, {4, 3, 3, 3}}), 1, 0, 2), Error);
 }
 
 }  // namespace

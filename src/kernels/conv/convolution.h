@@ -1,0 +1,55 @@
+// Convolution of images with filters, and its two gradients. Images are [N, H, W, C], filters [O, R, S, C / groups],
+// results [N, H', W', O]; all are dense and fp32.
+//
+//   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
+//                   g * C / groups + c] * weight[o, r, s, c],   g = the group of filter o
+//
+// The bits of a result depend on the sizes and the instruction set, never on the number of threads. NaN and infinity
+// come out as arithmetic says, except that the zeros around an image are multiplied too: an infinite weight makes NaN
+// at the border. Nothing is allocated.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace linnet {
+
+class ThreadPool;
+
+struct ConvolutionSizes {
+  int64_t images = 0, height = 0, width = 0, channels = 0;
+  int64_t filters = 0, rows = 0, columns = 0;  // rows, columns: of a filter
+  int64_t out_height = 0, out_width = 0;
+  int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+
+  int64_t group_channels() const { return channels / groups; }
+  int64_t group_filters() const { return filters / groups; }
+  int64_t taps() const { return rows * columns; }
+};
+
+enum class ConvolutionPass : uint8_t { kForward, kInputGradient, kWeightGradient };
+
+// How a convolution is computed.
+enum class ConvolutionMethod : uint8_t {
+  kProduct,    // a filter of one pixel that visits every pixel: a matrix product
+  kDepthwise,  // one filter for each channel: elementwise products of shifted images
+  kImplicit,   // a matrix product whose left operand is read from the images in place
+};
+inline std::span<const char* const> enum_names(ConvolutionMethod) {
+  static constexpr std::array kNames{"product", "depthwise", "implicit"};
+  return kNames;
+}
+ConvolutionMethod convolution_method(const ConvolutionSizes& sizes);
+
+// Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned.
+size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads);
+
+void convolution_forward(const ConvolutionSizes& sizes, const float* x, const float* weight, float* y,
+                         std::byte* workspace, ThreadPool& pool);
+void convolution_input_gradient(const ConvolutionSizes& sizes, const float* dy, const float* weight, float* dx,
+                                std::byte* workspace, ThreadPool& pool);
+void convolution_weight_gradient(const ConvolutionSizes& sizes, const float* x, const float* dy, float* dweight,
+                                 std::byte* workspace, ThreadPool& pool);
+
+}  // namespace linnet

@@ -1,0 +1,18 @@
+// The kernels that convolution.cpp chooses among. Workspaces are as convolution_layout.h says: shared floats, then
+// scratch floats for each thread.
+#pragma once
+#include "kernels/conv/convolution_layout.h"
+
+namespace linnet {
+
+void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
+                         float* result, float* workspace, ThreadPool& pool);
+void convolution_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
+                                   float* dweight, float* workspace, ThreadPool& pool);
+
+void depthwise_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
+                       float* result, float* workspace, ThreadPool& pool);
+void depthwise_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
+                                 float* dweight, float* workspace, ThreadPool& pool);
+
+}  // namespace linnet

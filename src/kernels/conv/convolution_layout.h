@@ -1,0 +1,184 @@
+// How a convolution is cut into blocks. Everything here follows from the sizes alone, and is the same for every
+// instruction set.
+//
+// The forward pass and the input gradient are one kind of problem: a result pixel is a sum, over the taps of a filter
+// and the channels of the source, of source * weight. Along one axis result t meets, under tap a, the source at
+// t * source_step + Taps::offset + a * Taps::step. The input gradient of a convolution with stride s is s * s such
+// problems, one for each phase (row modulo s, column modulo s) of the result: a phase meets every tap or a part of them.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "kernels/conv/convolution.h"
+#include "kernels/gemm/gemm_blocking.h"
+
+namespace linnet::convolution_layout {
+
+using gemm_blocking::ceil_div;
+using gemm_blocking::kMaxPanel;
+using gemm_blocking::round_up;
+
+constexpr int64_t kDepth = 768;                // products that are summed in registers before C is stored
+constexpr int64_t kStripFloats = 1 << 16;      // of one strip: 256 KB of the L2 cache
+constexpr int64_t kScratchFloats = 1 << 17;    // of the strips of one task
+constexpr int64_t kTaskPixels = 256;           // result pixels that share a pass over the packed weights
+constexpr int64_t kPartialFloats = 1 << 19;    // of the partial weight gradients together, unless there is only one
+constexpr int64_t kMaxPartials = 32;
+
+// The taps of one axis that a phase meets, in the order of their source positions.
+struct Taps {
+  int64_t count = 0;
+  int64_t offset = 0;       // source position of result 0 under tap 0; below 0: in the padding
+  int64_t step = 1;         // source positions from one tap to the next
+  int64_t filter = 0;       // position in the filter of tap 0
+  int64_t filter_step = 1;  // and from one tap to the next
+  int64_t last() const { return offset + (count - 1) * step; }
+};
+
+inline Taps forward_taps(const ConvolutionSizes& s, int64_t size) { return {size, -s.padding, s.dilation, 0, 1}; }
+
+// Result p of a phase is a multiple of the stride plus `phase`. Taps r with (phase + padding - r * dilation) divisible
+// by the stride meet it, the largest r at the first source position.
+inline Taps gradient_taps(const ConvolutionSizes& s, int64_t size, int64_t phase) {
+  const int64_t period = s.stride / std::gcd(s.stride, s.dilation);
+  for (int64_t first = 0; first < std::min(period, size); ++first) {
+    if ((phase + s.padding - first * s.dilation) % s.stride != 0) continue;
+    const int64_t count = (size - 1 - first) / period + 1, last = first + (count - 1) * period;
+    return {count, (phase + s.padding - last * s.dilation) / s.stride, period * s.dilation / s.stride, last, -period};
+  }
+  return {};
+}
+
+// The part of an axis of the source that some results need.
+struct Reach {
+  int64_t low = 0, high = 0;  // source positions that result 0 meets, over all phases: [low, high]
+  void add(const Taps& taps) {
+    if (taps.count == 0) return;
+    low = any ? std::min(low, taps.offset) : taps.offset;
+    high = any ? std::max(high, taps.last()) : taps.last();
+    any = true;
+  }
+  bool any = false;
+};
+
+// Rows of an image whose channels lie side by side. Distances between pixels that are a large power of two would map a
+// tile's rows to a few sets of the cache.
+constexpr int64_t pixel_pitch(int64_t channels) { return channels % 128 == 0 ? channels + 16 : channels; }
+
+// A strip: the rows of a source image that some rows of results need, copied with the zeros around the image.
+struct Strips {
+  Strips(int64_t grid_rows, int64_t grid_columns, int64_t source_step, const Reach& row_reach,
+         const Reach& column_reach, int64_t channels, int64_t step)
+      : first_row(row_reach.low),
+        first_column(column_reach.low),
+        columns((grid_columns - 1) * source_step + column_reach.high - column_reach.low + 1),
+        pitch(pixel_pitch(channels)),
+        source_step(step),
+        reach(row_reach.high - row_reach.low + 1),
+        grid_rows(grid_rows) {
+    const int64_t row_floats = columns * pitch;
+    const int64_t fitting = (kStripFloats / row_floats - reach) / source_step + 1;
+    count = ceil_div(grid_rows, std::clamp<int64_t>(fitting, 1, grid_rows));
+    height = ceil_div(grid_rows, count);
+    count = ceil_div(grid_rows, height);
+    // A vector may be read past the last pixel.
+    floats = round_up(source_rows(height) * row_floats + kMaxPanel, 16);
+  }
+  int64_t source_rows(int64_t result_rows) const { return (result_rows - 1) * source_step + reach; }
+  int64_t height_of(int64_t strip) const { return std::min(height, grid_rows - strip * height); }
+
+  int64_t first_row, first_column;  // source position that the first pixel of strip 0 has
+  int64_t columns, pitch;           // pixels of a row; floats from pixel to pixel
+  int64_t source_step, reach, grid_rows;
+  int64_t count = 0, height = 0;  // strips of an image, result rows of each (the last may have fewer)
+  int64_t floats = 0;             // of memory for one strip
+};
+
+// The forward pass or the input gradient.
+class TapProblem {
+ public:
+  TapProblem(const ConvolutionSizes& sizes, bool gradient) : s(sizes), gradient(gradient), strips(make_strips()) {
+    units = s.images * strips.count;
+    const int64_t pixels = strips.height * grid_columns();
+    task_units = std::clamp<int64_t>(kTaskPixels / pixels, 1, std::max<int64_t>(1, kScratchFloats / strips.floats));
+    task_units = std::min(task_units, units);
+  }
+
+  // Of the source: the images, or dy.
+  int64_t source_height() const { return gradient ? s.out_height : s.height; }
+  int64_t source_width() const { return gradient ? s.out_width : s.width; }
+  int64_t source_channels() const { return gradient ? s.filters : s.channels; }
+  int64_t depth() const { return gradient ? s.group_filters() : s.group_channels(); }  // channels of a group
+  int64_t source_step() const { return gradient ? 1 : s.stride; }
+  // Of the result: y, or the gradient of the images.
+  int64_t result_height() const { return gradient ? s.height : s.out_height; }
+  int64_t result_width() const { return gradient ? s.width : s.out_width; }
+  int64_t result_channels() const { return gradient ? s.channels : s.filters; }
+  int64_t columns() const { return gradient ? s.group_channels() : s.group_filters(); }  // results of a group
+  int64_t phase_step() const { return gradient ? s.stride : 1; }
+  int64_t grid_rows() const { return ceil_div(result_height(), phase_step()); }
+  int64_t grid_columns() const { return ceil_div(result_width(), phase_step()); }
+
+  Taps row_taps(int64_t phase) const {
+    return gradient ? gradient_taps(s, s.rows, phase) : forward_taps(s, s.rows);
+  }
+  Taps column_taps(int64_t phase) const {
+    return gradient ? gradient_taps(s, s.columns, phase) : forward_taps(s, s.columns);
+  }
+
+  // The packed weights of a group: of every phase, panels of kMaxPanel columns or fewer, deep as its taps are many.
+  int64_t packed_floats() const { return s.taps() * depth() * round_up(columns(), kMaxPanel); }
+  int64_t shared_floats() const {
+    return round_up(convolution_method(s) == ConvolutionMethod::kDepthwise ? s.taps() * s.channels
+                                                                           : s.groups * packed_floats(),
+                    16);
+  }
+  int64_t scratch_floats() const { return task_units * strips.floats; }  // of a thread
+
+  ConvolutionSizes s;
+  bool gradient;
+  Strips strips;
+  int64_t units, task_units;  // strips of all images; of a task
+
+ private:
+  Strips make_strips() const {
+    Reach rows, columns;
+    for (int64_t phase = 0; phase < phase_step(); ++phase) rows.add(row_taps(phase)), columns.add(column_taps(phase));
+    const bool depthwise = convolution_method(s) == ConvolutionMethod::kDepthwise;
+    return {grid_rows(), grid_columns(), source_step(), rows, columns, depthwise ? s.channels : depth(), source_step()};
+  }
+};
+
+// The weight gradient: sums over images, in partial sums that the sizes decide.
+class WeightProblem {
+ public:
+  explicit WeightProblem(const ConvolutionSizes& sizes) : s(sizes), strips(make_strips()) {
+    units = s.images * strips.count;
+    elements = s.filters * s.taps() * s.group_channels();
+    const int64_t most = std::clamp<int64_t>(kPartialFloats / std::max<int64_t>(1, elements), 1, kMaxPartials);
+    partials = std::clamp<int64_t>(units, 1, most);
+  }
+  bool copies_dy() const { return slope_pitch() != s.filters; }
+  int64_t slope_pitch() const { return s.filters % 256 == 0 ? s.group_filters() + 16 : s.filters; }
+  int64_t slope_floats() const {
+    return copies_dy() ? round_up(strips.height * s.out_width * slope_pitch(), 16) : 0;
+  }
+  int64_t scratch_floats() const { return strips.floats + slope_floats(); }  // of a thread
+  int64_t shared_floats() const { return partials > 1 || depthwise() ? round_up(partials * elements, 16) : 0; }
+  bool depthwise() const { return convolution_method(s) == ConvolutionMethod::kDepthwise; }
+
+  ConvolutionSizes s;
+  Strips strips;
+  int64_t units = 0, elements = 0, partials = 0;
+
+ private:
+  Strips make_strips() const {
+    Reach rows, columns;
+    rows.add(forward_taps(s, s.rows)), columns.add(forward_taps(s, s.columns));
+    return {s.out_height, s.out_width, s.stride, rows, columns, depthwise() ? s.channels : s.group_channels(),
+            s.stride};
+  }
+};
+
+}  // namespace linnet::convolution_layout

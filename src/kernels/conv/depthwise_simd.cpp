@@ -1,0 +1,218 @@
+// Convolutions with one filter for each channel: elementwise products of vectors of channels, over strips of images as
+// the other convolutions have them.
+#include <algorithm>
+
+#include "base/thread_pool.h"
+#include "kernels/conv/convolution_calls.h"
+#include "kernels/gemm/gemm_tasks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/conv/depthwise_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/conv/convolution-inl.h"
+
+#ifndef LINNET_KERNELS_DEPTHWISE_CALL
+#define LINNET_KERNELS_DEPTHWISE_CALL
+namespace linnet {
+namespace {
+
+struct DepthwiseTapCall {
+  const convolution_layout::TapProblem& problem;
+  const float *source, *weight;
+  float *result, *by_tap, *scratch;  // by_tap: the weights as [R * S, C]
+};
+struct DepthwiseWeightCall {
+  const convolution_layout::WeightProblem& problem;
+  const float *x, *dy;
+  float *sums, *scratch;  // sums: [partials, R * S, C]
+};
+
+}  // namespace
+}  // namespace linnet
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::HWY_NAMESPACE {
+namespace {
+
+using namespace convolution;
+using namespace convolution_layout;
+
+constexpr int kPixels = HWY_TARGET == HWY_EMU128 ? 2 : 8;  // results that share the loads of weights
+constexpr int kMaxTaps = HWY_TARGET == HWY_EMU128 ? 2 : 7;  // sums of a filter's row that are kept in registers
+
+// Distances in floats between the operands of neighbouring taps.
+struct TapSteps {
+  int64_t rows, columns;        // numbers of taps
+  int64_t source_row, source_column;
+  int64_t weight_row, weight_column;
+};
+
+// `count` results side by side, for one vector of channels at `at`.
+template <int kCount, class At>
+HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64_t stride, const float* weight,
+                                float* result, int64_t result_step, const At& at) {
+  Floats sums[kCount];
+#pragma GCC unroll 8
+  for (int j = 0; j < kCount; ++j) sums[j] = SetAll(0);
+  for (int64_t a = 0; a < taps.rows; ++a)
+    for (int64_t b = 0; b < taps.columns; ++b) {
+      const Floats w = at.load(weight + a * taps.weight_row + b * taps.weight_column);
+      const float* x = source + a * taps.source_row + b * taps.source_column;
+#pragma GCC unroll 8
+      for (int j = 0; j < kCount; ++j) sums[j] = hn::MulAdd(at.load(x + j * stride), w, sums[j]);
+    }
+#pragma GCC unroll 8
+  for (int j = 0; j < kCount; ++j) at.store(sums[j], result + j * result_step);
+}
+
+HWY_INLINE void CopyChannels(const float* image, int64_t height, int64_t width, int64_t channels, const Strips& strips,
+                             int64_t strip, float* out) {
+  CopyStrip({image, height, width, channels, channels},
+            strips.first_row + strip * strips.height * strips.source_step,
+            strips.source_rows(strips.height_of(strip)), strips.first_column, strips.columns, strips.pitch, out);
+}
+
+// One phase of the results of a strip.
+void DepthwiseStrip(const DepthwiseTapCall& call, int64_t unit, int64_t row_phase, int64_t column_phase,
+                    const float* strip_memory) {
+  const TapProblem& p = call.problem;
+  const Strips& strips = p.strips;
+  const int64_t channels = p.s.channels, step = p.phase_step(), strip = unit % strips.count;
+  const Taps rows = p.row_taps(row_phase), columns = p.column_taps(column_phase);
+  const int64_t row_pitch = strips.columns * strips.pitch, stride = p.source_step() * strips.pitch;
+  const TapSteps taps{rows.count,
+                      columns.count,
+                      rows.step * row_pitch,
+                      columns.step * strips.pitch,
+                      rows.filter_step * p.s.columns * channels,
+                      columns.filter_step * channels};
+  const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * channels;
+  const float* source = strip_memory + (rows.offset - strips.first_row) * row_pitch +
+                        (columns.offset - strips.first_column) * strips.pitch;
+  float* image = call.result + unit / strips.count * p.result_height() * p.result_width() * channels;
+  const int64_t width = ceil_div(p.result_width() - column_phase, step), result_step = step * channels;
+  const int64_t first = strip * strips.height;
+  for (int64_t t = 0; t < strips.height_of(strip); ++t) {
+    const int64_t row = (first + t) * step + row_phase;
+    if (row >= p.result_height()) return;
+    float* result = image + (row * p.result_width() + column_phase) * channels;
+    const float* from = source + t * p.source_step() * row_pitch;
+    int64_t j = 0;
+    const auto visit = [&]<int kCount>() LINNET_LAMBDA {
+      for (; j + kCount <= width; j += kCount)
+        ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
+          DepthwisePixels<kCount>(taps, from + j * stride, stride, weight, result + j * result_step, result_step, at);
+        });
+    };
+    visit.template operator()<kPixels>();
+    visit.template operator()<1>();
+  }
+}
+
+void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
+  const TapProblem& p = call.problem;
+  const int64_t taps = p.s.taps(), channels = p.s.channels;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t tap = 0; tap < taps; ++tap) call.by_tap[tap * channels + c] = call.weight[c * taps + tap];
+  pool.run(p.units, [&](int64_t unit, int worker) {
+    float* scratch = call.scratch + worker * p.scratch_floats();
+    const int64_t height = p.source_height(), width = p.source_width();
+    CopyChannels(call.source + unit / p.strips.count * height * width * channels, height, width, channels, p.strips,
+                 unit % p.strips.count, scratch);
+    for (int64_t row = 0; row < p.phase_step(); ++row)
+      for (int64_t column = 0; column < p.phase_step(); ++column) {
+        if (column < p.result_width()) DepthwiseStrip(call, unit, row, column, scratch);
+      }
+  });
+}
+
+// sums[tap, channels] (+)= sum over a strip's pixels of dy * x, for kTaps taps of a filter's row.
+template <int kTaps, class At>
+HWY_INLINE void DepthwiseSums(const Pixels& pixels, const float* dy, const float* x, int64_t tap_step, int64_t channels,
+                              float* sums, bool accumulate, const At& at) {
+  Floats r[kTaps];
+#pragma GCC unroll 7
+  for (int b = 0; b < kTaps; ++b) r[b] = accumulate ? at.load(sums + b * channels) : SetAll(0);
+  for (int64_t row = 0; row < pixels.rows; ++row, x += pixels.x_row)
+    for (int64_t j = 0; j < pixels.columns; ++j, x += pixels.x_step, dy += pixels.slope_step) {
+      const Floats slope = at.load(dy);
+#pragma GCC unroll 7
+      for (int b = 0; b < kTaps; ++b) r[b] = hn::MulAdd(slope, at.load(x + b * tap_step), r[b]);
+    }
+#pragma GCC unroll 7
+  for (int b = 0; b < kTaps; ++b) at.store(r[b], sums + b * channels);
+}
+
+// Taps [b, columns) of a filter's row, as many at a time as there are registers.
+template <int kTaps>
+HWY_INLINE void DepthwiseRow(const Pixels& pixels, const float* dy, const float* x, int64_t tap_step, int64_t columns,
+                             int64_t channels, float* sums, bool accumulate, int64_t b) {
+  for (; b + kTaps <= columns; b += kTaps)
+    ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
+      DepthwiseSums<kTaps>(pixels, dy, x + b * tap_step, tap_step, channels, sums + b * channels, accumulate, at);
+    });
+  if constexpr (kTaps > 1)
+    if (b < columns) DepthwiseRow<kTaps / 2>(pixels, dy, x, tap_step, columns, channels, sums, accumulate, b);
+}
+
+void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
+  const WeightProblem& p = call.problem;
+  const ConvolutionSizes& s = p.s;
+  const Strips& strips = p.strips;
+  const int64_t channels = s.channels, row_pitch = strips.columns * strips.pitch;
+  const Deal units{p.units, p.partials};
+  pool.run(p.partials, [&](int64_t partial, int worker) {
+    float* scratch = call.scratch + worker * p.scratch_floats();
+    float* sums = call.sums + partial * p.elements;
+    for (int64_t unit = units.begin(partial); unit < units.begin(partial + 1); ++unit) {
+      const int64_t image = unit / strips.count, strip = unit % strips.count, height = strips.height_of(strip);
+      CopyChannels(call.x + image * s.height * s.width * channels, s.height, s.width, channels, strips, strip, scratch);
+      const float* dy = call.dy + (image * s.out_height + strip * strips.height) * s.out_width * channels;
+      const int64_t step = s.stride * strips.pitch;
+      const Pixels pixels{height, s.out_width, step, s.stride * row_pitch - s.out_width * step, channels};
+      for (int64_t a = 0; a < s.rows; ++a)
+        DepthwiseRow<kMaxTaps>(pixels, dy, scratch + a * s.dilation * row_pitch, s.dilation * strips.pitch, s.columns,
+                               channels, sums + a * s.columns * channels, unit > units.begin(partial), 0);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace linnet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet {
+namespace {
+
+HWY_EXPORT(depthwise_taps);
+HWY_EXPORT(depthwise_weights);
+
+}  // namespace
+
+void depthwise_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
+                       float* result, float* workspace, ThreadPool& pool) {
+  const DepthwiseTapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats()};
+  HWY_DYNAMIC_DISPATCH(depthwise_taps)(call, pool);
+}
+
+void depthwise_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
+                                 float* dweight, float* workspace, ThreadPool& pool) {
+  const DepthwiseWeightCall call{problem, x, dy, workspace, workspace + problem.shared_floats()};
+  HWY_DYNAMIC_DISPATCH(depthwise_weights)(call, pool);
+  // [partials, R * S, C] -> [C, R * S]
+  const int64_t taps = problem.s.taps(), channels = problem.s.channels;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      float sum = 0;
+      for (int64_t partial = 0; partial < problem.partials; ++partial)
+        sum += workspace[partial * problem.elements + tap * channels + c];
+      dweight[c * taps + tap] = sum;
+    }
+}
+
+}  // namespace linnet
+#endif
