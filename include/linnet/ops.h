@@ -91,9 +91,10 @@ Tensor layer_norm(At x, Tensor weight, Tensor bias, double epsilon = 1e-5);
 // y = x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang & Sennrich 2019). weight [D] may be undefined.
 Tensor rms_norm(At x, Tensor weight, double epsilon = 1e-6);
 
-// Convolution of images with filters: x [N, H, W, C], weight [O, R, S, C] -> [N, (H + 2 padding - R) / stride + 1, ...,
-// O], zeros around the image. Channels are last, as in PyTorch's channels_last. A bias is added by `+`.
-Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0);
+// Convolution of images with filters: x [N, H, W, C], weight [O, R, S, C / groups] -> [N, H', W', O] with
+// H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, zeros around the image. Channels are last, as in PyTorch's
+// channels_last. A bias is added by `+`.
+Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
 // The largest element of each size x size window of x [N, H, W, C]; stride 0 is the size. A last row or column that
 // does not fill a window is dropped.
 Tensor max_pool(At x, int64_t size = 2, int64_t stride = 0);

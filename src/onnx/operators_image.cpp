@@ -96,56 +96,41 @@ Tensor padded(Tensor x, int first, const Windows& w, double value) {
 
 // --- Convolution ---
 
-// x [N, H, W, C] and weight [O, R, S, C] of one group -> [N, H', W', O].
-Tensor plain_convolution(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w) {
-  Windows rest = w;
-  const bool square_step = w.stride[0] == w.stride[1];
-  const int64_t stride = square_step ? w.stride[0] : 1;
+// Filters with zeros between their elements, `apart` positions from one to the next.
+Tensor spread_filters(Tensor weight, const std::vector<int64_t>& apart) {
+  for (int axis : {1, 2}) {
+    const int64_t gap = apart[static_cast<size_t>(axis - 1)] - 1, size = weight.dim(axis);
+    if (gap == 0 || size == 1) continue;
+    Shape shape = weight.shape(), joined = shape;
+    Tensor rows = reshape(weight, {shape.elements(0, axis) * size, shape.elements(axis + 1, 4)});
+    rows = compose::pad(rows, 1, 0, gap * rows.dim(1), 0);
+    joined.set(axis, size * (gap + 1));
+    weight = slice(reshape(rows, joined), axis, 0, (size - 1) * (gap + 1) + 1);
+  }
+  return weight;
+}
+
+// x [N, H, W, C] and weight [O, R, S, C / groups] -> [N, H', W', O]. The op has one stride, one padding and one dilation
+// for both axes and both ends; what differs is done around it.
+Tensor grouped_convolution(Tensor x, Tensor weight, const Windows& w, int64_t groups) {
+  const auto shared = [&](const std::vector<int64_t>& values, int64_t otherwise) {
+    return values[0] == values[1] ? values[0] : otherwise;
+  };
+  const int64_t stride = shared(w.stride, 1);
+  const int64_t dilation = w.size[0] == 1 ? w.dilation[1] : w.size[1] == 1 ? w.dilation[0] : shared(w.dilation, 1);
   int64_t padding = 0;
   if (w.before[0] == w.before[1] && w.before == w.after) {
     padding = w.before[0];
   } else {
     x = padded(x, 1, w, 0);
   }
-  // Dilated filters are larger ones with zeros between.
+  if (dilation == 1) weight = spread_filters(weight, w.dilation);
+  Tensor y = conv2d(x, weight, stride, padding, dilation, groups);
+  if (w.stride[0] == w.stride[1]) return y;
   for (int axis : {1, 2}) {
-    const int64_t gap = w.dilation[static_cast<size_t>(axis - 1)] - 1, size = weight.dim(axis);
-    if (gap == 0 || size == 1) continue;
-    Shape apart = weight.shape(), joined = apart;
-    Tensor rows = reshape(weight, {apart.elements(0, axis) * size, apart.elements(axis + 1, 4)});
-    rows = compose::pad(rows, 1, 0, gap * rows.dim(1), 0);
-    joined.set(axis, size * (gap + 1));
-    weight = slice(reshape(rows, joined), axis, 0, (size - 1) * (gap + 1) + 1);
+    const int64_t step = w.stride[static_cast<size_t>(axis - 1)];
+    y = compose::every(y, axis, 0, step, (y.dim(axis) - 1) / step + 1);
   }
-  Tensor y = conv2d(x, weight, stride, padding);
-  if (!square_step)
-    for (size_t i = 0; i < 2; ++i)
-      y = compose::every(y, static_cast<int>(i) + 1, 0, w.stride[i],
-                         (y.dim(static_cast<int>(i) + 1) - 1) / w.stride[i] + 1);
-  (void)call;
-  return y;
-}
-
-// Every channel by itself: a sum of products over the places of the window. weight [O, R, S], O a multiple of C.
-Tensor depthwise_convolution(const OnnxCall& call, Tensor x, Tensor weight, const Windows& w) {
-  const int64_t channels = x.dim(3), repeat = weight.dim(0) / channels;
-  std::vector<int64_t> counts;
-  for (size_t i = 0; i < 2; ++i) counts.push_back(window_count(call, w, i, x.dim(static_cast<int>(i) + 1)));
-  x = padded(x, 1, w, 0);
-  const Tensor by_place = compose::move_axes(weight, {1, 2, 0});  // [R, S, O]
-  const Tensor rows = reshape(by_place, {w.size[0] * w.size[1], weight.dim(0)});
-  Tensor y;
-  each_place(w, [&](const std::vector<int64_t>& at, size_t number) {
-    Tensor part = tap(x, 1, w, at, counts);
-    if (repeat > 1) {
-      const Shape s = part.shape();
-      part = reshape(
-          compose::expand(reshape(part, {s[0] * s[1] * s[2] * channels, 1}), {s[0] * s[1] * s[2] * channels, repeat}),
-          {s[0], s[1], s[2], channels * repeat});
-    }
-    const Tensor factor = reshape(slice(rows, 0, static_cast<int64_t>(number), 1), {weight.dim(0)});
-    y = y.defined() ? y + part * factor : part * factor;
-  });
   return y;
 }
 
@@ -155,15 +140,7 @@ Tensor convolution_2d(const OnnxCall& call, Tensor x, Tensor weight, const Windo
   if (groups < 1 || channels % groups != 0 || filters % groups != 0 || weight.dim(1) != channels / groups)
     call.fail("weight " + weight.shape().text() + " does not fit " + std::to_string(channels) + " channels in " +
               std::to_string(groups) + " groups");
-  if (groups == channels && groups > 1)
-    return depthwise_convolution(call, x, reshape(weight, {filters, w.size[0], w.size[1]}), w);
-  weight = compose::move_axes(weight, {0, 2, 3, 1});
-  if (groups == 1) return plain_convolution(call, x, weight, w);
-  std::vector<Tensor> parts;
-  const std::vector<Tensor> inputs = split_evenly(x, 3, static_cast<int>(groups));
-  const std::vector<Tensor> weights = split_evenly(weight, 0, static_cast<int>(groups));
-  for (size_t g = 0; g < inputs.size(); ++g) parts.push_back(plain_convolution(call, inputs[g], weights[g], w));
-  return compose::join(parts, 3);
+  return grouped_convolution(x, compose::move_axes(weight, {0, 2, 3, 1}), w, groups);
 }
 
 // One spatial axis: an image of one row.
