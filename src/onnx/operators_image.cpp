@@ -110,8 +110,8 @@ Tensor spread_filters(Tensor weight, const std::vector<int64_t>& apart) {
   return weight;
 }
 
-// x [N, H, W, C] and weight [O, R, S, C / groups] -> [N, H', W', O]. The op has one stride, one padding and one dilation
-// for both axes and both ends; what differs is done around it.
+// x [N, H, W, C] and weight [O, R, S, C / groups] -> [N, H', W', O]. The op has one stride, one padding and one
+// dilation for both axes and both ends; what differs is done around it.
 Tensor grouped_convolution(Tensor x, Tensor weight, const Windows& w, int64_t groups) {
   const auto shared = [&](const std::vector<int64_t>& values, int64_t otherwise) {
     return values[0] == values[1] ? values[0] : otherwise;

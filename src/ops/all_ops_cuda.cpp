@@ -68,6 +68,9 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"conv2d", conv2d_cuda_kernels()},
       BackendOp{"conv2d_input_grad", conv2d_input_grad_cuda_kernels()},
       BackendOp{"conv2d_weight_grad", conv2d_weight_grad_cuda_kernels()},
+      BackendOp{"conv2d", conv2d_groups_cuda_kernels()},
+      BackendOp{"conv2d_input_grad", conv2d_groups_input_grad_cuda_kernels()},
+      BackendOp{"conv2d_weight_grad", conv2d_groups_weight_grad_cuda_kernels()},
   };
   return ops;
 }

@@ -25,6 +25,8 @@ using tile::kRows;
 using tile::kWidth;
 using tile::V;
 
+constexpr int64_t kPixelsAhead = 12;  // pixels that are fetched before they are read: the latency of memory
+
 // `channels` channels of rows of pixels of one image, which is `height` x `width` pixels of `image_pitch` floats.
 struct StripSource {
   const float* image;  // at the first of the channels
@@ -49,8 +51,12 @@ HWY_INLINE void CopyStrip(const StripSource& from, int64_t row, int64_t rows, in
       std::memcpy(to, source, static_cast<size_t>((end - begin) * pitch) * sizeof(float));
       continue;
     }
+    // A part of the channels: the processor does not foresee where the next pixel's part begins.
     for (int64_t j = begin; j < end; ++j, source += from.image_pitch, to += pitch)
-      ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA { at.store(at.load(source), to); });
+      ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
+        hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
+        at.store(at.load(source), to);
+      });
   }
 }
 
@@ -120,9 +126,9 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
 
 // Pixels of a strip, row by row: how the tile of the weight gradient walks along the sum.
 struct Pixels {
-  int64_t rows, columns;      // result pixels
-  int64_t x_step, x_row;      // floats from pixel to pixel, and from the end of a row to the next
-  int64_t slope_step;         // of dy; its rows follow each other
+  int64_t rows, columns;  // result pixels
+  int64_t x_step, x_row;  // floats from pixel to pixel, and from the end of a row to the next
+  int64_t slope_step;     // of dy; its rows follow each other
 };
 
 // c[M, kVectors * kLanes] (+)= sum over pixels of dy[pixel, i] * x[pixel, :].

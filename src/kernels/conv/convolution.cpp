@@ -71,8 +71,8 @@ size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, in
   return bytes(TapProblem(s, pass == ConvolutionPass::kInputGradient));
 }
 
-void convolution_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y,
-                         std::byte* workspace, ThreadPool& pool) {
+void convolution_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
+                         ThreadPool& pool) {
   if (no_work(s)) return std::fill_n(y, s.images * s.out_height * s.out_width * s.filters, 0.0f), void();
   if (convolution_method(s) == ConvolutionMethod::kProduct)
     return run_product(s, ConvolutionPass::kForward, x, weight, y, workspace, pool);

@@ -4,7 +4,8 @@
 // The forward pass and the input gradient are one kind of problem: a result pixel is a sum, over the taps of a filter
 // and the channels of the source, of source * weight. Along one axis result t meets, under tap a, the source at
 // t * source_step + Taps::offset + a * Taps::step. The input gradient of a convolution with stride s is s * s such
-// problems, one for each phase (row modulo s, column modulo s) of the result: a phase meets every tap or a part of them.
+// problems, one for each phase (row modulo s, column modulo s) of the result: a phase meets every tap or a part of
+// them.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,12 +20,20 @@ using gemm_blocking::ceil_div;
 using gemm_blocking::kMaxPanel;
 using gemm_blocking::round_up;
 
-constexpr int64_t kDepth = 768;                // products that are summed in registers before C is stored
-constexpr int64_t kStripFloats = 1 << 16;      // of one strip: 256 KB of the L2 cache
-constexpr int64_t kScratchFloats = 1 << 17;    // of the strips of one task
-constexpr int64_t kTaskPixels = 256;           // result pixels that share a pass over the packed weights
-constexpr int64_t kPartialFloats = 1 << 19;    // of the partial weight gradients together, unless there is only one
+constexpr int64_t kDepth = 768;              // products that are summed in registers before C is stored
+constexpr int64_t kStripFloats = 1 << 16;    // of one strip: 256 KB of the L2 cache
+constexpr int64_t kScratchFloats = 1 << 17;  // of the strips of one task
+constexpr int64_t kTaskPixels = 256;         // result pixels that share a pass over the packed weights
+constexpr int64_t kPartialFloats = 1 << 19;  // of the partial weight gradients together, unless there is only one
 constexpr int64_t kMaxPartials = 32;
+
+// Depthwise: channels of a strip. The rows of pixels that a result needs then stay in the L1 cache.
+constexpr int64_t kChannelBlock = 128;
+inline int64_t channel_blocks(const ConvolutionSizes& s) { return ceil_div(s.channels, kChannelBlock); }
+inline bool is_depthwise(const ConvolutionSizes& s) { return convolution_method(s) == ConvolutionMethod::kDepthwise; }
+inline int64_t strip_channels(const ConvolutionSizes& s, int64_t otherwise) {
+  return is_depthwise(s) ? std::min(s.channels, kChannelBlock) : otherwise;
+}
 
 // The taps of one axis that a phase meets, in the order of their source positions.
 struct Taps {
@@ -64,17 +73,19 @@ struct Reach {
 
 // Rows of an image whose channels lie side by side. Distances between pixels that are a large power of two would map a
 // tile's rows to a few sets of the cache.
-constexpr int64_t pixel_pitch(int64_t channels) { return channels % 128 == 0 ? channels + 16 : channels; }
+constexpr int64_t pixel_pitch(int64_t channels, bool depthwise) {
+  return channels % (depthwise ? 64 : 128) == 0 ? channels + 16 : channels;
+}
 
 // A strip: the rows of a source image that some rows of results need, copied with the zeros around the image.
 struct Strips {
   Strips(int64_t grid_rows, int64_t grid_columns, int64_t source_step, const Reach& row_reach,
-         const Reach& column_reach, int64_t channels, int64_t step)
+         const Reach& column_reach, int64_t channels, bool depthwise)
       : first_row(row_reach.low),
         first_column(column_reach.low),
         columns((grid_columns - 1) * source_step + column_reach.high - column_reach.low + 1),
-        pitch(pixel_pitch(channels)),
-        source_step(step),
+        pitch(pixel_pitch(channels, depthwise)),
+        source_step(source_step),
         reach(row_reach.high - row_reach.low + 1),
         grid_rows(grid_rows) {
     const int64_t row_floats = columns * pitch;
@@ -120,9 +131,7 @@ class TapProblem {
   int64_t grid_rows() const { return ceil_div(result_height(), phase_step()); }
   int64_t grid_columns() const { return ceil_div(result_width(), phase_step()); }
 
-  Taps row_taps(int64_t phase) const {
-    return gradient ? gradient_taps(s, s.rows, phase) : forward_taps(s, s.rows);
-  }
+  Taps row_taps(int64_t phase) const { return gradient ? gradient_taps(s, s.rows, phase) : forward_taps(s, s.rows); }
   Taps column_taps(int64_t phase) const {
     return gradient ? gradient_taps(s, s.columns, phase) : forward_taps(s, s.columns);
   }
@@ -130,9 +139,9 @@ class TapProblem {
   // The packed weights of a group: of every phase, panels of kMaxPanel columns or fewer, deep as its taps are many.
   int64_t packed_floats() const { return s.taps() * depth() * round_up(columns(), kMaxPanel); }
   int64_t shared_floats() const {
-    return round_up(convolution_method(s) == ConvolutionMethod::kDepthwise ? s.taps() * s.channels
-                                                                           : s.groups * packed_floats(),
-                    16);
+    return round_up(
+        convolution_method(s) == ConvolutionMethod::kDepthwise ? s.taps() * s.channels : s.groups * packed_floats(),
+        16);
   }
   int64_t scratch_floats() const { return task_units * strips.floats; }  // of a thread
 
@@ -145,8 +154,7 @@ class TapProblem {
   Strips make_strips() const {
     Reach rows, columns;
     for (int64_t phase = 0; phase < phase_step(); ++phase) rows.add(row_taps(phase)), columns.add(column_taps(phase));
-    const bool depthwise = convolution_method(s) == ConvolutionMethod::kDepthwise;
-    return {grid_rows(), grid_columns(), source_step(), rows, columns, depthwise ? s.channels : depth(), source_step()};
+    return {grid_rows(), grid_columns(), source_step(), rows, columns, strip_channels(s, depth()), is_depthwise(s)};
   }
 };
 
@@ -161,12 +169,9 @@ class WeightProblem {
   }
   bool copies_dy() const { return slope_pitch() != s.filters; }
   int64_t slope_pitch() const { return s.filters % 256 == 0 ? s.group_filters() + 16 : s.filters; }
-  int64_t slope_floats() const {
-    return copies_dy() ? round_up(strips.height * s.out_width * slope_pitch(), 16) : 0;
-  }
+  int64_t slope_floats() const { return copies_dy() ? round_up(strips.height * s.out_width * slope_pitch(), 16) : 0; }
   int64_t scratch_floats() const { return strips.floats + slope_floats(); }  // of a thread
-  int64_t shared_floats() const { return partials > 1 || depthwise() ? round_up(partials * elements, 16) : 0; }
-  bool depthwise() const { return convolution_method(s) == ConvolutionMethod::kDepthwise; }
+  int64_t shared_floats() const { return partials > 1 || is_depthwise(s) ? round_up(partials * elements, 16) : 0; }
 
   ConvolutionSizes s;
   Strips strips;
@@ -176,8 +181,7 @@ class WeightProblem {
   Strips make_strips() const {
     Reach rows, columns;
     rows.add(forward_taps(s, s.rows)), columns.add(forward_taps(s, s.columns));
-    return {s.out_height, s.out_width, s.stride, rows, columns, depthwise() ? s.channels : s.group_channels(),
-            s.stride};
+    return {s.out_height, s.out_width, s.stride, rows, columns, strip_channels(s, s.group_channels()), is_depthwise(s)};
   }
 };
 

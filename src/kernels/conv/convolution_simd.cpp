@@ -153,8 +153,8 @@ class TapTask {
     const int64_t first = strip(u) * strips.height;
     float* image_result = call_.result + image(u) * p_.result_height() * p_.result_width() * pixel +
                           group_ * p_.columns() + panel * kWidth;
-    const float* source = memory(u) + ((phase.rows.offset - strips.first_row) * strips.columns +
-                                       phase.columns.offset - strips.first_column) *
+    const float* source = memory(u) + ((phase.rows.offset - strips.first_row) * strips.columns + phase.columns.offset -
+                                       strips.first_column) *
                                           strips.pitch;
     for (int64_t t = first; t < first + strips.height_of(strip(u)); ++t) {
       const int64_t row = t * step + phase.row;
@@ -164,8 +164,8 @@ class TapTask {
     }
   }
 
-  HWY_INLINE void multiply(const Phase& phase, const Runs& runs, int64_t u, int64_t panel, int64_t begin,
-                           int64_t depth, const float* packed) const {
+  HWY_INLINE void multiply(const Phase& phase, const Runs& runs, int64_t u, int64_t panel, int64_t begin, int64_t depth,
+                           const float* packed) const {
     const int64_t width = std::min<int64_t>(kWidth, p_.columns() - panel * kWidth);
     const int64_t ldc = p_.phase_step() * p_.result_channels(), stride = p_.source_step() * p_.strips.pitch;
     const bool narrow = width <= kLanes, whole = width == (narrow ? kLanes : kWidth), accumulate = begin > 0;
@@ -176,9 +176,8 @@ class TapTask {
         const int rows = static_cast<int>(deal.size(t));
         const float* a = source + deal.begin(t) * stride;
         ForColumns(rows, width, whole, result + deal.begin(t) * ldc, ldc, accumulate,
-                   [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
-                     tiles[rows](runs, begin, depth, a, stride, packed, c, c_stride, add);
-                   });
+                   [&](float* c, int64_t c_stride, bool add)
+                       LINNET_LAMBDA { tiles[rows](runs, begin, depth, a, stride, packed, c, c_stride, add); });
       }
     });
   }

@@ -67,8 +67,8 @@ class WeightTask {
       const Slopes slopes = slopes_of(unit);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t column = i % panels * kWidth, run = i / panels;
-        multiply(slopes, unit, scratch_ + runs.offset(p_, run) + column, std::min(runs.length - column, int64_t{kWidth}),
-                 run * runs.length + column, !first);
+        multiply(slopes, unit, scratch_ + runs.offset(p_, run) + column,
+                 std::min(runs.length - column, int64_t{kWidth}), run * runs.length + column, !first);
       }
     }
   }
@@ -118,9 +118,8 @@ class WeightTask {
     for (int64_t t = 0; t < deal.parts(); ++t) {
       const int rows = static_cast<int>(deal.size(t));
       ForColumns(rows, width, whole, sums + deal.begin(t) * ldc, ldc, accumulate,
-                 [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
-                   tiles[rows](pixels, slopes.first + deal.begin(t), x, c, c_stride, add);
-                 });
+                 [&](float* c, int64_t c_stride, bool add)
+                     LINNET_LAMBDA { tiles[rows](pixels, slopes.first + deal.begin(t), x, c, c_stride, add); });
     }
   }
 

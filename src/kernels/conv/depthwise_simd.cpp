@@ -26,7 +26,7 @@ struct DepthwiseTapCall {
 struct DepthwiseWeightCall {
   const convolution_layout::WeightProblem& problem;
   const float *x, *dy;
-  float *sums, *scratch;  // sums: [partials, R * S, C]
+  float *dweight, *sums, *scratch;  // sums: [partials, R * S, C]
 };
 
 }  // namespace
@@ -40,12 +40,12 @@ namespace {
 using namespace convolution;
 using namespace convolution_layout;
 
-constexpr int kPixels = HWY_TARGET == HWY_EMU128 ? 2 : 8;  // results that share the loads of weights
+constexpr int kPixels = HWY_TARGET == HWY_EMU128 ? 2 : 8;   // results that share the loads of weights
 constexpr int kMaxTaps = HWY_TARGET == HWY_EMU128 ? 2 : 7;  // sums of a filter's row that are kept in registers
 
 // Distances in floats between the operands of neighbouring taps.
 struct TapSteps {
-  int64_t rows, columns;        // numbers of taps
+  int64_t rows, columns;  // numbers of taps
   int64_t source_row, source_column;
   int64_t weight_row, weight_column;
 };
@@ -68,19 +68,30 @@ HWY_INLINE void DepthwisePixels(const TapSteps& taps, const float* source, int64
   for (int j = 0; j < kCount; ++j) at.store(sums[j], result + j * result_step);
 }
 
-HWY_INLINE void CopyChannels(const float* image, int64_t height, int64_t width, int64_t channels, const Strips& strips,
-                             int64_t strip, float* out) {
-  CopyStrip({image, height, width, channels, channels},
-            strips.first_row + strip * strips.height * strips.source_step,
-            strips.source_rows(strips.height_of(strip)), strips.first_column, strips.columns, strips.pitch, out);
+// A block of channels, of one strip of an image.
+struct Block {
+  int64_t unit, channel, channels;
+  Block(int64_t task, const ConvolutionSizes& s)
+      : unit(task / channel_blocks(s)),
+        channel(task % channel_blocks(s) * kChannelBlock),
+        channels(std::min(kChannelBlock, s.channels - channel)) {}
+};
+
+HWY_INLINE void CopyBlock(const float* images, int64_t height, int64_t width, int64_t channels, const Strips& strips,
+                          const Block& block, float* out) {
+  const int64_t strip = block.unit % strips.count;
+  const float* image = images + block.unit / strips.count * height * width * channels + block.channel;
+  CopyStrip({image, height, width, channels, block.channels},
+            strips.first_row + strip * strips.height * strips.source_step, strips.source_rows(strips.height_of(strip)),
+            strips.first_column, strips.columns, strips.pitch, out);
 }
 
-// One phase of the results of a strip.
-void DepthwiseStrip(const DepthwiseTapCall& call, int64_t unit, int64_t row_phase, int64_t column_phase,
+// One phase of the results of a block.
+void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t row_phase, int64_t column_phase,
                     const float* strip_memory) {
   const TapProblem& p = call.problem;
   const Strips& strips = p.strips;
-  const int64_t channels = p.s.channels, step = p.phase_step(), strip = unit % strips.count;
+  const int64_t channels = p.s.channels, step = p.phase_step(), strip = block.unit % strips.count;
   const Taps rows = p.row_taps(row_phase), columns = p.column_taps(column_phase);
   const int64_t row_pitch = strips.columns * strips.pitch, stride = p.source_step() * strips.pitch;
   const TapSteps taps{rows.count,
@@ -89,10 +100,11 @@ void DepthwiseStrip(const DepthwiseTapCall& call, int64_t unit, int64_t row_phas
                       columns.step * strips.pitch,
                       rows.filter_step * p.s.columns * channels,
                       columns.filter_step * channels};
-  const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * channels;
+  const float* weight = call.by_tap + (rows.filter * p.s.columns + columns.filter) * channels + block.channel;
   const float* source = strip_memory + (rows.offset - strips.first_row) * row_pitch +
                         (columns.offset - strips.first_column) * strips.pitch;
-  float* image = call.result + unit / strips.count * p.result_height() * p.result_width() * channels;
+  float* image =
+      call.result + block.unit / strips.count * p.result_height() * p.result_width() * channels + block.channel;
   const int64_t width = ceil_div(p.result_width() - column_phase, step), result_step = step * channels;
   const int64_t first = strip * strips.height;
   for (int64_t t = 0; t < strips.height_of(strip); ++t) {
@@ -103,11 +115,12 @@ void DepthwiseStrip(const DepthwiseTapCall& call, int64_t unit, int64_t row_phas
     int64_t j = 0;
     const auto visit = [&]<int kCount>() LINNET_LAMBDA {
       for (; j + kCount <= width; j += kCount)
-        ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
+        ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
           DepthwisePixels<kCount>(taps, from + j * stride, stride, weight, result + j * result_step, result_step, at);
         });
     };
     visit.template operator()<kPixels>();
+    if constexpr (kPixels > 3) visit.template operator()<3>();
     visit.template operator()<1>();
   }
 }
@@ -117,67 +130,104 @@ void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
   const int64_t taps = p.s.taps(), channels = p.s.channels;
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t tap = 0; tap < taps; ++tap) call.by_tap[tap * channels + c] = call.weight[c * taps + tap];
-  pool.run(p.units, [&](int64_t unit, int worker) {
+  pool.run(p.units * channel_blocks(p.s), [&](int64_t task, int worker) {
+    const Block block(task, p.s);
     float* scratch = call.scratch + worker * p.scratch_floats();
-    const int64_t height = p.source_height(), width = p.source_width();
-    CopyChannels(call.source + unit / p.strips.count * height * width * channels, height, width, channels, p.strips,
-                 unit % p.strips.count, scratch);
+    CopyBlock(call.source, p.source_height(), p.source_width(), channels, p.strips, block, scratch);
     for (int64_t row = 0; row < p.phase_step(); ++row)
-      for (int64_t column = 0; column < p.phase_step(); ++column) {
-        if (column < p.result_width()) DepthwiseStrip(call, unit, row, column, scratch);
-      }
+      for (int64_t column = 0; column < std::min(p.phase_step(), p.result_width()); ++column)
+        DepthwiseStrip(call, block, row, column, scratch);
   });
 }
 
-// sums[tap, channels] (+)= sum over a strip's pixels of dy * x, for kTaps taps of a filter's row.
-template <int kTaps, class At>
-HWY_INLINE void DepthwiseSums(const Pixels& pixels, const float* dy, const float* x, int64_t tap_step, int64_t channels,
-                              float* sums, bool accumulate, const At& at) {
-  Floats r[kTaps];
+// Distances in floats, and where the sums go.
+struct DepthwiseSumsCall {
+  Pixels pixels;
+  int64_t x_row, x_column;  // from tap to tap, in x
+  int64_t sums_row, sums_column;
+  bool accumulate;
+};
+
+// sums[tap, channels] (+)= sum over a strip's pixels of dy * x, for kTapRows x kTapColumns taps.
+template <int kTapRows, int kTapColumns, class At>
+HWY_INLINE void DepthwiseSums(const DepthwiseSumsCall& call, const float* dy, const float* x, float* sums,
+                              const At& at) {
+  const Pixels& pixels = call.pixels;
+  Floats r[kTapRows][kTapColumns];
+#pragma GCC unroll 3
+  for (int a = 0; a < kTapRows; ++a)
 #pragma GCC unroll 7
-  for (int b = 0; b < kTaps; ++b) r[b] = accumulate ? at.load(sums + b * channels) : SetAll(0);
+    for (int b = 0; b < kTapColumns; ++b)
+      r[a][b] = call.accumulate ? at.load(sums + a * call.sums_row + b * call.sums_column) : SetAll(0);
   for (int64_t row = 0; row < pixels.rows; ++row, x += pixels.x_row)
     for (int64_t j = 0; j < pixels.columns; ++j, x += pixels.x_step, dy += pixels.slope_step) {
+      hwy::Prefetch(dy + kPixelsAhead * pixels.slope_step + at.first);
       const Floats slope = at.load(dy);
+#pragma GCC unroll 3
+      for (int a = 0; a < kTapRows; ++a)
 #pragma GCC unroll 7
-      for (int b = 0; b < kTaps; ++b) r[b] = hn::MulAdd(slope, at.load(x + b * tap_step), r[b]);
+        for (int b = 0; b < kTapColumns; ++b)
+          r[a][b] = hn::MulAdd(slope, at.load(x + a * call.x_row + b * call.x_column), r[a][b]);
     }
+#pragma GCC unroll 3
+  for (int a = 0; a < kTapRows; ++a)
 #pragma GCC unroll 7
-  for (int b = 0; b < kTaps; ++b) at.store(r[b], sums + b * channels);
+    for (int b = 0; b < kTapColumns; ++b) at.store(r[a][b], sums + a * call.sums_row + b * call.sums_column);
+}
+
+template <int kTapRows, int kTapColumns>
+HWY_INLINE void DepthwiseTaps(const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x,
+                              float* sums) {
+  ForRow(channels, [&](const auto& at) LINNET_LAMBDA { DepthwiseSums<kTapRows, kTapColumns>(call, dy, x, sums, at); });
 }
 
 // Taps [b, columns) of a filter's row, as many at a time as there are registers.
 template <int kTaps>
-HWY_INLINE void DepthwiseRow(const Pixels& pixels, const float* dy, const float* x, int64_t tap_step, int64_t columns,
-                             int64_t channels, float* sums, bool accumulate, int64_t b) {
+HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, const float* dy, const float* x,
+                             float* sums, int64_t b, int64_t columns) {
   for (; b + kTaps <= columns; b += kTaps)
-    ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
-      DepthwiseSums<kTaps>(pixels, dy, x + b * tap_step, tap_step, channels, sums + b * channels, accumulate, at);
-    });
+    DepthwiseTaps<1, kTaps>(call, channels, dy, x + b * call.x_column, sums + b * call.sums_column);
   if constexpr (kTaps > 1)
-    if (b < columns) DepthwiseRow<kTaps / 2>(pixels, dy, x, tap_step, columns, channels, sums, accumulate, b);
+    if (b < columns) DepthwiseRow<kTaps / 2>(call, channels, dy, x, sums, b, columns);
 }
 
 void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
   const WeightProblem& p = call.problem;
   const ConvolutionSizes& s = p.s;
   const Strips& strips = p.strips;
-  const int64_t channels = s.channels, row_pitch = strips.columns * strips.pitch;
+  const int64_t channels = s.channels, row_pitch = strips.columns * strips.pitch, blocks = channel_blocks(s);
   const Deal units{p.units, p.partials};
-  pool.run(p.partials, [&](int64_t partial, int worker) {
+  pool.run(p.partials * blocks, [&](int64_t task, int worker) {
+    const int64_t partial = task / blocks;
     float* scratch = call.scratch + worker * p.scratch_floats();
-    float* sums = call.sums + partial * p.elements;
     for (int64_t unit = units.begin(partial); unit < units.begin(partial + 1); ++unit) {
-      const int64_t image = unit / strips.count, strip = unit % strips.count, height = strips.height_of(strip);
-      CopyChannels(call.x + image * s.height * s.width * channels, s.height, s.width, channels, strips, strip, scratch);
-      const float* dy = call.dy + (image * s.out_height + strip * strips.height) * s.out_width * channels;
-      const int64_t step = s.stride * strips.pitch;
-      const Pixels pixels{height, s.out_width, step, s.stride * row_pitch - s.out_width * step, channels};
-      for (int64_t a = 0; a < s.rows; ++a)
-        DepthwiseRow<kMaxTaps>(pixels, dy, scratch + a * s.dilation * row_pitch, s.dilation * strips.pitch, s.columns,
-                               channels, sums + a * s.columns * channels, unit > units.begin(partial), 0);
+      const Block block(unit * blocks + task % blocks, s);
+      CopyBlock(call.x, s.height, s.width, channels, strips, block, scratch);
+      const int64_t image = unit / strips.count, strip = unit % strips.count, step = s.stride * strips.pitch;
+      const float* dy =
+          call.dy + (image * s.out_height + strip * strips.height) * s.out_width * channels + block.channel;
+      float* sums = call.sums + partial * p.elements + block.channel;
+      const DepthwiseSumsCall taps{
+          {strips.height_of(strip), s.out_width, step, s.stride * row_pitch - s.out_width * step, channels},
+          s.dilation * row_pitch,
+          s.dilation * strips.pitch,
+          s.columns * channels,
+          channels,
+          unit > units.begin(partial)};
+      if (kMaxTaps >= 3 && s.rows == 3 && s.columns == 3) {
+        DepthwiseTaps<3, 3>(taps, block.channels, dy, scratch, sums);
+      } else {
+        for (int64_t a = 0; a < s.rows; ++a)
+          DepthwiseRow<kMaxTaps>(taps, block.channels, dy, scratch + a * taps.x_row, sums + a * taps.sums_row, 0,
+                                 s.columns);
+      }
     }
   });
+  // [partials, R * S, C] -> [C, R * S]
+  if (p.partials > 1) AddRows(p.partials, p.elements, p.elements, call.sums, false, call.sums);
+  const int64_t taps = s.taps();
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t tap = 0; tap < taps; ++tap) call.dweight[c * taps + tap] = call.sums[tap * channels + c];
 }
 
 }  // namespace
@@ -201,17 +251,8 @@ void depthwise_by_taps(const convolution_layout::TapProblem& problem, const floa
 
 void depthwise_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                  float* dweight, float* workspace, ThreadPool& pool) {
-  const DepthwiseWeightCall call{problem, x, dy, workspace, workspace + problem.shared_floats()};
+  const DepthwiseWeightCall call{problem, x, dy, dweight, workspace, workspace + problem.shared_floats()};
   HWY_DYNAMIC_DISPATCH(depthwise_weights)(call, pool);
-  // [partials, R * S, C] -> [C, R * S]
-  const int64_t taps = problem.s.taps(), channels = problem.s.channels;
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t tap = 0; tap < taps; ++tap) {
-      float sum = 0;
-      for (int64_t partial = 0; partial < problem.partials; ++partial)
-        sum += workspace[partial * problem.elements + tap * channels + c];
-      dweight[c * taps + tap] = sum;
-    }
 }
 
 }  // namespace linnet

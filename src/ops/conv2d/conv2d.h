@@ -5,8 +5,8 @@
 //
 // x [N, H, W, C], weight [O, R, S, C / groups] -> y [N, H', W', O] with
 // H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. With groups = C = O each channel has a
-// filter of its own (a depthwise convolution). Where x is bf16 (on a device) so is y, weights are bf16 or f32, and their
-// gradient is f32. A bias is added by `+`. Channels last in image and weight: PyTorch's channels_last.
+// filter of its own (a depthwise convolution). Where x is bf16 (on a device) so is y, weights are bf16 or f32, and
+// their gradient is f32. A bias is added by `+`. Channels last in image and weight: PyTorch's channels_last.
 #pragma once
 #include "ir/graph.h"
 #include "kernels/conv/convolution.h"

@@ -29,8 +29,8 @@ Sizes sizes_of(const KernelArgs& args) {
 template <ConvolutionPass pass>
 size_t workspace(const KernelQuery& query) {
   const auto r = roles_of<pass>(query.in, query.out);
-  return convolution_workspace(
-      conv2d_sizes(r.x.shape, r.weight.shape, r.y.shape, query.node.attrs.as<Conv2dAttrs>()), pass, query.threads);
+  return convolution_workspace(conv2d_sizes(r.x.shape, r.weight.shape, r.y.shape, query.node.attrs.as<Conv2dAttrs>()),
+                               pass, query.threads);
 }
 
 template <ConvolutionPass pass>
@@ -58,8 +58,7 @@ void for_taps(const Sizes& s, int64_t image, const Body& body) {
       for (int64_t o = 0; o < s.filters; ++o)
         for (int64_t r = 0; r < s.rows; ++r)
           for (int64_t c = 0; c < s.columns; ++c) {
-            const int64_t y = i * s.stride + r * s.dilation - s.padding,
-                          x = j * s.stride + c * s.dilation - s.padding;
+            const int64_t y = i * s.stride + r * s.dilation - s.padding, x = j * s.stride + c * s.dilation - s.padding;
             if (y < 0 || y >= s.height || x < 0 || x >= s.width) continue;
             body(((image * s.height + y) * s.width + x) * s.channels + o / s.group_filters() * depth,
                  ((o * s.rows + r) * s.columns + c) * depth,

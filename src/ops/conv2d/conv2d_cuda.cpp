@@ -37,6 +37,7 @@ ConvolutionProblem problem_of(Kind kind, const Node& node, const TensorType& x, 
           .y = y.shape,
           .stride = attrs.stride,
           .padding = attrs.padding,
+          .dilation = attrs.dilation,
           .dtype = x.dtype,
           .tensor_cores = x.dtype == DType::kBF16 || attrs.precision != Precision::kF32};
 }

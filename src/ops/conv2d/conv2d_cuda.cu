@@ -20,7 +20,7 @@ namespace {
 constexpr int kThreads = 256, kTile = 64, kDepth = 16;
 
 struct ConvolutionSizes {
-  int images, height, width, channels, filters, rows, columns, out_height, out_width, stride, padding;
+  int images, height, width, channels, filters, rows, columns, out_height, out_width, stride, padding, dilation;
 };
 
 // Where an image's pixel or a result lies; below 0: outside.
@@ -49,7 +49,8 @@ struct Forward {
   LINNET_DEVICE float a(int m, int k) const {
     const Place at(m, s.out_height, s.out_width);
     const Tap tap(k, s.columns, s.channels);
-    const int row = at.row * s.stride + tap.r - s.padding, column = at.column * s.stride + tap.s - s.padding;
+    const int row = at.row * s.stride + tap.r * s.dilation - s.padding;
+    const int column = at.column * s.stride + tap.s * s.dilation - s.padding;
     if (row < 0 || row >= s.height || column < 0 || column >= s.width) return 0;
     return to_float(x[((static_cast<int64_t>(at.image) * s.height + row) * s.width + column) * s.channels + tap.inner]);
   }
@@ -70,7 +71,7 @@ struct InputGradient {
   LINNET_DEVICE float a(int m, int k) const {
     const Place at(m, s.height, s.width);
     const Tap tap(k, s.columns, s.filters);
-    const int row = at.row + s.padding - tap.r, column = at.column + s.padding - tap.s;
+    const int row = at.row + s.padding - tap.r * s.dilation, column = at.column + s.padding - tap.s * s.dilation;
     if (row < 0 || column < 0 || row % s.stride != 0 || column % s.stride != 0) return 0;
     const int i = row / s.stride, j = column / s.stride;
     if (i >= s.out_height || j >= s.out_width) return 0;
@@ -154,8 +155,8 @@ void run_problem(Device* device, Problem problem, const TensorView& result, int6
 
 ConvolutionSizes sizes_of(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
   const auto size = [](int64_t n) { return static_cast<int>(n); };
-  return {size(x[0]),      size(x[1]), size(x[2]), size(x[3]),         size(weight[0]),    size(weight[1]),
-          size(weight[2]), size(y[1]), size(y[2]), size(attrs.stride), size(attrs.padding)};
+  return {size(x[0]),      size(x[1]), size(x[2]), size(x[3]),         size(weight[0]),     size(weight[1]),
+          size(weight[2]), size(y[1]), size(y[2]), size(attrs.stride), size(attrs.padding), size(attrs.dilation)};
 }
 
 void run(const KernelArgs& args) {
@@ -200,8 +201,9 @@ void run_weight_grad(const KernelArgs& args) {
   add_parts(args.device, parts, elements, elements, sums, dweight.as<float>(), nullptr);
 }
 
-// Rows, columns and sums are counted in 32 bits.
+// Rows, columns and sums are counted in 32 bits. Groups have kernels of their own (conv2d_groups_cuda.cu).
 bool supports(const KernelQuery& query) {
+  if (query.node.attrs.as<Conv2dAttrs>().groups != 1) return false;
   for (const auto& types : {query.in, query.out})
     for (const TensorType& type : types)
       if (type.shape.elements() >= int64_t{1} << 31) return false;

@@ -23,8 +23,8 @@ void weight_gradient(CudnnGraph& graph, const CudnnGraph::Convolution& what, con
 
 std::string ConvolutionProblem::text() const {
   return std::to_string(static_cast<int>(kind)) + " " + x.text() + " " + weight.text() + " " + y.text() + " " +
-         std::to_string(stride) + " " + std::to_string(padding) + " " + dtype_name(dtype) +
-         (tensor_cores ? "" : " strict");
+         std::to_string(stride) + " " + std::to_string(padding) + " " + std::to_string(dilation) + " " +
+         dtype_name(dtype) + (tensor_cores ? "" : " strict");
 }
 
 ConvolutionGraph convolution_graph(const ConvolutionProblem& p) {
@@ -39,7 +39,7 @@ ConvolutionGraph convolution_graph(const ConvolutionProblem& p) {
   const CudnnGraph::Convolution what{.before = {p.padding, p.padding},
                                      .after = {p.padding, p.padding},
                                      .strides = {p.stride, p.stride},
-                                     .dilations = {1, 1}};
+                                     .dilations = {p.dilation, p.dilation}};
   switch (p.kind) {
     case Kind::kForward:
       graph.convolution(what, made.x, made.weight, made.y);

@@ -11,7 +11,7 @@ namespace linnet {
 struct ConvolutionProblem {
   enum class Kind { kForward, kInputGradient, kWeightGradient } kind = Kind::kForward;
   Shape x, weight, y;  // of the forward convolution, as conv2d.h has them
-  int64_t stride = 1, padding = 0;
+  int64_t stride = 1, padding = 0, dilation = 1;
   DType dtype = DType::kF32;  // f32 or bf16: of all but the weights' gradient, which is f32
   bool tensor_cores = true;   // f32 by TF32; without: strict f32
   std::string text() const;   // everything it depends on, as a key
