@@ -18,7 +18,7 @@ class IsolatedRun {
  public:
   IsolatedRun(const Graph& graph, const Backend& backend) : graph_(graph), backend_(backend), pool_(1) {
     for (ValueId id = 0; id < graph.value_count(); ++id)
-      if (root_of(graph, id).value == id) places_[id] = reserve(graph.value(id).type.bytes());
+      if (root_of(graph, id).value == id) locations_[id] = reserve(graph.value(id).type.bytes());
     for (NodeId id = 0; id < graph.node_count(); ++id) {
       const Node& node = graph.node(id);
       const std::vector<TensorType> in = types(node.in), out = types(node.out);
@@ -36,7 +36,7 @@ class IsolatedRun {
     std::vector<std::byte> host(size_, std::byte{0xff});
     for (const GraphInput& input : graph_.inputs()) {
       const HostTensor& tensor = inputs.at(input.name);
-      std::memcpy(host.data() + places_.at(input.value).begin, tensor.data(), tensor.type().bytes());
+      std::memcpy(host.data() + locations_.at(input.value).begin, tensor.data(), tensor.type().bytes());
     }
     backend_.device->upload(memory_, host.data(), size_);
     for (const Call& call : calls_) {
@@ -61,20 +61,20 @@ class IsolatedRun {
 
  private:
   static constexpr size_t kAlignment = 256, kGap = 256;
-  struct Place {
+  struct Location {
     size_t begin, bytes;
   };
   struct Call {
     NodeId node;
     const Kernel* kernel;
-    Place workspace;
+    Location workspace;
   };
 
-  Place reserve(size_t bytes) {
-    const Place place{size_ + kGap, bytes};
-    size_ = (place.begin + bytes + kAlignment - 1) / kAlignment * kAlignment;
-    gaps_.push_back({place.begin + bytes, size_ + kGap - place.begin - bytes});
-    return place;
+  Location reserve(size_t bytes) {
+    const Location location{size_ + kGap, bytes};
+    size_ = (location.begin + bytes + kAlignment - 1) / kAlignment * kAlignment;
+    gaps_.push_back({location.begin + bytes, size_ + kGap - location.begin - bytes});
+    return location;
   }
 
   std::vector<TensorType> types(const std::vector<ValueId>& values) const {
@@ -86,7 +86,7 @@ class IsolatedRun {
   TensorView view(ValueId id) const {
     const Root root = root_of(graph_, id);
     const TensorType& type = graph_.value(id).type;
-    return {memory_ + places_.at(root.value).begin + static_cast<size_t>(root.offset) * dtype_size(type.dtype), type,
+    return {memory_ + locations_.at(root.value).begin + static_cast<size_t>(root.offset) * dtype_size(type.dtype), type,
             root.strides};
   }
   std::vector<TensorView> views(const std::vector<ValueId>& values) const {
@@ -96,7 +96,7 @@ class IsolatedRun {
   }
 
   void check_gaps(const std::vector<std::byte>& host) const {
-    for (const Place& gap : gaps_) {
+    for (const Location& gap : gaps_) {
       const auto begin = host.begin() + static_cast<std::ptrdiff_t>(gap.begin);
       const auto end = host.begin() + static_cast<std::ptrdiff_t>(std::min(gap.begin + gap.bytes, size_));
       EXPECT_TRUE(std::all_of(begin, end, [](std::byte b) { return b == std::byte{0xff}; }))
@@ -107,9 +107,9 @@ class IsolatedRun {
   const Graph& graph_;
   const Backend& backend_;
   ThreadPool pool_;
-  std::map<ValueId, Place> places_;
+  std::map<ValueId, Location> locations_;
   std::vector<Call> calls_;
-  std::vector<Place> gaps_;
+  std::vector<Location> gaps_;
   size_t size_ = 0;
   std::byte* memory_ = nullptr;
 };

@@ -47,13 +47,13 @@ class TransformerGolden {
     return config;
   }
 
-  // The flat buffer with "<prefix>.<name>" of the file in each parameter's place.
+  // The flat buffer with "<prefix>.<name>" of the file in each parameter's slot.
   std::vector<double> flat(const ParameterLayout& layout, const std::string& prefix) const {
     std::vector<double> values(static_cast<size_t>(layout.parameter_count()));
-    for (const ParameterPlace& place : layout.parameters()) {
-      const SafetensorsEntry& entry = file_.at(prefix + "." + place.spec.name);
-      EXPECT_EQ(entry.type.shape, place.spec.shape) << place.spec.name;
-      std::memcpy(values.data() + place.offset, entry.data, entry.type.bytes());
+    for (const ParameterSlot& slot : layout.parameters()) {
+      const SafetensorsEntry& entry = file_.at(prefix + "." + slot.spec.name);
+      EXPECT_EQ(entry.type.shape, slot.spec.shape) << slot.spec.name;
+      std::memcpy(values.data() + slot.offset, entry.data, entry.type.bytes());
     }
     return values;
   }

@@ -46,7 +46,7 @@ int run(int count, char** words) {
   }
   std::vector<int32_t> ids;
   for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
-  Loader batches(Dataset::windows(ids, kLength), {.batch = 8, .shuffle = true, .drop_last = true});
+  Loader batches(Dataset::chunks(ids, kLength), {.batch = 8, .shuffle = true, .drop_last = true});
 
   Writer writer;
   Learner learner(writer, [&](Tracer& trace) { return decoder_loss(writer, trace); }, batches.shapes(),

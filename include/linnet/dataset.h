@@ -77,11 +77,11 @@ class Dataset {
   // FOLDER/CLASS/*.png, .jpg, .jpeg, .bmp: fields "images" u8 [size, size, C], cropped in the middle and scaled, and
   // "labels" i32, the number of the class folder in sorted order. `size` 0: as they are, all alike.
   static Dataset image_folder(const std::string& folder, int64_t size = 0);
-  // A text as token ids, cut into windows: fields "tokens" and "targets" i32 [length], where targets are the tokens one
+  // A text as token ids, cut into chunks: fields "tokens" and "targets" i32 [length], where targets are the tokens one
   // further on.
   static Dataset text(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t length);
   // The same of ids that the program has.
-  static Dataset windows(const std::vector<int32_t>& ids, int64_t length);
+  static Dataset chunks(const std::vector<int32_t>& ids, int64_t length);
   // Lines "label<TAB>text" or "text<TAB>label": `label_column` and `text_column` count from 0. Fields "tokens" (a
   // sequence) and "labels" i32, which are the numbers in the file.
   static Dataset tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,

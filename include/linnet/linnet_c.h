@@ -80,7 +80,7 @@ LINNET_C_API size_t linnet_model_width(const linnet_model* model);
 /* The name of a class in [0, width), valid as long as the model; NULL for an index out of range. */
 LINNET_C_API const char* linnet_model_class_name(const linnet_model* model, size_t index);
 
-/* The token ids of a text, as the model gets them. Stores their number in *count. With fewer places than that
+/* The token ids of a text, as the model gets them. Stores their number in *count. With fewer locations than that
  * (`capacity`, which may be 0) it stores nothing else and returns LINNET_BUFFER_TOO_SMALL. */
 LINNET_C_API linnet_status linnet_encode(const linnet_model* model, const char* text, int32_t* tokens, size_t capacity,
                                          size_t* count);

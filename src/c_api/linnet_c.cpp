@@ -1,4 +1,4 @@
-// include/linnet/linnet_c.h over infer/resident_model.h. Nothing is thrown across it: guarded() makes codes of
+// include/linnet/linnet_c.h over infer/loaded_model.h. Nothing is thrown across it: guarded() makes codes of
 // exceptions.
 #include <linnet/linnet_c.h>
 
@@ -10,12 +10,12 @@
 #include <new>
 
 #include "base/error.h"
-#include "infer/resident_model.h"
+#include "infer/loaded_model.h"
 #include "io/packed_model.h"
 #include "text/unicode/utf8.h"
 
 struct linnet_model {
-  std::unique_ptr<linnet::ResidentModel> resident;
+  std::unique_ptr<linnet::LoadedModel> resident;
 };
 
 namespace linnet {
@@ -252,7 +252,7 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
       fail(LINNET_BAD_ARGUMENT, "a member of options is out of range");
     use_packed_models();
     auto opened = std::make_unique<linnet_model>();
-    opened->resident = open_resident_model(
+    opened->resident = open_loaded_model(
         path, {.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length},
                .limits = {.waiting = options.waiting},
                .threads = options.threads});

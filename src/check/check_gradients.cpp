@@ -8,7 +8,7 @@ namespace linnet {
 namespace {
 
 struct ParameterGradient {
-  const ParameterPlace* place;
+  const ParameterSlot* slot;
   std::vector<float> values;
   double norm = 0;  // of the mean loss
   double rms() const { return norm / std::sqrt(static_cast<double>(values.size())); }
@@ -21,11 +21,11 @@ std::vector<ParameterGradient> gradients_of(CheckSubject& subject) {
   const StepReport report = subject.trainer.step(subject.shape, 0, 1);
   std::vector<ParameterGradient> all;
   subject.trainer.visit_gradient(subject.shape, [&](const TrainedRange& range, std::span<const float> values) {
-    for (const ParameterPlace& place : subject.trainer.layout().trained()) {
-      if (place.offset < range.offset || place.offset >= range.offset + range.count) continue;
-      const auto part = values.subspan(static_cast<size_t>(place.offset - range.offset),
-                                       static_cast<size_t>(place.spec.shape.elements()));
-      ParameterGradient& gradient = all.emplace_back(ParameterGradient{&place, {part.begin(), part.end()}});
+    for (const ParameterSlot& slot : subject.trainer.layout().trained()) {
+      if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
+      const auto part = values.subspan(static_cast<size_t>(slot.offset - range.offset),
+                                       static_cast<size_t>(slot.spec.shape.elements()));
+      ParameterGradient& gradient = all.emplace_back(ParameterGradient{&slot, {part.begin(), part.end()}});
       double squares = 0;
       for (float& value : gradient.values) {
         value = static_cast<float>(value / static_cast<double>(std::max<int64_t>(report.tokens, 1)));
@@ -46,7 +46,7 @@ double mean_loss(CheckSubject& subject) {
 // How large the parameter's values are together; of small ones, as biases are at first, what they grow to.
 double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
   constexpr double kUsual = 0.02;
-  const float* values = subject.trainer.state("parameters") + gradient.place->offset;
+  const float* values = subject.trainer.state("parameters") + gradient.slot->offset;
   double squares = 0;
   for (size_t i = 0; i < gradient.values.size(); ++i) squares += static_cast<double>(values[i]) * values[i];
   return std::sqrt(squares) + kUsual * std::sqrt(static_cast<double>(gradient.values.size()));
@@ -54,7 +54,7 @@ double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
 
 // The loss's rate of change along the gradient of one parameter, by differences on both sides.
 double slope(CheckSubject& subject, const ParameterGradient& gradient, double step) {
-  float* values = subject.trainer.state("parameters") + gradient.place->offset;
+  float* values = subject.trainer.state("parameters") + gradient.slot->offset;
   const std::vector<float> kept(values, values + gradient.values.size());
   const auto at = [&](double distance) {
     for (size_t i = 0; i < kept.size(); ++i)
@@ -78,18 +78,18 @@ CheckLine check_gradient_norms(CheckSubject& subject) {
   const ParameterGradient *least = nullptr, *most = nullptr;
   for (const ParameterGradient& gradient : gradients) {
     if (!std::isfinite(gradient.norm))
-      return verdict(kName, false, "the gradient of " + gradient.place->spec.name + " is not finite");
+      return verdict(kName, false, "the gradient of " + gradient.slot->spec.name + " is not finite");
     if (gradient.norm == 0)
-      return verdict(kName, false, "the gradient of " + gradient.place->spec.name + " is zero: nothing reaches it");
+      return verdict(kName, false, "the gradient of " + gradient.slot->spec.name + " is zero: nothing reaches it");
     // Biases before a softmax have gradients of rounding errors alone.
-    if (gradient.place->spec.shape.rank() < 2) continue;
+    if (gradient.slot->spec.shape.rank() < 2) continue;
     if (!least || gradient.rms() < least->rms()) least = &gradient;
     if (!most || gradient.rms() > most->rms()) most = &gradient;
   }
   if (!least) return skipped(kName, "the model has no matrices");
   return verdict(kName, most->rms() / least->rms() < kMostRatio,
                  text_of("%zu parameters; root mean squares from %.1e (%s) to %.1e (%s)", gradients.size(),
-                         least->rms(), least->place->spec.name.c_str(), most->rms(), most->place->spec.name.c_str()));
+                         least->rms(), least->slot->spec.name.c_str(), most->rms(), most->slot->spec.name.c_str()));
 }
 
 CheckLine check_finite_differences(CheckSubject& subject) {
@@ -123,7 +123,7 @@ CheckLine check_finite_differences(CheckSubject& subject) {
   return verdict(
       kName, worst < kTolerance,
       text_of("%zu parameters; the worst is %s: gradient %.4g, differences %.4g (%.2g relative, %.2g allowed)", checked,
-              at->place->spec.name.c_str(), at->norm, worst_slope, worst, kTolerance));
+              at->slot->spec.name.c_str(), at->norm, worst_slope, worst, kTolerance));
 }
 
 }  // namespace linnet

@@ -50,12 +50,12 @@ int run_model(const Arguments& arguments) {
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
     fail_user("'" + arguments.out + "' exists; --resume goes on with it");
-  ResidentModelOptions resident{
+  LoadedModelOptions resident{
       .text = {.slots = arguments.slots, .beams = arguments.text.beams.value_or(0), .max_length = arguments.context},
       .limits = {.waiting = kWaiting},
       .threads = arguments.text.threads,
       .device = arguments.text.device};
-  const std::unique_ptr<ResidentModel> model = open_resident_model(arguments.model, resident);
+  const std::unique_ptr<LoadedModel> model = open_loaded_model(arguments.model, resident);
   std::optional<AppendFile> file;
   BatchOptions options{.json = arguments.json, .text = arguments.text, .name = "standard input"};
   if (!arguments.out.empty()) {

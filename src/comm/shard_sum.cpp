@@ -69,10 +69,10 @@ ShardSum::ShardSum(Communicator& world, const ShardShare& share, std::span<float
 void ShardSum::exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count,
                                 ThreadPool& pool) {
   incoming_.clear();
-  float* place = workspace_.data();
+  float* location = workspace_.data();
   for (int rank = 0; rank < share_.ranks; ++rank)
-    for (size_t i = 0; rank != share_.rank && i < nodes_of_[static_cast<size_t>(rank)].size(); ++i, place += count)
-      incoming_.push_back({rank, std::as_writable_bytes(std::span(place, count))});
+    for (size_t i = 0; rank != share_.rank && i < nodes_of_[static_cast<size_t>(rank)].size(); ++i, location += count)
+      incoming_.push_back({rank, std::as_writable_bytes(std::span(location, count))});
   world_.exchange(outgoing_, incoming_);
 
   stack_.clear(), values_.clear();

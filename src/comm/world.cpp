@@ -44,14 +44,14 @@ std::vector<std::filesystem::path> module_places() {
 
 OpenWorld load_module() {
   std::string looked;
-  for (const auto& place : module_places()) {
-    looked += (looked.empty() ? "" : ", ") + place.lexically_normal().string();
-    if (!std::filesystem::exists(place)) continue;
+  for (const auto& location : module_places()) {
+    looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
+    if (!std::filesystem::exists(location)) continue;
     // Open MPI loads plugins that need its symbols. The module is never unloaded.
-    void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (!module) fail_user("cannot load the MPI module: " + std::string(dlerror()));
     const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
-    if (!open) fail_user(place.string() + " is not Linnet's MPI module");
+    if (!open) fail_user(location.string() + " is not Linnet's MPI module");
     return open;
   }
   fail_user(

@@ -140,7 +140,7 @@ const std::vector<ConfigKey>& table() {
       of(kTexts, any(DATA(test_text), "Test text, for `linnet eval` only.")),
       of(kTexts, between(DATA(token_bytes), "Bytes of a number in a .bin file: 2 or 4.", 2, 4)),
       of({"language", "masked_language", "classification"},
-         between(DATA(context), "Tokens of a window of text; 0: the model's max_seq_len.", 0, kMaxSize)),
+         between(DATA(context), "Tokens of a chunk of text; 0: the model's max_seq_len.", 0, kMaxSize)),
       of({"text", "images", "classification"},
          below(DATA(held_out),
                "Share of the training examples set aside for validation when no validation examples are given; of "
@@ -179,7 +179,7 @@ const std::vector<ConfigKey>& table() {
                           10'000'000)),
       of(kPairs, any(DATA(joint_vocab), "One vocabulary for source and target.")),
       between(DATA(batch_size),
-              "Most pairs in a batch, or 0 for as many as batch_tokens allows; the images or windows in a batch.", 0,
+              "Most pairs in a batch, or 0 for as many as batch_tokens allows; the images or chunks in a batch.", 0,
               kMaxSize),
       of({"transformer", "t5", "marian", "language", "masked_language"},
          between(DATA(batch_tokens), "Most tokens in a batch, padding included, on its longer side; 0: no such limit.",

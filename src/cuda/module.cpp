@@ -31,9 +31,9 @@ extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_
     if (std::string(program_version) != backend_version())
       fail_user("the CUDA module is of another build (" + std::string(backend_version()) + ") than the program (" +
                 program_version + ")");
-    auto& place = opened[index];
-    if (!place) place = std::make_unique<OpenDevice>(index);
-    return &place->backend;
+    auto& location = opened[index];
+    if (!location) location = std::make_unique<OpenDevice>(index);
+    return &location->backend;
   } catch (const std::exception& error) {
     std::snprintf(message, message_size, "%s", error.what());
     return nullptr;

@@ -11,8 +11,8 @@
 #include "data/batch_stream.h"
 #include "data/images/image_batches.h"
 #include "data/text/labelled_batches.h"
-#include "data/text/masked_windows.h"
-#include "data/text/token_windows.h"
+#include "data/text/masked_chunks.h"
+#include "data/text/token_chunks.h"
 
 namespace linnet {
 namespace {
@@ -92,17 +92,17 @@ const std::vector<Kind>& kinds() {
        }},
       {"tokens",
        [](uint64_t seed) {
-         return std::make_unique<TrainingWindows>(stream, WindowOptions{.rows = 3, .length = 20}, seed);
+         return std::make_unique<TrainingChunks>(stream, ChunkOptions{.rows = 3, .length = 20}, seed);
        }},
       {"packed",
        [](uint64_t seed) {
-         return std::make_unique<TrainingWindows>(stream, WindowOptions{.rows = 3, .length = 20, .separator = 17}, seed,
-                                                  true);
+         return std::make_unique<TrainingChunks>(stream, ChunkOptions{.rows = 3, .length = 20, .separator = 17}, seed,
+                                                 true);
        }},
       {"masked",
        [](uint64_t seed) {
-         return std::make_unique<MaskedWindows>(stream, std::vector<TokenSpan>{{0, 400}, {400, 9}, {409, 291}}, masking,
-                                                seed);
+         return std::make_unique<MaskedChunks>(stream, std::vector<TokenSpan>{{0, 400}, {400, 9}, {409, 291}}, masking,
+                                               seed);
        }},
   };
   return all;

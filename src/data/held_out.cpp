@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/hash.h"
-#include "data/text/token_windows.h"
+#include "data/text/token_chunks.h"
 
 namespace linnet {
 

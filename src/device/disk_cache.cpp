@@ -34,7 +34,7 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Empty: there is no place for a cache.
+// Empty: there is no room for a cache.
 fs::path folder() {
   if (const std::string own = environment("LINNET_CACHE"); !own.empty()) return own;
   // A relative path is to be ignored (XDG Base Directory Specification).
@@ -99,7 +99,7 @@ void write_entry(const fs::path& folder, const std::string& name, const std::str
 std::optional<std::string> cached_bytes(const std::string& kind, const std::string& key) {
   const int error = errno;
   std::optional<std::string> bytes;
-  if (const fs::path place = folder(); !place.empty()) bytes = read_entry(place / file_name(kind, key), key);
+  if (const fs::path location = folder(); !location.empty()) bytes = read_entry(location / file_name(kind, key), key);
   errno = error;  // messages of later failures add what is in it
   return bytes;
 }
@@ -107,8 +107,8 @@ std::optional<std::string> cached_bytes(const std::string& kind, const std::stri
 void cache_bytes(const std::string& kind, const std::string& key, std::string_view bytes) noexcept {
   const int error = errno;
   try {
-    if (const fs::path place = folder(); !place.empty() && bytes.size() <= kMostBytes)
-      write_entry(place, file_name(kind, key), key, bytes);
+    if (const fs::path location = folder(); !location.empty() && bytes.size() <= kMostBytes)
+      write_entry(location, file_name(kind, key), key, bytes);
   } catch (...) {  // no memory for a path: then it is not kept
   }
   errno = error;

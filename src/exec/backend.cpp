@@ -36,14 +36,14 @@ std::vector<std::filesystem::path> module_places() {
 
 OpenBackend load_module() {
   std::string looked;
-  for (const auto& place : module_places()) {
-    looked += (looked.empty() ? "" : ", ") + place.lexically_normal().string();
-    if (!std::filesystem::exists(place)) continue;
+  for (const auto& location : module_places()) {
+    looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
+    if (!std::filesystem::exists(location)) continue;
     // Its symbols stay its own; it is never unloaded.
-    void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!module) fail_user("cannot load the CUDA module: " + std::string(dlerror()));
     auto open = reinterpret_cast<OpenBackend>(dlsym(module, "linnet_cuda_open"));
-    if (!open) fail_user(place.string() + " is not Linnet's CUDA module");
+    if (!open) fail_user(location.string() + " is not Linnet's CUDA module");
     return open;
   }
   fail_user("this program has no CUDA module; build it with `./dev gpu build` (looked for " + looked + ")");
@@ -67,9 +67,9 @@ const Backend& open_backend(const std::string& device) {
   if (device == "cpu") return cpu_backend();
   const int index = cuda_index(device);
   if (index < 0) fail_user("unknown device \"" + device + "\"; there are cpu, cuda and cuda:N");
-  const auto [place, is_new] = opened.try_emplace(index);
-  if (is_new || !place->second) place->second = open_cuda(index);
-  return *place->second;
+  const auto [location, is_new] = opened.try_emplace(index);
+  if (is_new || !location->second) location->second = open_cuda(index);
+  return *location->second;
 }
 
 }  // namespace linnet

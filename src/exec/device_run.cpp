@@ -32,17 +32,17 @@ DeviceRun::~DeviceRun() {
 void DeviceRun::find_batch(const Plan& plan, const Store& store) {
   std::map<RegionId, std::pair<size_t, size_t>> ranges;
   for (const GraphInput& input : plan.graph.inputs()) {
-    const Location& place = plan.location[static_cast<size_t>(input.value)];
-    if (store.regions()[static_cast<size_t>(place.region)].kind != MemoryKind::kBatch) continue;
+    const Location& location = plan.location[static_cast<size_t>(input.value)];
+    if (store.regions()[static_cast<size_t>(location.region)].kind != MemoryKind::kBatch) continue;
     for (const StateUpdate& update : plan.graph.updates())
       if (update.state == input.value) fail_internal("state " + input.name + " lies among the batches");
-    const size_t end = place.offset + plan.graph.value(input.value).type.bytes();
-    auto [range, is_new] = ranges.try_emplace(place.region, place.offset, end);
-    if (!is_new) range->second = {std::min(range->second.first, place.offset), std::max(range->second.second, end)};
+    const size_t end = location.offset + plan.graph.value(input.value).type.bytes();
+    auto [range, is_new] = ranges.try_emplace(location.region, location.offset, end);
+    if (!is_new) range->second = {std::min(range->second.first, location.offset), std::max(range->second.second, end)};
   }
   for (const auto& [region, range] : ranges) {
     const auto [begin, end] = range;
-    batch_.push_back({store.data(region) + begin, store.place(region) + begin, end - begin, slot_bytes_});
+    batch_.push_back({store.data(region) + begin, store.location(region) + begin, end - begin, slot_bytes_});
     slot_bytes_ += aligned(end - begin);
   }
 }
@@ -57,11 +57,11 @@ void DeviceRun::find_outputs(const std::map<std::string, TensorView>& outputs) {
   }
   if (bytes == 0) return;
   mirror_ = device_.allocate_host(bytes);
-  std::byte* place = mirror_;
+  std::byte* location = mirror_;
   for (auto& [name, output] : outputs_)
     for (int64_t i = 0; i < (output.is_small ? kKept : 1); ++i) {
       TensorView& host = output.on_host[static_cast<size_t>(i)] = output.on_device;
-      host.data = std::exchange(place, place + aligned(output.on_device.type.bytes()));
+      host.data = std::exchange(location, location + aligned(output.on_device.type.bytes()));
     }
 }
 

@@ -11,7 +11,7 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
   const Graph& graph = plan.graph;
   const auto view = [&](ValueId id) -> TensorView {
     const Location& location = plan.location[static_cast<size_t>(id)];
-    return {store.place(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
+    return {store.location(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
   };
   size_t operands = 0;
   for (const Node& node : graph.nodes()) operands += node.in.size() + node.out.size();
@@ -23,8 +23,8 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
     for (ValueId value : node.in) operands_.push_back(view(value));
     for (ValueId value : node.out) operands_.push_back(view(value));
     const auto own = plan.workspace_in_arena.find(id);
-    std::byte* workspace =
-        own == plan.workspace_in_arena.end() ? store.place(shared.workspace) : store.place(shared.arena) + own->second;
+    std::byte* workspace = own == plan.workspace_in_arena.end() ? store.location(shared.workspace)
+                                                                : store.location(shared.arena) + own->second;
     steps_.push_back({&node, plan.kernels[static_cast<size_t>(id)], in, node.in.size(), in + node.in.size(),
                       node.out.size(), workspace});
   }

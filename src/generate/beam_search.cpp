@@ -109,7 +109,7 @@ bool BeamSearch::may_improve(int64_t length) const {
   return score(chosen_.front().log_probability, at_limit ? limit_ : length) > ended_.back().score;
 }
 
-// Gives each chosen continuation a place: the first of a beam stays there, the others move to where a beam died.
+// Gives each chosen continuation a slot: the first of a beam stays there, the others move to where a beam died.
 void BeamSearch::place_beams() {
   std::ranges::fill(log_probabilities_, kNoBeam);
   std::iota(parents_.begin(), parents_.end(), 0);
@@ -151,9 +151,9 @@ std::vector<Hypothesis> BeamSearch::result(int64_t n_best) const {
     const int64_t count = ended.length - (ended.finished ? 1 : 0);
     h.ids.resize(static_cast<size_t>(count));
     for (int64_t step = count - 1, beam = ended.beam; step >= 0; --step) {
-      const auto place = static_cast<size_t>(step * beams_ + beam);
-      h.ids[static_cast<size_t>(step)] = history_tokens_[place];
-      beam = history_parents_[place];
+      const auto location = static_cast<size_t>(step * beams_ + beam);
+      h.ids[static_cast<size_t>(step)] = history_tokens_[location];
+      beam = history_parents_[location];
     }
     hypotheses.push_back(std::move(h));
   }

@@ -56,8 +56,8 @@ struct Fixture {
   void fill(const ParameterLayout& member, uint64_t seed, const std::string& prefix) {
     std::vector<float> weights(static_cast<size_t>(member.parameter_count()));
     member.initialize_parameters(seed, weights.data(), pool);
-    for (const ParameterPlace& from : member.parameters())
-      for (const ParameterPlace& to : layout.parameters())
+    for (const ParameterSlot& from : member.parameters())
+      for (const ParameterSlot& to : layout.parameters())
         if (to.spec.name == prefix + from.spec.name)
           for (int64_t i = 0; i < from.spec.shape.elements(); ++i)
             store.as<float>("parameters")[to.offset + i] = 1.7f * weights[static_cast<size_t>(from.offset + i)];

@@ -27,17 +27,17 @@ void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graph
       if (type.bytes() > have.bytes()) have = type;
     }
   for (const bool floats : {false, true}) {
-    std::vector<std::tuple<std::string, size_t, size_t>> places;  // name, offset, bytes
+    std::vector<std::tuple<std::string, size_t, size_t>> locations;  // name, offset, bytes
     size_t offset = 0;
     for (const auto& [name, type] : largest) {
       if (store.has(name) || is_float(type.dtype) != floats) continue;
-      places.emplace_back(name, offset, type.bytes());
+      locations.emplace_back(name, offset, type.bytes());
       offset += (type.bytes() + 63) / 64 * 64;
     }
-    if (places.empty()) continue;
+    if (locations.empty()) continue;
     const RegionId region = floats ? store.add_region("decoding cache", MemoryKind::kCache, offset)
                                    : store.add_region("decoding batch", MemoryKind::kBatch, offset);
-    for (const auto& [name, start, bytes] : places) store.bind(name, {region, start}, bytes);
+    for (const auto& [name, start, bytes] : locations) store.bind(name, {region, start}, bytes);
   }
 }
 

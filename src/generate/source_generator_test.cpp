@@ -55,8 +55,8 @@ struct Fixture {
     layout.initialize_parameters(seed, parameters, pool);
     layout.initialize_constants(store.as<float>("constants"), pool);
     for (int64_t i = 0; i < layout.parameter_count(); ++i) parameters[i] *= 1.7f;  // less even probabilities
-    for (const ParameterPlace& place : layout.parameters())
-      if (place.spec.name == "head.bias") parameters[place.offset + kSpecial.end] += end_bias;
+    for (const ParameterSlot& location : layout.parameters())
+      if (location.spec.name == "head.bias") parameters[location.offset + kSpecial.end] += end_bias;
   }
 
   // Logits [T, V] after begin and each of `ids`, without cache, padding or batch.

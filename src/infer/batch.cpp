@@ -39,7 +39,7 @@ struct Item {
 
 class Batch {
  public:
-  Batch(ResidentModel& model, const BatchOptions& options, const TakeAnswer& take)
+  Batch(LoadedModel& model, const BatchOptions& options, const TakeAnswer& take)
       : model_(model), options_(options), take_(take), most_(options.ahead) {
     // Texts take long, and whoever interrupts waits for those that have begun.
     if (model.text) most_ = std::min(most_, 2 * static_cast<size_t>(model.text->load().slots));
@@ -187,7 +187,7 @@ class Batch {
     return line;
   }
 
-  ResidentModel& model_;
+  LoadedModel& model_;
   const BatchOptions& options_;
   const TakeAnswer& take_;
   size_t most_;  // requests that may be under way
@@ -199,7 +199,7 @@ class Batch {
 
 }  // namespace
 
-int64_t answer_batch(ResidentModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
+int64_t answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
                      const std::function<bool()>& stopped) {
   return Batch(model, options, take).run(next, stopped);
 }

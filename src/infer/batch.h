@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "infer/resident_model.h"
+#include "infer/loaded_model.h"
 
 namespace linnet {
 
@@ -35,7 +35,7 @@ using TakeAnswer = std::function<void(const std::string& answer)>;
 
 // Returns the number of answers. A request that is wrong is a user error that names its line; the answers to those
 // before it are given first. It ends early, with the answers so far, when `stopped` says so.
-int64_t answer_batch(ResidentModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
+int64_t answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
                      const std::function<bool()>& stopped);
 
 }  // namespace linnet

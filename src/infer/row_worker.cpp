@@ -53,26 +53,26 @@ void RowWorker::work() {
 
 // Texts that are padded to one length are computed together, so that the padding of a text follows from itself alone.
 void RowWorker::compute(std::vector<Order> orders) {
-  struct Place {
+  struct Location {
     size_t order, text;
   };
-  std::map<int64_t, std::vector<Place>> by_length;
+  std::map<int64_t, std::vector<Location>> by_length;
   for (size_t i = 0; i < orders.size(); ++i)
     for (size_t j = 0; j < orders[i].texts.size(); ++j)
       by_length[model_->padded_length(std::ssize(orders[i].texts[j]))].push_back({i, j});
   std::vector<RowOutcome> outcomes(orders.size());
   const size_t width = model_->width();
   for (size_t i = 0; i < orders.size(); ++i) outcomes[i].rows.resize(orders[i].texts.size() * width);
-  for (const auto& [length, places] : by_length) {
+  for (const auto& [length, locations] : by_length) {
     std::vector<std::vector<int32_t>> texts;
-    for (const Place& place : places) texts.push_back(orders[place.order].texts[place.text]);
+    for (const Location& location : locations) texts.push_back(orders[location.order].texts[location.text]);
     try {
       const std::vector<float> rows = model_->compute(texts);
-      for (size_t k = 0; k < places.size(); ++k)
+      for (size_t k = 0; k < locations.size(); ++k)
         std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(k * width), width,
-                    outcomes[places[k].order].rows.begin() + static_cast<std::ptrdiff_t>(places[k].text * width));
+                    outcomes[locations[k].order].rows.begin() + static_cast<std::ptrdiff_t>(locations[k].text * width));
     } catch (const std::exception& error) {
-      for (const Place& place : places) outcomes[place.order].error = error.what();
+      for (const Location& location : locations) outcomes[location.order].error = error.what();
     }
   }
   for (size_t i = 0; i < orders.size(); ++i) orders[i].finished(std::move(outcomes[i]));

@@ -41,13 +41,13 @@ Dataset Dataset::image_folder(const std::string& folder, int64_t size) {
   return of_images(read_image_folder(folder, {}, {.size = size}));
 }
 
-Dataset Dataset::windows(const std::vector<int32_t>& ids, int64_t length) {
+Dataset Dataset::chunks(const std::vector<int32_t>& ids, int64_t length) {
   const auto count = static_cast<int64_t>(ids.size());
   if (length < 1 || count < length + 1)
-    fail_user(std::to_string(count) + " tokens are too few for windows of " + std::to_string(length) +
+    fail_user(std::to_string(count) + " tokens are too few for chunks of " + std::to_string(length) +
               ", which need one more than that");
-  const int64_t windows = (count - 1) / length;
-  const auto end = static_cast<size_t>(windows * length);
+  const int64_t chunks = (count - 1) / length;
+  const auto end = static_cast<size_t>(chunks * length);
   Dataset dataset;
   dataset.add_bytes("tokens", {DType::kI32, {length}}, std::as_bytes(std::span(ids).first(end)));
   dataset.add_bytes("targets", {DType::kI32, {length}}, std::as_bytes(std::span(ids).subspan(1, end)));
@@ -60,7 +60,7 @@ Dataset Dataset::text(const std::string& path, const PretrainedTokenizer& tokeni
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::vector<int32_t> ids;
   tokenizer.encode(text, ids);
-  return windows(ids, length);
+  return chunks(ids, length);
 }
 
 Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,

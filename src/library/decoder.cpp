@@ -129,11 +129,11 @@ TextGenerator::~TextGenerator() = default;
 
 void TextGenerator::take(Learner& learner) {
   float* flat = state_->store.as<float>("parameters");
-  for (const ParameterPlace& place : state_->layout.parameters()) {
-    const std::span<const float> values = learner.parameter(place.spec.name);
-    if (static_cast<int64_t>(values.size()) != place.spec.shape.elements())
-      fail_user("parameter \"" + place.spec.name + "\" of the learner is of another shape than the decoder's");
-    std::copy(values.begin(), values.end(), flat + place.offset);
+  for (const ParameterSlot& slot : state_->layout.parameters()) {
+    const std::span<const float> values = learner.parameter(slot.spec.name);
+    if (static_cast<int64_t>(values.size()) != slot.spec.shape.elements())
+      fail_user("parameter \"" + slot.spec.name + "\" of the learner is of another shape than the decoder's");
+    std::copy(values.begin(), values.end(), flat + slot.offset);
   }
 }
 

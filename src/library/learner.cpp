@@ -38,7 +38,7 @@ void check_rate(double rate) {
     fail_user("the learning rate is " + std::to_string(rate) + "; it must be finite and not negative");
 }
 
-// The place of a dense tensor's elements; copies one that has strides.
+// The slot of a dense tensor's elements; copies one that has strides.
 void copy_elements(const TensorView& view, std::byte* to) {
   const size_t size = dtype_size(view.type.dtype);
   const auto* from = static_cast<const std::byte*>(view.data);
@@ -216,9 +216,9 @@ Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
   return outputs;
 }
 
-const ParameterPlace& Learner::State::place_of(const std::string& name) const {
-  for (const ParameterPlace& place : layout.parameters())
-    if (place.spec.name == name) return place;
+const ParameterSlot& Learner::State::slot_of(const std::string& name) const {
+  for (const ParameterSlot& slot : layout.parameters())
+    if (slot.spec.name == name) return slot;
   fail_user("the model has no parameter \"" + name + "\"");
 }
 
@@ -334,25 +334,25 @@ std::span<const float> Learner::output(const std::string& name) const {
 
 std::span<float> Learner::parameter(const std::string& name) {
   State& s = *state_;
-  const ParameterPlace& place = s.place_of(name);
+  const ParameterSlot& slot = s.slot_of(name);
   s.trainer->pull_states();
-  return {s.trainer->state("parameters") + place.offset, static_cast<size_t>(place.spec.shape.elements())};
+  return {s.trainer->state("parameters") + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }
 
 void Learner::push() { state_->trainer->reset_ema(); }
 
 std::vector<float> Learner::gradient(const std::string& name) {
   State& s = *state_;
-  const ParameterPlace& place = s.place_of(name);
-  if (place.offset >= s.layout.trained_count()) fail_user("parameter \"" + name + "\" is frozen and has no gradient");
+  const ParameterSlot& slot = s.slot_of(name);
+  if (slot.offset >= s.layout.trained_count()) fail_user("parameter \"" + name + "\" is frozen and has no gradient");
   if (s.options.accumulate > 1) fail_user("gradients of steps of several micro-batches are not kept");
   if (!s.last_trained) fail_user("there is no step whose gradient is known: none was taken, or evaluation followed");
   std::vector<float> gradient;
   const bool kept =
       s.trainer->visit_gradient(s.last_trained->number, [&](const TrainedRange& range, std::span<const float> values) {
-        if (place.offset < range.offset || place.offset >= range.offset + range.count) return;
-        const auto part = values.subspan(static_cast<size_t>(place.offset - range.offset),
-                                         static_cast<size_t>(place.spec.shape.elements()));
+        if (slot.offset < range.offset || slot.offset >= range.offset + range.count) return;
+        const auto part = values.subspan(static_cast<size_t>(slot.offset - range.offset),
+                                         static_cast<size_t>(slot.spec.shape.elements()));
         gradient.assign(part.begin(), part.end());
       });
   if (!kept || gradient.empty()) fail_user("the step has used the memory of its gradient for something else");
@@ -362,7 +362,7 @@ std::vector<float> Learner::gradient(const std::string& name) {
 
 std::vector<ParameterSpec> Learner::parameters() const {
   std::vector<ParameterSpec> specs;
-  for (const ParameterPlace& place : state_->layout.parameters()) specs.push_back(place.spec);
+  for (const ParameterSlot& slot : state_->layout.parameters()) specs.push_back(slot.spec);
   return specs;
 }
 

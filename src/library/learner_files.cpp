@@ -48,19 +48,19 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
   file.check_data();
   LoadReport report;
   std::set<std::string> names;
-  std::vector<std::pair<const ParameterPlace*, const SafetensorsEntry*>> taken;
-  for (const ParameterPlace& place : s.layout.parameters()) {
-    const std::string& name = place.spec.name;
+  std::vector<std::pair<const ParameterSlot*, const SafetensorsEntry*>> taken;
+  for (const ParameterSlot& slot : s.layout.parameters()) {
+    const std::string& name = slot.spec.name;
     names.insert(name);
     const bool in_file = name.starts_with(options.prefix);
     const SafetensorsEntry* entry = in_file ? file.find(name.substr(options.prefix.size())) : nullptr;
     if (!entry) {
       report.fresh.push_back(name);
-    } else if (entry->type.shape != place.spec.shape || !is_float(entry->dtype)) {
+    } else if (entry->type.shape != slot.spec.shape || !is_float(entry->dtype)) {
       report.different.push_back(name);
     } else {
       report.taken.push_back(name);
-      taken.emplace_back(&place, entry);
+      taken.emplace_back(&slot, entry);
     }
   }
   for (const SafetensorsEntry& entry : file.entries())
@@ -68,8 +68,8 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
   if (options.strict) check_strict(path, report);
   s.trainer->pull_states();
   float* flat = s.trainer->state("parameters");
-  for (const auto& [place, entry] : taken)
-    read_floats(entry->dtype, entry->data, place->spec.shape.elements(), flat + place->offset);
+  for (const auto& [slot, entry] : taken)
+    read_floats(entry->dtype, entry->data, slot->spec.shape.elements(), flat + slot->offset);
   s.trainer->reset_ema();
   return report;
 }

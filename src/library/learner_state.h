@@ -35,7 +35,7 @@ struct Learner::State {
   void check_step(double rate, size_t micro_batches) const;
   StepResult finish_step(const StepReport& report, const BatchKind& kind);
   Arrays outputs_of(const BatchKind& kind, int64_t rows) const;
-  const ParameterPlace& place_of(const std::string& name) const;
+  const ParameterSlot& slot_of(const std::string& name) const;
 
   const Module* model;
   TracedLoss loss;

@@ -38,10 +38,10 @@ LoadReport PretrainedBert::load(Learner& learner) {
   std::vector<float> flat(static_cast<size_t>(state_->layout.parameter_count()));
   load_parameters(state_->model, state_->layout, flat.data());
   LoadReport report{.unused = state_->model.unused};
-  for (const ParameterPlace& place : state_->layout.parameters()) {
-    const std::string name = path() + "." + place.spec.name;
+  for (const ParameterSlot& slot : state_->layout.parameters()) {
+    const std::string name = path() + "." + slot.spec.name;
     const std::span<float> values = learner.parameter(name);
-    std::copy_n(flat.data() + place.offset, values.size(), values.data());
+    std::copy_n(flat.data() + slot.offset, values.size(), values.data());
     report.taken.push_back(name);
   }
   const std::set<std::string> taken(report.taken.begin(), report.taken.end());
@@ -54,10 +54,10 @@ LoadReport PretrainedBert::load(Learner& learner) {
 void PretrainedBert::save(Learner& learner, const std::string& folder) const {
   std::vector<float> flat(static_cast<size_t>(state_->layout.parameter_count()));
   std::set<std::string> own;
-  for (const ParameterPlace& place : state_->layout.parameters()) {
-    const std::string name = path() + "." + place.spec.name;
+  for (const ParameterSlot& slot : state_->layout.parameters()) {
+    const std::string name = path() + "." + slot.spec.name;
     const std::span<const float> values = learner.parameter(name);
-    std::ranges::copy(values, flat.data() + place.offset);
+    std::ranges::copy(values, flat.data() + slot.offset);
     own.insert(name);
   }
   save_pretrained(state_->model, state_->layout, flat.data(), folder);

@@ -113,10 +113,10 @@ Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, 
 Loss masked_language_loss(MaskedLanguageModel& model, Trace& trace, int64_t batch, int64_t length, int64_t masked,
                           bool types, double label_smoothing) {
   const BertInputs inputs = declare_inputs(trace, batch, length, types);
-  const Tensor places = trace.input("positions", {DType::kI32, {masked}});
+  const Tensor locations = trace.input("positions", {DType::kI32, {masked}});
   const Tensor targets = trace.input("targets", {DType::kI32, {masked}});
   const Tensor hidden = model.bert(inputs.tokens, inputs.lengths, inputs.types);
-  const Tensor rows = embedding(reshape(hidden, {batch * length, model.bert.config.width}), places);
+  const Tensor rows = embedding(reshape(hidden, {batch * length, model.bert.config.width}), locations);
   const Tensor states = model.head(rows), count = count_targets(targets, hidden.type().dtype);
   if (!trace.options().training) return {evaluate_masked(model, trace, states, targets), count};
   return {linear_cross_entropy_sum(states, model.bert.words.weight, model.head.bias, targets, label_smoothing), count};

@@ -37,7 +37,7 @@ void Forward::bind_inputs(const std::vector<Graph>& graphs) {
     store_.bind(name, {store_.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
 }
 
-void* Forward::place(const std::string& input, size_t bytes) {
+void* Forward::location(const std::string& input, size_t bytes) {
   const auto found = inputs_.find(input);
   if (found == inputs_.end()) fail_user("the model has no input \"" + input + "\"");
   if (bytes > found->second)

@@ -48,7 +48,7 @@ class Forward {
   // Fills the beginning of an input. User error when there is no such input or `values` are more than fit.
   template <class T>
   void set(const std::string& input, std::span<const T> values) {
-    std::copy(values.begin(), values.end(), static_cast<T*>(place(input, sizeof(T) * values.size())));
+    std::copy(values.begin(), values.end(), static_cast<T*>(location(input, sizeof(T) * values.size())));
   }
   template <class T>
   void set(const std::string& input, const std::vector<T>& values) {
@@ -62,7 +62,7 @@ class Forward {
   size_t memory_bytes() const { return store_.total_bytes(); }
 
  private:
-  void* place(const std::string& input, size_t bytes);
+  void* location(const std::string& input, size_t bytes);
   void bind_inputs(const std::vector<Graph>& graphs);
 
   ParameterLayout layout_;

@@ -25,8 +25,8 @@ void declare_quantized(Store& store, const ParameterLayout& layout) {
   if (layout.quantized().empty()) return;
   if (!store.device().is_host()) fail_user("quantized weights are for the CPU: leave --quantize or --device out");
   const RegionId region = store.add_region("quantized weights", MemoryKind::kParameters, layout.quantized_bytes());
-  for (const QuantizedPlace& place : layout.quantized())
-    store.bind(place.input(), {region, place.offset}, place.shape.bytes());
+  for (const QuantizedSlot& slot : layout.quantized())
+    store.bind(slot.input(), {region, slot.offset}, slot.shape.bytes());
 }
 
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
@@ -35,8 +35,8 @@ void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& po
   const auto all = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
   load(all.get());
   std::copy_n(all.get(), layout.stored_count(), store.as<float>("parameters"));
-  for (const QuantizedPlace& place : layout.quantized())
-    pack_weight(place.shape, all.get() + place.place.offset, store.data(place.input()), pool);
+  for (const QuantizedSlot& slot : layout.quantized())
+    pack_weight(slot.shape, all.get() + slot.slot.offset, store.data(slot.input()), pool);
 }
 
 SharedRegions declare_model(Store& store, const ParameterLayout& layout) {

@@ -78,37 +78,37 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   add_range(members[0], {});
   for (size_t i = 0; i < groups.size(); ++i)
     if (!groups[i].frozen) add_range(members[i + 1], groups[i]);
-  trained_places_ = parameters_.size();
+  trained_slots_ = parameters_.size();
   trained_count_ = parameter_count_;
-  const auto place = [](std::vector<ParameterPlace>& places, int64_t& count, const ParameterSpec& spec) {
-    places.push_back({spec, count});
+  const auto slot = [](std::vector<ParameterSlot>& slots, int64_t& count, const ParameterSpec& spec) {
+    slots.push_back({spec, count});
     count += spec.shape.elements();
   };
   for (size_t i = 0; i < groups.size(); ++i)
     if (groups[i].frozen)
-      for (const ParameterSpec& spec : members[i + 1]) place(parameters_, parameter_count_, spec);
-  if (trained_places_ == 0 && !parameters_.empty() && !quantization.any())
+      for (const ParameterSpec& spec : members[i + 1]) slot(parameters_, parameter_count_, spec);
+  if (trained_slots_ == 0 && !parameters_.empty() && !quantization.any())
     fail_user("all parameters are frozen: nothing is left to train");
-  buffer_places_ = parameters_.size();
+  buffer_slots_ = parameters_.size();
   buffer_offset_ = parameter_count_;
   for (const ParameterSpec& spec : specs) {
-    if (spec.buffer) place(parameters_, parameter_count_, spec);
-    if (!spec.trainable && !spec.buffer) place(constants_, constant_count_, spec);
+    if (spec.buffer) slot(parameters_, parameter_count_, spec);
+    if (!spec.trainable && !spec.buffer) slot(constants_, constant_count_, spec);
   }
-  stored_places_ = parameters_.size();
+  stored_slots_ = parameters_.size();
   stored_count_ = parameter_count_;
   for (const ParameterSpec& spec : specs) {
     const std::optional<PackedShape> shape = quantization.choose(spec);
     if (!shape) continue;
-    place(parameters_, parameter_count_, spec);
+    slot(parameters_, parameter_count_, spec);
     quantized_.push_back({parameters_.back(), *shape, quantized_bytes_});
     quantized_bytes_ += shape->bytes();
   }
 }
 
-size_t ParameterLayout::places_in(const TrainedRange& range) const {
-  return static_cast<size_t>(std::count_if(parameters_.begin(), parameters_.end(), [&](const ParameterPlace& place) {
-    return place.offset >= range.offset && place.offset < range.offset + range.count;
+size_t ParameterLayout::slots_in(const TrainedRange& range) const {
+  return static_cast<size_t>(std::count_if(parameters_.begin(), parameters_.end(), [&](const ParameterSlot& slot) {
+    return slot.offset >= range.offset && slot.offset < range.offset + range.count;
   }));
 }
 
@@ -130,9 +130,9 @@ void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const P
 namespace {
 
 // Each by its own name: in any order, on any thread.
-void initialize_all(std::span<const ParameterPlace> places, uint64_t seed, float* buffer, ThreadPool& pool) {
-  pool.run(static_cast<int64_t>(places.size()), [&](int64_t i, int) {
-    const auto& [spec, offset] = places[static_cast<size_t>(i)];
+void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
+  pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
+    const auto& [spec, offset] = slots[static_cast<size_t>(i)];
     initialize(spec.initializer, spec.name, seed, spec.shape,
                {buffer + offset, static_cast<size_t>(spec.shape.elements())});
   });
@@ -141,7 +141,7 @@ void initialize_all(std::span<const ParameterPlace> places, uint64_t seed, float
 }  // namespace
 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
-  initialize_all(std::span(parameters_).first(stored_places_), seed, parameters, pool);
+  initialize_all(std::span(parameters_).first(stored_slots_), seed, parameters, pool);
 }
 void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) const {
   initialize_all(constants_, 0, constants, pool);

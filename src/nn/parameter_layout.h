@@ -23,17 +23,17 @@ namespace linnet {
 class Store;
 class ThreadPool;
 
-struct ParameterPlace {
+struct ParameterSlot {
   ParameterSpec spec;
   int64_t offset;  // elements, in the parameters or in the constants
 };
 
 // A parameter that graphs read packed.
-struct QuantizedPlace {
-  ParameterPlace place;
+struct QuantizedSlot {
+  ParameterSlot slot;
   PackedShape shape;
-  size_t offset;                                                        // bytes in the region of packed weights
-  std::string input() const { return "quantized." + place.spec.name; }  // of graphs
+  size_t offset;                                                       // bytes in the region of packed weights
+  std::string input() const { return "quantized." + slot.spec.name; }  // of graphs
 };
 
 // The parameters of one group that is trained: a range of the flat buffer, and one input of graphs.
@@ -52,20 +52,20 @@ class ParameterLayout {
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
                            const WeightQuantization& quantization = {});
 
-  const std::vector<ParameterPlace>& parameters() const { return parameters_; }  // all that is saved, in order
-  std::span<const ParameterPlace> trained() const { return {parameters_.data(), trained_places_}; }
-  std::span<const ParameterPlace> frozen() const {
-    return std::span(parameters_).subspan(trained_places_, buffer_places_ - trained_places_);
+  const std::vector<ParameterSlot>& parameters() const { return parameters_; }  // all that is saved, in order
+  std::span<const ParameterSlot> trained() const { return {parameters_.data(), trained_slots_}; }
+  std::span<const ParameterSlot> frozen() const {
+    return std::span(parameters_).subspan(trained_slots_, buffer_slots_ - trained_slots_);
   }
-  std::span<const ParameterPlace> buffers() const {
-    return std::span(parameters_).subspan(buffer_places_, stored_places_ - buffer_places_);
+  std::span<const ParameterSlot> buffers() const {
+    return std::span(parameters_).subspan(buffer_slots_, stored_slots_ - buffer_slots_);
   }
   // Frozen parameters and buffers: what is saved and has no moments and no moving average.
-  std::span<const ParameterPlace> untrained() const { return std::span(parameters_).subspan(trained_places_); }
+  std::span<const ParameterSlot> untrained() const { return std::span(parameters_).subspan(trained_slots_); }
   const std::vector<TrainedRange>& ranges() const { return ranges_; }
-  size_t places_in(const TrainedRange& range) const;  // parameters in it
-  const std::vector<ParameterPlace>& constants() const { return constants_; }
-  const std::vector<QuantizedPlace>& quantized() const { return quantized_; }
+  size_t slots_in(const TrainedRange& range) const;  // parameters in it
+  const std::vector<ParameterSlot>& constants() const { return constants_; }
+  const std::vector<QuantizedSlot>& quantized() const { return quantized_; }
   size_t quantized_bytes() const { return quantized_bytes_; }  // packed
   // Elements, of which the first trained_count() are trained; from buffer_offset() on they belong to buffers, and from
   // stored_count() on to quantized parameters, which the flat buffer of graphs does not have.
@@ -82,10 +82,10 @@ class ParameterLayout {
  private:
   void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group);
 
-  std::vector<ParameterPlace> parameters_, constants_;
-  std::vector<QuantizedPlace> quantized_;
+  std::vector<ParameterSlot> parameters_, constants_;
+  std::vector<QuantizedSlot> quantized_;
   std::vector<TrainedRange> ranges_;
-  size_t trained_places_ = 0, buffer_places_ = 0, stored_places_ = 0, quantized_bytes_ = 0;
+  size_t trained_slots_ = 0, buffer_slots_ = 0, stored_slots_ = 0, quantized_bytes_ = 0;
   int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, stored_count_ = 0, constant_count_ = 0;
 };
 
@@ -96,8 +96,8 @@ inline constexpr const char* kBufferInput = "parameters.buffers";
 // Values of all parameters where trained and frozen ones come from different buffers: those of a moving average, say.
 struct ParameterValues {
   const float *trained, *frozen;  // each the start of a flat buffer in the order of the layout
-  const float* at(const ParameterLayout& layout, const ParameterPlace& place) const {
-    return (place.offset < layout.trained_count() ? trained : frozen) + place.offset;
+  const float* at(const ParameterLayout& layout, const ParameterSlot& slot) const {
+    return (slot.offset < layout.trained_count() ? trained : frozen) + slot.offset;
   }
 };
 

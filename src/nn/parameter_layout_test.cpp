@@ -12,9 +12,9 @@ struct Net : Module {
   Linear body{this, "body", 3, 4}, head{this, "head", 4, 2};
 };
 
-std::vector<std::string> names(std::span<const ParameterPlace> places) {
+std::vector<std::string> names(std::span<const ParameterSlot> slots) {
   std::vector<std::string> list;
-  for (const ParameterPlace& place : places) list.push_back(place.spec.name);
+  for (const ParameterSlot& slot : slots) list.push_back(slot.spec.name);
   return list;
 }
 

@@ -10,15 +10,15 @@ namespace {
 
 thread_local Trace* t_current = nullptr;
 
-// One split node cuts the whole flat input; the views pass makes each part a place in it.
-void cut(Graph& graph, DType dtype, const std::string& name, std::span<const ParameterPlace> places,
+// One split node cuts the whole flat input; the views pass makes each part a slot in it.
+void cut(Graph& graph, DType dtype, const std::string& name, std::span<const ParameterSlot> slots,
          std::map<std::string, Tensor>& parts) {
-  if (places.empty()) return;
+  if (slots.empty()) return;
   std::vector<int64_t> sizes;
-  for (const ParameterPlace& place : places) sizes.push_back(place.spec.shape.elements());
-  const int64_t total = places.back().offset + sizes.back() - places.front().offset;
+  for (const ParameterSlot& slot : slots) sizes.push_back(slot.spec.shape.elements());
+  const int64_t total = slots.back().offset + sizes.back() - slots.front().offset;
   const std::vector<Tensor> flat = split(graph.input(name, {dtype, {total}}), 0, sizes);
-  for (size_t i = 0; i < places.size(); ++i) parts[places[i].spec.name] = reshape(flat[i], places[i].spec.shape);
+  for (size_t i = 0; i < slots.size(); ++i) parts[slots[i].spec.name] = reshape(flat[i], slots[i].spec.shape);
 }
 
 }  // namespace
@@ -27,18 +27,18 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
   t_current = this;
   if (!options.layout) return;
   const ParameterLayout& layout = *options.layout;
-  std::span<const ParameterPlace> places = layout.trained();
+  std::span<const ParameterSlot> slots = layout.trained();
   for (const TrainedRange& range : layout.ranges()) {
-    const size_t count = layout.places_in(range);
-    cut(graph_, options.dtype, options.flat_name + range.suffix, places.first(count), parts_);
-    places = places.subspan(count);
+    const size_t count = layout.slots_in(range);
+    cut(graph_, options.dtype, options.flat_name + range.suffix, slots.first(count), parts_);
+    slots = slots.subspan(count);
   }
   cut(graph_, options.dtype, kFrozenInput, layout.frozen(), parts_);
   cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
   cut(graph_, options.dtype, "constants", layout.constants(), parts_);
-  for (const QuantizedPlace& place : layout.quantized()) {
-    const TensorType packed{DType::kU8, {static_cast<int64_t>(place.shape.bytes())}};
-    parts_[place.place.spec.name] = dequantize(graph_.input(place.input(), packed), place.shape, options.dtype);
+  for (const QuantizedSlot& slot : layout.quantized()) {
+    const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
+    parts_[slot.slot.spec.name] = dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype);
   }
 }
 Trace::~Trace() { t_current = outer_; }
@@ -72,10 +72,10 @@ void Trace::finish_buffers() {
     return;
   }
   std::vector<Tensor> parts;
-  for (const ParameterPlace& place : options_.layout->buffers()) {
-    const auto next = next_buffers_.find(place.spec.name);
-    const Tensor value = next == next_buffers_.end() ? parts_.at(place.spec.name) : next->second;
-    parts.push_back(reshape(value, {place.spec.shape.elements()}));
+  for (const ParameterSlot& slot : options_.layout->buffers()) {
+    const auto next = next_buffers_.find(slot.spec.name);
+    const Tensor value = next == next_buffers_.end() ? parts_.at(slot.spec.name) : next->second;
+    parts.push_back(reshape(value, {slot.spec.shape.elements()}));
   }
   const int64_t count = options_.layout->stored_count() - options_.layout->buffer_offset();
   graph_.update(graph_.input(kBufferInput, {options_.dtype, {count}}),

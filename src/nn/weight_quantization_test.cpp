@@ -22,7 +22,7 @@ struct Net : Module {
 
 std::set<std::string> quantized_names(const ParameterLayout& layout) {
   std::set<std::string> names;
-  for (const QuantizedPlace& place : layout.quantized()) names.insert(place.place.spec.name);
+  for (const QuantizedSlot& slot : layout.quantized()) names.insert(slot.slot.spec.name);
   return names;
 }
 
@@ -34,8 +34,8 @@ TEST(WeightQuantization, ChoosesLargeMatricesAndKeepsWhatIsNamed) {
             (Names{"fc.weight", "words.weight"}));
   EXPECT_EQ(quantized_names(ParameterLayout(net, {}, parse_quantization("int8", {"words.*"}))), Names{"fc.weight"});
   const ParameterLayout mixed(net, {}, parse_quantization("int4-weights"));
-  for (const QuantizedPlace& place : mixed.quantized())
-    EXPECT_EQ(place.shape.format, place.place.spec.table ? WeightFormat::kInt8Blocks : WeightFormat::kInt4Blocks);
+  for (const QuantizedSlot& slot : mixed.quantized())
+    EXPECT_EQ(slot.shape.format, slot.slot.spec.table ? WeightFormat::kInt8Blocks : WeightFormat::kInt4Blocks);
   EXPECT_THROW(parse_quantization("int3"), Error);
   EXPECT_THROW(ParameterLayout(net, {}, parse_quantization("int8", {"word.*"})), Error);
 }
@@ -65,9 +65,9 @@ TEST(WeightQuantization, AModelGivesNearlyTheSameInEveryFormat) {
     Forward forward(net, {function}, ForwardOptions{.threads = 1, .quantization = parse_quantization(word)});
     forward.load([&](float* parameters) {
       ThreadPool pool(1);
-      for (const ParameterPlace& place : forward.layout().parameters())  // by name: the order differs
-        initialize(place.spec.initializer, place.spec.name, 1, place.spec.shape,
-                   {parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())});
+      for (const ParameterSlot& slot : forward.layout().parameters())  // by name: the order differs
+        initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
+                   {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
     });
     forward.set("ids", ids);
     const auto y = forward.run().output("y");

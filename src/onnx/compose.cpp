@@ -135,14 +135,14 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   result.set(axis, count);
   if (count == 0) return slice(x, axis, 0, 0);
   std::vector<int32_t> ids(indices.begin(), indices.end());
-  const Tensor places = literal(*x.graph, {DType::kI32, {count}}, ids.data());
+  const Tensor locations = literal(*x.graph, {DType::kI32, {count}}, ids.data());
   // The axis first, everything else in a row of the table.
   std::vector<int> order{axis};
   for (int i = 0; i < shape.rank(); ++i)
     if (i != axis) order.push_back(i);
   const Tensor first = move_axes(x, order);
   const Tensor rows =
-      embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), places);
+      embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), locations);
   Shape moved = first.shape();
   moved.set(0, count);
   return move_axes(reshape(rows, moved), inverse(order));

@@ -77,13 +77,14 @@ std::map<std::string, HostTensor> values_of(const ParameterLayout& layout, const
   ThreadPool pool(1);
   if (!constants.empty()) layout.initialize_constants(constants.data(), pool);
   std::map<std::string, HostTensor> values;
-  const auto add = [&](const ParameterPlace& place, const std::vector<float>& from) {
-    const auto count = static_cast<size_t>(place.spec.shape.elements());
-    values.emplace(place.spec.name, HostTensor({DType::kF32, place.spec.shape},
-                                               std::span(from).subspan(static_cast<size_t>(place.offset), count)));
+  const auto add = [&](const ParameterSlot& location, const std::vector<float>& from) {
+    const auto count = static_cast<size_t>(location.spec.shape.elements());
+    values.emplace(location.spec.name,
+                   HostTensor({DType::kF32, location.spec.shape},
+                              std::span(from).subspan(static_cast<size_t>(location.offset), count)));
   };
-  for (const ParameterPlace& place : layout.parameters()) add(place, flat);
-  for (const ParameterPlace& place : layout.constants()) add(place, constants);
+  for (const ParameterSlot& location : layout.parameters()) add(location, flat);
+  for (const ParameterSlot& location : layout.constants()) add(location, constants);
   return values;
 }
 
@@ -174,8 +175,9 @@ TEST(OnnxNetwork, TrainsLikeTheModelItCameFrom) {
     return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
   };
   SingleShapeLearner own(cnn, [&](Trace& trace) { return loss_of(trace, [&](Tensor x) { return cnn(x); }); });
-  for (const ParameterPlace& place : layout.parameters())
-    std::copy_n(flat.begin() + place.offset, place.spec.shape.elements(), own.parameter(place.spec.name).begin());
+  for (const ParameterSlot& location : layout.parameters())
+    std::copy_n(flat.begin() + location.offset, location.spec.shape.elements(),
+                own.parameter(location.spec.name).begin());
   SingleShapeLearner imported(*network, [&](Trace& trace) {
     return loss_of(trace, [&](Tensor x) { return network->run({{"images", x}}).at("logits"); });
   });

@@ -44,12 +44,12 @@ void gather(OnnxCall& call) {
   const int axis = call.axis(call.integer("axis", 0), shape.rank());
   if (shape.rank() + indices.rank() - 1 > kMaxRank) call.fail("the result has too many axes");
   if (call.is_known(1) && indices.rank() <= 1) {  // often a slice
-    std::vector<int64_t> places = call.ints(1);
-    for (int64_t& place : places) {
-      if (place < 0) place += shape[axis];
-      if (place < 0 || place >= shape[axis]) call.fail("an index outside of axis " + std::to_string(axis));
+    std::vector<int64_t> locations = call.ints(1);
+    for (int64_t& location : locations) {
+      if (location < 0) location += shape[axis];
+      if (location < 0 || location >= shape[axis]) call.fail("an index outside of axis " + std::to_string(axis));
     }
-    const Tensor taken = compose::take(call.tensor(0), axis, places);
+    const Tensor taken = compose::take(call.tensor(0), axis, locations);
     if (indices.rank() == 1) return call.set(taken);
     Shape without;
     for (int i = 0; i < shape.rank(); ++i)
@@ -74,39 +74,39 @@ void gather(OnnxCall& call) {
 }
 
 // One element for each index: the elements of x in a row are a table of width 1.
-Tensor elements_at(Tensor x, Tensor places, const Shape& shape) {
+Tensor elements_at(Tensor x, Tensor locations, const Shape& shape) {
   const int64_t count = x.shape().elements();
-  return reshape(embedding(reshape(x, {count, 1}), reshape(places, {places.shape().elements()})), shape);
+  return reshape(embedding(reshape(x, {count, 1}), reshape(locations, {locations.shape().elements()})), shape);
 }
 
 // f64: where element (i, j, ...) of `shape` begins in a tensor with these strides, the index of `axis` left out.
 Tensor places_without(OnnxCall& call, const Shape& shape, const Shape& strides, int axis) {
-  std::vector<double> places;
+  std::vector<double> locations;
   std::vector<int64_t> index(static_cast<size_t>(shape.rank()));
   for (int64_t i = 0; i < shape.elements(); ++i) {
-    double place = 0;
+    double location = 0;
     for (int a = 0; a < shape.rank(); ++a)
-      if (a != axis) place += static_cast<double>(index[static_cast<size_t>(a)] * strides[a]);
-    places.push_back(place);
+      if (a != axis) location += static_cast<double>(index[static_cast<size_t>(a)] * strides[a]);
+    locations.push_back(location);
     for (int a = shape.rank(); a-- > 0;) {
       if (++index[static_cast<size_t>(a)] < shape[a]) break;
       index[static_cast<size_t>(a)] = 0;
     }
   }
-  return call.constant(known_numbers(OnnxElement::kInt64, shape, places));
+  return call.constant(known_numbers(OnnxElement::kInt64, shape, locations));
 }
 
-// i32: the places of the elements that indices along one axis choose.
+// i32: the locations of the elements that indices along one axis choose.
 Tensor element_places(OnnxCall& call, size_t operand, const Shape& of, int axis) {
   const Shape shape = call.shape(operand);
   const Shape strides = dense_strides(of);
   const Tensor along = cast(row_ids(call, operand, of[axis]), DType::kF64);
   const auto stride = static_cast<double>(strides[axis]);
-  const Tensor places =
+  const Tensor locations =
       elementwise(call, {along, places_without(call, shape, strides, axis)}, [=](E& e, const std::vector<Ref>& x) {
         return e.apply(Scalar::kAdd, e.apply(Scalar::kMul, x[0], e.constant(stride)), x[1]);
       });
-  return cast(places, DType::kI32);
+  return cast(locations, DType::kI32);
 }
 
 void gather_elements(OnnxCall& call) {
@@ -125,47 +125,47 @@ void gather_nd(OnnxCall& call) {
   const int64_t rows = shape.elements(0, batch + depth), width = shape.elements(batch + depth, shape.rank());
   const int64_t batches = shape.elements(0, batch);
   const auto tuples = static_cast<int64_t>(given.size()) / std::max(depth, 1);
-  std::vector<double> places;
+  std::vector<double> locations;
   for (int64_t t = 0; t < tuples; ++t) {
-    int64_t place = t / std::max<int64_t>(tuples / std::max<int64_t>(batches, 1), 1);
+    int64_t location = t / std::max<int64_t>(tuples / std::max<int64_t>(batches, 1), 1);
     for (int d = 0; d < depth; ++d) {
       int64_t index = given[static_cast<size_t>(t * depth + d)];
       const int64_t size = shape[batch + d];
       if (index < 0) index += size;
       if (index < 0 || index >= size) call.fail("an index outside of the data");
-      place = place * size + index;
+      location = location * size + index;
     }
-    places.push_back(static_cast<double>(place));
+    locations.push_back(static_cast<double>(location));
   }
-  const Tensor ids = cast(call.constant(known_numbers(OnnxElement::kInt64, {tuples}, places)), DType::kI32);
+  const Tensor ids = cast(call.constant(known_numbers(OnnxElement::kInt64, {tuples}, locations)), DType::kI32);
   Shape result;
   for (int i = 0; i + 1 < indices.rank(); ++i) result.push_back(indices[i]);
   for (int i = batch + depth; i < shape.rank(); ++i) result.push_back(shape[i]);
   call.set(reshape(embedding(reshape(call.tensor(0), {rows, width}), ids), result));
 }
 
-// Writes rows of `updates` [n, width] over rows `places` of data [rows, width]; later ones count, or are joined.
-void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector<int64_t>& places,
+// Writes rows of `updates` [n, width] over rows `locations` of data [rows, width]; later ones count, or are joined.
+void scatter_rows(OnnxCall& call, Tensor data, Tensor updates, const std::vector<int64_t>& locations,
                   const Shape& result) {
   const int64_t rows = data.dim(0);
   const std::string how = call.text("reduction", "none");
   if (how != "none" && how != "add" && how != "mul" && how != "max" && how != "min")
     call.fail("reduction \"" + how + "\"");
-  const Tensor both = places.empty() ? data : compose::join({data, updates}, 0);
+  const Tensor both = locations.empty() ? data : compose::join({data, updates}, 0);
   // Each row of the result is a row of `both`; with a reduction, repeats are joined round by round.
   std::vector<std::vector<int64_t>> rounds(1);
   for (int64_t row = 0; row < rows; ++row) rounds[0].push_back(row);
   std::vector<size_t> used(static_cast<size_t>(rows));
-  for (size_t i = 0; i < places.size(); ++i) {
-    const auto place = static_cast<size_t>(places[i]);
+  for (size_t i = 0; i < locations.size(); ++i) {
+    const auto location = static_cast<size_t>(locations[i]);
     const auto from = rows + static_cast<int64_t>(i);
     if (how == "none") {
-      rounds[0][place] = from;
+      rounds[0][location] = from;
       continue;
     }
-    const size_t round = ++used[place];
+    const size_t round = ++used[location];
     if (round >= rounds.size()) rounds.emplace_back(static_cast<size_t>(rows), -1);
-    rounds[round][place] = from;
+    rounds[round][location] = from;
   }
   Tensor y = compose::take(both, 0, rounds[0]);
   for (size_t round = 1; round < rounds.size(); ++round) {
@@ -195,20 +195,20 @@ void scatter_nd(OnnxCall& call) {
   if (depth > shape.rank()) call.fail("indices do not fit the data");
   const int64_t rows = shape.elements(0, depth), width = shape.elements(depth, shape.rank());
   const std::vector<int64_t> given = call.ints(1);
-  std::vector<int64_t> places;
+  std::vector<int64_t> locations;
   for (int64_t t = 0; t < indices.elements() / std::max(depth, 1); ++t) {
-    int64_t place = 0;
+    int64_t location = 0;
     for (int d = 0; d < depth; ++d) {
       int64_t index = given[static_cast<size_t>(t * depth + d)];
       if (index < 0) index += shape[d];
       if (index < 0 || index >= shape[d]) call.fail("an index outside of the data");
-      place = place * shape[d] + index;
+      location = location * shape[d] + index;
     }
-    places.push_back(place);
+    locations.push_back(location);
   }
-  const auto count = static_cast<int64_t>(places.size());
+  const auto count = static_cast<int64_t>(locations.size());
   if (call.shape(2).elements() != count * width) call.fail("updates do not fit the indices");
-  scatter_rows(call, reshape(call.tensor(0), {rows, width}), reshape(call.tensor(2), {count, width}), places, shape);
+  scatter_rows(call, reshape(call.tensor(0), {rows, width}), reshape(call.tensor(2), {count, width}), locations, shape);
 }
 
 void scatter_elements(OnnxCall& call) {
@@ -217,20 +217,20 @@ void scatter_elements(OnnxCall& call) {
   if (indices.rank() != shape.rank() || call.shape(2) != indices) call.fail("indices and updates do not fit the data");
   const std::vector<int64_t> given = call.ints(1);
   const Shape strides = dense_strides(shape);
-  std::vector<int64_t> index(static_cast<size_t>(shape.rank())), places;
+  std::vector<int64_t> index(static_cast<size_t>(shape.rank())), locations;
   for (size_t i = 0; i < given.size(); ++i) {
     int64_t along = given[i] < 0 ? given[i] + shape[axis] : given[i];
     if (along < 0 || along >= shape[axis]) call.fail("an index outside of the data");
-    int64_t place = 0;
-    for (int a = 0; a < shape.rank(); ++a) place += (a == axis ? along : index[static_cast<size_t>(a)]) * strides[a];
-    places.push_back(place);
+    int64_t location = 0;
+    for (int a = 0; a < shape.rank(); ++a) location += (a == axis ? along : index[static_cast<size_t>(a)]) * strides[a];
+    locations.push_back(location);
     for (int a = shape.rank(); a-- > 0;) {
       if (++index[static_cast<size_t>(a)] < indices[a]) break;
       index[static_cast<size_t>(a)] = 0;
     }
   }
   scatter_rows(call, reshape(call.tensor(0), {shape.elements(), 1}), reshape(call.tensor(2), {indices.elements(), 1}),
-               places, shape);
+               locations, shape);
 }
 
 void one_hot_operator(OnnxCall& call) {

@@ -124,11 +124,11 @@ void hardmax(OnnxCall& call) {
     const int64_t size = x.dim(-1);
     const Tensor most = compose::fold_last(x, compose::maximum);
     const DType dtype = x.type().dtype;
-    std::vector<double> places;
-    for (int64_t i = 0; i < size; ++i) places.push_back(static_cast<double>(i));
-    const Tensor place =
-        call.constant(known_numbers(dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat, {size}, places));
-    const Tensor candidate = elementwise(call, {x, most, place}, [=](E& e, const std::vector<Ref>& v) {
+    std::vector<double> locations;
+    for (int64_t i = 0; i < size; ++i) locations.push_back(static_cast<double>(i));
+    const Tensor location = call.constant(
+        known_numbers(dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat, {size}, locations));
+    const Tensor candidate = elementwise(call, {x, most, location}, [=](E& e, const std::vector<Ref>& v) {
       return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, v[0], v[1]), v[2], e.constant(static_cast<double>(size)));
     });
     const Tensor first = compose::fold_last(candidate, compose::minimum);

@@ -17,35 +17,35 @@ using compose::elementwise;
 using compose::Ref;
 
 struct Sampling {
-  std::string mode, places, nearest;
+  std::string mode, locations, nearest;
   double cubic;
   bool exclude_outside, antialias;
   double roi_start = 0, roi_end = 1, outside = 0;
 };
 
-double source_place(const OnnxCall& call, const Sampling& s, int64_t i, int64_t in, int64_t out, double scale) {
+double source_location(const OnnxCall& call, const Sampling& s, int64_t i, int64_t in, int64_t out, double scale) {
   const auto x = static_cast<double>(i);
   const auto length = static_cast<double>(in), count = static_cast<double>(out);
-  if (s.places == "half_pixel") return (x + 0.5) / scale - 0.5;
-  if (s.places == "asymmetric") return x / scale;
-  if (s.places == "pytorch_half_pixel") return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
-  if (s.places == "align_corners") return out > 1 ? x * (length - 1) / (length * scale - 1) : 0;
-  if (s.places == "half_pixel_symmetric") {
+  if (s.locations == "half_pixel") return (x + 0.5) / scale - 0.5;
+  if (s.locations == "asymmetric") return x / scale;
+  if (s.locations == "pytorch_half_pixel") return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+  if (s.locations == "align_corners") return out > 1 ? x * (length - 1) / (length * scale - 1) : 0;
+  if (s.locations == "half_pixel_symmetric") {
     const double adjustment = count / (scale * length), center = length / 2;
     return center * (1 - adjustment) + (x + 0.5) / scale - 0.5;
   }
-  if (s.places == "tf_crop_and_resize") {
+  if (s.locations == "tf_crop_and_resize") {
     if (out > 1) return s.roi_start * (length - 1) + x * (s.roi_end - s.roi_start) * (length - 1) / (count - 1);
     return 0.5 * (s.roi_start + s.roi_end) * (length - 1);
   }
-  call.fail("coordinate_transformation_mode \"" + s.places + "\"");
+  call.fail("coordinate_transformation_mode \"" + s.locations + "\"");
 }
 
-double nearest_place(const OnnxCall& call, const Sampling& s, double place) {
-  if (s.nearest == "round_prefer_floor") return std::ceil(place - 0.5);
-  if (s.nearest == "round_prefer_ceil") return std::floor(place + 0.5);
-  if (s.nearest == "floor") return std::floor(place);
-  if (s.nearest == "ceil") return std::ceil(place);
+double nearest_place(const OnnxCall& call, const Sampling& s, double location) {
+  if (s.nearest == "round_prefer_floor") return std::ceil(location - 0.5);
+  if (s.nearest == "round_prefer_ceil") return std::floor(location + 0.5);
+  if (s.nearest == "floor") return std::floor(location);
+  if (s.nearest == "ceil") return std::ceil(location);
   call.fail("nearest_mode \"" + s.nearest + "\"");
 }
 
@@ -66,8 +66,8 @@ std::vector<double> sampling_matrix(const OnnxCall& call, const Sampling& s, int
   const double stretch = s.antialias && scale < 1 ? scale : 1;
   const double reach = (s.mode == "cubic" ? 2 : 1) / stretch;
   for (int64_t i = 0; i < out; ++i) {
-    const double place = source_place(call, s, i, in, out, scale);
-    if (s.places == "tf_crop_and_resize" && (place < 0 || place > static_cast<double>(in - 1))) {
+    const double location = source_location(call, s, i, in, out, scale);
+    if (s.locations == "tf_crop_and_resize" && (location < 0 || location > static_cast<double>(in - 1))) {
       outside[static_cast<size_t>(i)] = true;
       continue;
     }
@@ -76,13 +76,13 @@ std::vector<double> sampling_matrix(const OnnxCall& call, const Sampling& s, int
       matrix[static_cast<size_t>(at * out + i)] += weight;
     };
     if (s.mode == "nearest") {
-      add(nearest_place(call, s, place), 1);
+      add(nearest_place(call, s, location), 1);
       continue;
     }
     std::vector<std::pair<double, double>> taps;
     double total = 0;
-    for (double from = std::floor(place - reach) + 1; from < place + reach + 1e-9; ++from) {
-      double weight = filter_weight(s, (from - place) * stretch);
+    for (double from = std::floor(location - reach) + 1; from < location + reach + 1e-9; ++from) {
+      double weight = filter_weight(s, (from - location) * stretch);
       if (s.exclude_outside && (from < 0 || from >= static_cast<double>(in))) weight = 0;
       taps.emplace_back(from, weight);
       total += weight;
@@ -97,7 +97,7 @@ void resize(OnnxCall& call) {
   const bool old = call.opset() < 11 || call.node().op == "Upsample";
   const size_t scales_at = old ? 1 : 2;
   Sampling sampling{.mode = call.text("mode", "nearest"),
-                    .places = old ? "asymmetric" : call.text("coordinate_transformation_mode", "half_pixel"),
+                    .locations = old ? "asymmetric" : call.text("coordinate_transformation_mode", "half_pixel"),
                     .nearest = old ? "floor" : call.text("nearest_mode", "round_prefer_floor"),
                     .cubic = call.real("cubic_coeff_a", -0.75),
                     .exclude_outside = call.integer("exclude_outside", 0) != 0,
@@ -117,7 +117,7 @@ void resize(OnnxCall& call) {
   const size_t count = axes.size();
   if (scales.size() != count && sizes.size() != count) call.fail("scales or sizes for another number of axes");
   std::vector<double> roi;
-  if (!old && sampling.places == "tf_crop_and_resize") roi = call.numbers(1);
+  if (!old && sampling.locations == "tf_crop_and_resize") roi = call.numbers(1);
   if (!roi.empty() && roi.size() != 2 * count) call.fail("a region for another number of axes");
   const std::string policy = call.text("keep_aspect_ratio_policy", "stretch");
   if (policy != "stretch" && !sizes.empty()) {

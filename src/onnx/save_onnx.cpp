@@ -26,10 +26,11 @@ std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
 std::map<std::string, OnnxParameter> parameters_of(const ParameterLayout& layout, const float* parameters,
                                                    const std::shared_ptr<std::vector<float>>& constants) {
   std::map<std::string, OnnxParameter> result;
-  for (const ParameterPlace& place : layout.parameters())
-    result[place.spec.name] = {place.spec.name, place.spec.shape, parameters + place.offset};
-  for (const ParameterPlace& place : layout.constants())
-    result[place.spec.name] = {place.spec.name, place.spec.shape, constants->data() + place.offset, constants};
+  for (const ParameterSlot& location : layout.parameters())
+    result[location.spec.name] = {location.spec.name, location.spec.shape, parameters + location.offset};
+  for (const ParameterSlot& location : layout.constants())
+    result[location.spec.name] = {location.spec.name, location.spec.shape, constants->data() + location.offset,
+                                  constants};
   return result;
 }
 

@@ -43,7 +43,7 @@ class Epilogue {
   explicit Epilogue(const Graph& graph) : rewriter_(graph) {}
 
   Graph run() {
-    // The product moves to the place of what it takes in: by then the other operand has been computed.
+    // The product moves to where that stands which it takes in: by then the other operand has been computed.
     for (const Node& node : rewriter_.old().nodes()) {
       if (!take(node)) rewriter_.copy(node);
       if (is(node, kDropout)) dropouts_.emplace(node.in[0], &node);
@@ -72,8 +72,8 @@ class Epilogue {
   static bool is_open(const MatmulAttrs& attrs) { return attrs.is_sum() && !attrs.accumulate && !attrs.pre_activation; }
 
   std::vector<Tensor> replace(const Node& product, const MatmulAttrs& attrs, const std::vector<Tensor>& in) {
-    const Node place = product;  // adding a node moves the others
-    return rewriter_.add(place, kMatmul, in, attrs);
+    const Node location = product;  // adding a node moves the others
+    return rewriter_.add(location, kMatmul, in, attrs);
   }
 
   bool take_bias(const Node& node, size_t which) {

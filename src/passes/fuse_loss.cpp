@@ -1,6 +1,6 @@
 // A linear cross-entropy and its gradient read the same operands, and the gradient computes the same logits: it gives
-// the loss as well, in the forward node's place. What it needs besides is moved before it: the gradient of the loss, a
-// scalar that does not depend on the loss; and, where micro-steps add up gradients, the weight's gradient so far, to
+// the loss as well, in the forward node's location. What it needs besides is moved before it: the gradient of the loss,
+// a scalar that does not depend on the loss; and, where micro-steps add up gradients, the weight's gradient so far, to
 // which it then adds its own. (A tied weight's gradient gets further parts later, so the sum does not start with it.)
 #include <algorithm>
 #include <map>
@@ -75,14 +75,14 @@ class FuseLoss {
   }
 
   // Scalars and other names of a tensor cost nothing to have early.
-  bool can_move_before(ValueId value, NodeId place) const {
+  bool can_move_before(ValueId value, NodeId location) const {
     const NodeId producer = graph_.value(value).producer;
-    if (producer < place) return true;  // an input, or there already
+    if (producer < location) return true;  // an input, or there already
     const Node& node = graph_.node(producer);
     const Algebra algebra = algebra_of(node);
     const bool renames = algebra == Algebra::kReshape || algebra == Algebra::kSplit;
-    if (producer == place || !(renames || graph_.value(value).type.shape.elements() == 1)) return false;
-    return std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return can_move_before(in, place); });
+    if (producer == location || !(renames || graph_.value(value).type.shape.elements() == 1)) return false;
+    return std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return can_move_before(in, location); });
   }
 
   void move_before(ValueId value) {
@@ -94,10 +94,10 @@ class FuseLoss {
 
   // In start + (part + later parts), where nothing else reads the sums: `start`, which the part is then added to. The
   // outer sum becomes another name of what is in the brackets. kNone: there is nothing to start from.
-  ValueId take_start(ValueId part, NodeId place) {
+  ValueId take_start(ValueId part, NodeId location) {
     for (const Node* sum = matcher_.one_reader(part); sum && matcher_.is_sum(*sum); sum = matcher_.one_reader(part)) {
       const ValueId other = other_operand(*sum, part);
-      if (can_move_before(other, place)) {
+      if (can_move_before(other, location)) {
         renamed_[sum->out[0]] = part;
         return other;
       }

@@ -60,14 +60,14 @@ class Pointwise {
 
   static void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {
     std::vector<Tensor> unique;
-    std::vector<int16_t> place;
+    std::vector<int16_t> location;
     for (const Tensor& tensor : in) {
       const auto found = std::find_if(unique.begin(), unique.end(), [&](const Tensor& t) { return t.id == tensor.id; });
-      place.push_back(static_cast<int16_t>(found - unique.begin()));
+      location.push_back(static_cast<int16_t>(found - unique.begin()));
       if (found == unique.end()) unique.push_back(tensor);
     }
     for (Instruction& instruction : expression.code)
-      if (instruction.function == Scalar::kInput) instruction.a = place[static_cast<size_t>(instruction.a)];
+      if (instruction.function == Scalar::kInput) instruction.a = location[static_cast<size_t>(instruction.a)];
     in = std::move(unique);
   }
 

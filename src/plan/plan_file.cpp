@@ -65,7 +65,7 @@ class Reader {
     return id;
   }
 
-  Location location() {
+  Location read_location() {
     const RegionId id = region();
     return {id, size()};
   }
@@ -79,12 +79,12 @@ class Reader {
     }
     for (size_t left = bytes_.count(24); left > 0; --left) {
       const std::string name(bytes_.string());
-      const Location place = location();
+      const Location location = read_location();
       const size_t capacity = size();
       if (store_.has(name)) bytes_.fail("\"" + name + "\" is bound twice");
-      if (place.offset + capacity > store_.regions()[static_cast<size_t>(place.region)].bytes)
+      if (location.offset + capacity > store_.regions()[static_cast<size_t>(location.region)].bytes)
         bytes_.fail("\"" + name + "\" lies beyond its region");
-      store_.bind(name, place, capacity);
+      store_.bind(name, location, capacity);
     }
   }
 
@@ -119,16 +119,16 @@ class Reader {
 
   // Every byte of a value lies in its region.
   Location location_of(const Graph& graph, ValueId id) {
-    const Location place = location();
+    const Location location = read_location();
     const Root root = root_of(graph, id);
     const TensorType& type = graph.value(id).type;
     int64_t last = 0;
     for (int axis = 0; axis < type.shape.rank(); ++axis)
       last += (std::max<int64_t>(type.shape[axis], 1) - 1) * root.strides[axis];
     const size_t bytes = type.shape.elements() ? (static_cast<size_t>(last) + 1) * dtype_size(type.dtype) : 0;
-    if (place.offset + bytes > store_.regions()[static_cast<size_t>(place.region)].bytes)
+    if (location.offset + bytes > store_.regions()[static_cast<size_t>(location.region)].bytes)
       bytes_.fail("a value lies beyond its region");
-    return place;
+    return location;
   }
 
   // An input lies where the store has its name.

@@ -79,11 +79,11 @@ void Store::touch() const {
   for (const Region& region : regions_) device().touch(region.memory);
 }
 
-std::byte* Store::place(RegionId region) const { return regions_[static_cast<size_t>(region)].memory; }
+std::byte* Store::location(RegionId region) const { return regions_[static_cast<size_t>(region)].memory; }
 
 void Store::fill(const std::string& name, const void* from, size_t bytes) const {
-  const Location& location = find(name, bytes);
-  device().upload(place(location.region) + location.offset, static_cast<const std::byte*>(from), bytes);
+  const Location& to = find(name, bytes);
+  device().upload(location(to.region) + to.offset, static_cast<const std::byte*>(from), bytes);
   device().wait();
 }
 
@@ -96,14 +96,14 @@ std::byte* Store::data(RegionId id) const {
 void Store::push(const std::string& name) const {
   const Binding& binding = bindings_.at(name);
   if (device().is_host() || binding.capacity == 0) return;
-  device().upload(place(binding.location.region) + binding.location.offset, data(name), binding.capacity);
+  device().upload(location(binding.location.region) + binding.location.offset, data(name), binding.capacity);
   device().wait();
 }
 
 void Store::pull(const std::string& name) const {
   const Binding& binding = bindings_.at(name);
   if (device().is_host() || binding.capacity == 0) return;
-  device().download(data(name), place(binding.location.region) + binding.location.offset, binding.capacity);
+  device().download(data(name), location(binding.location.region) + binding.location.offset, binding.capacity);
   device().wait();
 }
 

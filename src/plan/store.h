@@ -1,6 +1,6 @@
 // Where the named inputs of graphs live. A store is a set of regions (parameters, optimizer state, one batch, the arena
-// all plans share, ...) and a table from names to places in them. Sizes are declared first, so that the peak is known
-// and can be printed or refused; memory is taken in one call.
+// all plans share, ...) and a table from names to locations in them. Sizes are declared first, so that the peak is
+// known and can be printed or refused; memory is taken in one call.
 //
 // The regions lie on a device. Where that has memory of its own, data() is the host's copy: of batches, which every run
 // of a plan takes along, and of states, which push() and pull() carry over. Device-resident data, activations,
@@ -54,7 +54,7 @@ class Store {
   void allocate();                                                    // every region, once: addresses, not yet memory
   void touch() const;                                                 // takes the memory, which is zero
   // Where plans find a region: on the device.
-  std::byte* place(RegionId region) const;
+  std::byte* location(RegionId region) const;
   // The host's copy to the device, and back; waits.
   void push(const std::string& name) const;
   void pull(const std::string& name) const;

@@ -22,12 +22,12 @@ Shape file_shape(const NameRow& row, Shape shape) {
   return shape;
 }
 
-BoundRow bind_row(const NameRow& row, const ParameterPlace& place) {
-  const Shape& shape = place.spec.shape;
+BoundRow bind_row(const NameRow& row, const ParameterSlot& slot) {
+  const Shape& shape = slot.spec.shape;
   if (row.rows > 0 && row.first_row + row.rows > shape[0])
     fail_internal("name table: " + row.tensor + " is beyond the rows of " + row.parameter);
   const int64_t row_elements = shape.rank() > 1 ? shape.elements(1, shape.rank()) : 1;
-  return {&row, &place.spec, place.offset + row.first_row * row_elements, file_shape(row, shape)};
+  return {&row, &slot.spec, slot.offset + row.first_row * row_elements, file_shape(row, shape)};
 }
 
 // Every parameter, each row of it once.
@@ -35,11 +35,11 @@ void check_cover(const NameTable& names, const ParameterLayout& layout) {
   std::map<std::string, int64_t> rows;
   for (const NameRow& row : names.rows)
     if (row.role != TensorRole::kCopy && row.role != TensorRole::kConstant) rows[row.parameter] += row.rows;
-  for (const ParameterPlace& place : layout.parameters()) {
-    const auto found = rows.find(place.spec.name);
-    if (found == rows.end()) fail_internal("name table: nothing for parameter " + place.spec.name);
-    if (found->second != 0 && found->second != place.spec.shape[0])
-      fail_internal("name table: parts of " + place.spec.name + " have " + std::to_string(found->second) + " rows");
+  for (const ParameterSlot& slot : layout.parameters()) {
+    const auto found = rows.find(slot.spec.name);
+    if (found == rows.end()) fail_internal("name table: nothing for parameter " + slot.spec.name);
+    if (found->second != 0 && found->second != slot.spec.shape[0])
+      fail_internal("name table: parts of " + slot.spec.name + " have " + std::to_string(found->second) + " rows");
   }
 }
 
@@ -61,16 +61,16 @@ void gather(const BoundRow& bound, const float* parameters, int64_t first, int64
 
 std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& layout) {
   check_cover(names, layout);
-  std::map<std::string, const ParameterPlace*> places;
-  for (const ParameterPlace& place : layout.parameters()) places[place.spec.name] = &place;
+  std::map<std::string, const ParameterSlot*> slots;
+  for (const ParameterSlot& slot : layout.parameters()) slots[slot.spec.name] = &slot;
   std::vector<BoundRow> bound;
   for (const NameRow& row : names.rows) {
     if (row.role == TensorRole::kConstant) {
       bound.push_back({&row, nullptr, 0, {row.rows}});
       continue;
     }
-    const auto found = places.find(row.parameter);
-    if (found == places.end()) fail_internal("name table: the model has no parameter " + row.parameter);
+    const auto found = slots.find(row.parameter);
+    if (found == slots.end()) fail_internal("name table: the model has no parameter " + row.parameter);
     bound.push_back(bind_row(row, *found->second));
   }
   return bound;

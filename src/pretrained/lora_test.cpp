@@ -106,9 +106,9 @@ std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout,
       for (size_t i = 0; i < tensor.as<int32_t>().size(); ++i)
         tensor.as<int32_t>()[i] = static_cast<int32_t>(3 * i % 29);
     } else {
-      for (const ParameterPlace& place : layout.parameters())
-        if (place.spec.name == input.name)
-          std::copy_n(parameters.data() + place.offset, place.spec.shape.elements(), tensor.as<float>().data());
+      for (const ParameterSlot& slot : layout.parameters())
+        if (slot.spec.name == input.name)
+          std::copy_n(parameters.data() + slot.offset, slot.spec.shape.elements(), tensor.as<float>().data());
     }
     inputs[input.name] = std::move(tensor);
   }
@@ -124,11 +124,11 @@ TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
   PretrainedModel plain = open_pretrained("tests/golden/pretrained/gpt2");
   const ParameterLayout layout(*plain.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  for (const ParameterPlace& place : layout.parameters())
-    for (const ParameterPlace& from : adapted.layout.parameters())
-      if (from.spec.name == place.spec.name)
-        std::copy_n(adapted.parameters.data() + from.offset, place.spec.shape.elements(),
-                    parameters.data() + place.offset);
+  for (const ParameterSlot& slot : layout.parameters())
+    for (const ParameterSlot& from : adapted.layout.parameters())
+      if (from.spec.name == slot.spec.name)
+        std::copy_n(adapted.parameters.data() + from.offset, slot.spec.shape.elements(),
+                    parameters.data() + slot.offset);
   const std::vector<float> merged = logits(plain, layout, parameters);
   std::vector<float> before(parameters.size());
   load_parameters(plain, layout, before.data());

@@ -74,10 +74,10 @@ bool has_nan(std::span<const float> values) {
 
 // Weights that are no numbers are told by name, before they are trained on or passed on.
 void check_numbers(const TensorMatch& match, const ParameterLayout& layout, const float* parameters) {
-  for (const ParameterPlace& place : layout.parameters()) {
-    if (!has_nan({parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())})) continue;
+  for (const ParameterSlot& slot : layout.parameters()) {
+    if (!has_nan({parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())})) continue;
     for (const MatchedRow& matched : match.rows) {
-      if (matched.bound->spec != &place.spec || !matched.weight) continue;
+      if (matched.bound->spec != &slot.spec || !matched.weight) continue;
       const SafetensorsEntry& entry = *matched.weight->entry;
       std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
       read_floats(entry.dtype, entry.data, entry.type.shape.elements(), values.data());
@@ -128,15 +128,15 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   const WeightFiles files(model.folder);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const TensorMatch match(model, rows, files, !model.fresh.empty());
-  for (const ParameterPlace& place : layout.parameters()) {
+  for (const ParameterSlot& slot : layout.parameters()) {
     const bool fresh = std::ranges::any_of(match.rows, [&](const MatchedRow& matched) {
       const TensorRole role = matched.bound->row->role;
-      return matched.bound->spec == &place.spec && !matched.weight &&
+      return matched.bound->spec == &slot.spec && !matched.weight &&
              (role == TensorRole::kHead || role == TensorRole::kOptional || role == TensorRole::kAdapter);
     });
     if (fresh)
-      initialize(place.spec.initializer, place.spec.name, seed, place.spec.shape,
-                 {parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())});
+      initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
+                 {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   }
   for (const bool copies : {false, true}) {  // those are compared with what was read
     if (copies) check_numbers(match, layout, parameters);

@@ -40,20 +40,19 @@ void EventLog::count_gradient(Trainer& trainer, int shape, int64_t tokens) {
   gradients_.clear();
   const double factor = 1 / static_cast<double>(std::max<int64_t>(tokens, 1));
   trainer.visit_gradient(shape, [&](const TrainedRange& range, std::span<const float> values) {
-    for (const ParameterPlace& place : trainer.layout().trained()) {
-      if (place.offset < range.offset || place.offset >= range.offset + range.count) continue;
-      const auto first = static_cast<size_t>(place.offset - range.offset);
-      gradients_[module_of(place.spec.name)].add(
-          values.subspan(first, static_cast<size_t>(place.spec.shape.elements())), factor);
+    for (const ParameterSlot& slot : trainer.layout().trained()) {
+      if (slot.offset < range.offset || slot.offset >= range.offset + range.count) continue;
+      const auto first = static_cast<size_t>(slot.offset - range.offset);
+      gradients_[module_of(slot.spec.name)].add(values.subspan(first, static_cast<size_t>(slot.spec.shape.elements())),
+                                                factor);
     }
   });
 }
 
 void EventLog::write_histograms(int64_t step, const ParameterLayout& layout, const float* parameters) {
   std::map<std::string, Histogram> weights;
-  for (const ParameterPlace& place : layout.parameters())
-    weights[module_of(place.spec.name)].add(
-        {parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())});
+  for (const ParameterSlot& slot : layout.parameters())
+    weights[module_of(slot.spec.name)].add({parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   for (const auto& [module, histogram] : weights) file_.add_histogram(step, "weights/" + module, histogram);
   for (const auto& [module, histogram] : gradients_) file_.add_histogram(step, "gradients/" + module, histogram);
   gradients_.clear();

@@ -9,15 +9,15 @@
 namespace linnet {
 namespace {
 
-struct Place {
+struct Location {
   int64_t step;
   bool evaluation;
 };
 
-std::optional<Place> place_of(std::string_view text) {
+std::optional<Location> location_of(std::string_view text) {
   const auto line = nlohmann::json::parse(text, nullptr, false);
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return {};
-  return Place{line["step"], line.value("split", "train") != "train"};
+  return Location{line["step"], line.value("split", "train") != "train"};
 }
 
 // A line in the making, without allocation.
@@ -64,9 +64,9 @@ uint64_t bytes_up_to_step(const std::string& path, int64_t last_step, bool keep_
   const std::string text = read_file(path);
   size_t good = 0;
   for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
-    const std::optional<Place> place = place_of(std::string_view(text).substr(start, end - start));
-    if (!place) continue;
-    if (place->step > last_step || (place->step == last_step && place->evaluation && !keep_evaluation)) break;
+    const std::optional<Location> location = location_of(std::string_view(text).substr(start, end - start));
+    if (!location) continue;
+    if (location->step > last_step || (location->step == last_step && location->evaluation && !keep_evaluation)) break;
     good = end + 1;
   }
   return good;

@@ -80,8 +80,8 @@ void check_ranks_agree(Communicator& world, const std::string& program, const Co
 void check_tasks_agree(Communicator& world, TrainingTask& task) {
   if (world.size() == 1) return;
   std::string text;
-  for (const ParameterPlace& place : task.trainer().layout().parameters())
-    text += place.spec.name + " " + TensorType{DType::kF32, place.spec.shape}.text() + "\n";
+  for (const ParameterSlot& slot : task.trainer().layout().parameters())
+    text += slot.spec.name + " " + TensorType{DType::kF32, slot.spec.shape}.text() + "\n";
   check_equal(world, "model", text);
   check_equal(world, "division into batches",
               std::to_string(task.batches().batches_per_epoch()) + " batches of " +

@@ -40,8 +40,8 @@ RateAnswer test_rates(TrainingTask& task, const RateRange& range, int64_t steps)
   double average = 0, weight = 0, least = INFINITY;
   bool broke_out = false;
   for (int64_t step = 1; step <= steps && !broke_out && !stop_requested(); ++step) {
-    const double place = static_cast<double>(step - 1) / static_cast<double>(std::max<int64_t>(steps - 1, 1));
-    const double rate = range.from * std::pow(range.to / range.from, place);
+    const double location = static_cast<double>(step - 1) / static_cast<double>(std::max<int64_t>(steps - 1, 1));
+    const double rate = range.from * std::pow(range.to / range.from, location);
     queue.submit(std::span(&rate, 1), step);
     const StepReport report = queue.collect().report;
     average = kKeep * average + (1 - kKeep) * report.loss, weight = kKeep * weight + 1 - kKeep;

@@ -13,8 +13,8 @@ namespace {
 std::vector<RateTrial> trials() {
   std::vector<RateTrial> made;
   for (int i = 0; i <= 60; ++i) {
-    const double place = -6 + 0.1 * i, rate = std::pow(10, place);
-    const double fallen = 3 / (1 + std::exp(-4 * (place + 3))), risen = place > -1.5 ? 4 * (place + 1.5) : 0;
+    const double location = -6 + 0.1 * i, rate = std::pow(10, location);
+    const double fallen = 3 / (1 + std::exp(-4 * (location + 3))), risen = location > -1.5 ? 4 * (location + 1.5) : 0;
     made.push_back({rate, 5 - fallen + risen});
   }
   return made;

@@ -100,7 +100,7 @@ Service::Model Service::load(const std::string& description) const {
   auto model = std::make_shared<ServedModel>();
   const auto [name, folder] = split_model(description);
   model->name = name;
-  model->resident = open_resident_model(folder, options_.resident);
+  model->resident = open_loaded_model(folder, options_.resident);
   model->created = std::time(nullptr);
   return model;
 }
@@ -428,7 +428,7 @@ TextAnswer::Sink Service::sink(const std::string& model) {
 }
 
 ModelDescription Service::describe(const ServedModel& model) {
-  const ResidentModel& resident = *model.resident;
+  const LoadedModel& resident = *model.resident;
   ModelDescription description{.name = model.name, .kind = model_kind_name(resident.kind), .created = model.created};
   if (resident.text) {
     description.chat = resident.text->model().has_chat_template();

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "infer/resident_model.h"
+#include "infer/loaded_model.h"
 #include "serve/api_keys.h"
 #include "serve/api_request.h"
 #include "serve/http.h"
@@ -20,7 +20,7 @@ namespace linnet {
 
 struct ServiceOptions {
   std::vector<std::string> models;  // FOLDER, or NAME=FOLDER; a folder's own name is the last part of its path
-  ResidentModelOptions resident;
+  LoadedModelOptions resident;
   int64_t max_tokens = 0;    // that a request may ask for; 0: as many as a text has room for
   std::string api_key_file;  // "": no key is needed
   bool log_requests = true;
@@ -30,7 +30,7 @@ struct ServiceOptions {
 struct ServedModel {
   std::string name;
   int64_t created = 0;  // when it was loaded, in seconds since 1970
-  std::unique_ptr<ResidentModel> resident;
+  std::unique_ptr<LoadedModel> resident;
 };
 
 class Service : public HttpHandler {

@@ -12,19 +12,19 @@ void TextAnswer::make_room(int64_t choice) {
 TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo) {
   usage_.prompt += prompt_tokens;
   TextEvents events;
-  const auto place = [=, self = shared_from_this()](int64_t sample) {
+  const auto location = [=, self = shared_from_this()](int64_t sample) {
     self->make_room(first_choice + sample);
     self->echoes_[static_cast<size_t>(first_choice + sample)] = echo;
     return first_choice + sample;
   };
-  events.token = [self = shared_from_this(), place](int64_t sample, const std::string& piece,
-                                                    const WrittenToken* token) {
+  events.token = [self = shared_from_this(), location](int64_t sample, const std::string& piece,
+                                                       const WrittenToken* token) {
     const std::lock_guard lock(self->mutex_);
-    self->hear(place(sample), piece, token);
+    self->hear(location(sample), piece, token);
   };
-  events.finished = [self = shared_from_this(), place](int64_t sample, TextOutcome&& outcome) {
+  events.finished = [self = shared_from_this(), location](int64_t sample, TextOutcome&& outcome) {
     const std::lock_guard lock(self->mutex_);
-    self->finish(place(sample), std::move(outcome));
+    self->finish(location(sample), std::move(outcome));
   };
   return events;
 }

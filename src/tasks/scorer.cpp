@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/text/token_windows.h"
+#include "data/text/token_chunks.h"
 #include "kernels/isa.h"
 #include "run/run_folder.h"
 #include "tasks/language/language_model.h"

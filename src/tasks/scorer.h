@@ -19,7 +19,7 @@ class Scorer {
   // Whether score() wants a source beside the text.
   virtual bool takes_pairs() const = 0;
   // A language model scores each token of `text` after the token that texts begin with (where the model has one,
-  // otherwise the first token is not scored), in windows of the model's length that do not overlap. An encoder-decoder
+  // otherwise the first token is not scored), in chunks of the model's length that do not overlap. An encoder-decoder
   // scores `text` and its end as the translation of `source`; sides that are too long are cut.
   virtual TextScore score(const std::string& text, const std::string& source) = 0;
   int64_t cut_texts() const { return cut_texts_; }

@@ -53,7 +53,7 @@ class ByteTrie::Builder {
         leaves.push_back(step.node);
         continue;
       }
-      const uint32_t base = place(labels);
+      const uint32_t base = location(labels);
       units_[step.node].base = base;
       for (size_t i = step.begin, k = 0; i < step.end; ++k) {
         const size_t begin = i;
@@ -81,7 +81,7 @@ class ByteTrie::Builder {
   }
 
   // A base at which all children find room; marks them.
-  uint32_t place(const std::vector<unsigned char>& labels) {
+  uint32_t location(const std::vector<unsigned char>& labels) {
     for (size_t i = 0; i < open_.size(); ++i) {
       const size_t block = open_[i];
       if (const uint32_t base = base_in(blocks_[block], labels); base < kBlock) return take(block, base, labels);

@@ -19,8 +19,8 @@ class ByteTrie {
 
   // The node that `byte` leads to.
   uint32_t next(uint32_t node, unsigned char byte) const {
-    const uint32_t place = units_[node].base ^ byte;
-    return units_[place].label == byte ? place : kNowhere;
+    const uint32_t location = units_[node].base ^ byte;
+    return units_[location].label == byte ? location : kNowhere;
   }
   // Of the key that ends at this node; kNoValue where none does.
   int32_t value(uint32_t node) const { return static_cast<int32_t>(units_[node].value); }

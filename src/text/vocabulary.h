@@ -35,8 +35,8 @@ class Vocabulary {
   // keeps its first id.
   bool add(std::string_view piece, TokenId id);
 
-  TokenId size() const { return static_cast<TokenId>(places_.size()); }  // largest id + 1
-  TokenId find(std::string_view piece) const {                           // -1 when there is none
+  TokenId size() const { return static_cast<TokenId>(locations_.size()); }  // largest id + 1
+  TokenId find(std::string_view piece) const {                              // -1 when there is none
     if (slots_.empty()) return -1;
     const uint64_t hash = hash_piece(piece);
     for (size_t slot = hash & mask_;; slot = (slot + 1) & mask_) {
@@ -45,16 +45,17 @@ class Vocabulary {
       if (s.tag == static_cast<uint32_t>(hash >> 32) && this->piece(s.id) == piece) return s.id;
     }
   }
-  bool has(TokenId id) const { return id >= 0 && id < size() && places_[static_cast<size_t>(id)].begin != kGap; }
+  bool has(TokenId id) const { return id >= 0 && id < size() && locations_[static_cast<size_t>(id)].begin != kGap; }
   std::string_view piece(TokenId id) const {  // of an id in 0..size(); "" for a gap
-    const Place& place = places_[static_cast<size_t>(id)];
-    return place.begin == kGap ? std::string_view() : std::string_view(text_).substr(place.begin, place.length);
+    const Location& location = locations_[static_cast<size_t>(id)];
+    return location.begin == kGap ? std::string_view()
+                                  : std::string_view(text_).substr(location.begin, location.length);
   }
   size_t longest() const { return longest_; }  // bytes
 
  private:
   static constexpr uint32_t kGap = UINT32_MAX;
-  struct Place {
+  struct Location {
     uint32_t begin = kGap, length = 0;
   };
   struct Slot {
@@ -65,8 +66,8 @@ class Vocabulary {
   void grow();
 
   std::string text_;
-  std::vector<Place> places_;  // of each id
-  std::vector<Slot> slots_;    // open addressing, at most half full
+  std::vector<Location> locations_;  // of each id
+  std::vector<Slot> slots_;          // open addressing, at most half full
   size_t mask_ = 0, used_ = 0, longest_ = 0;
 };
 

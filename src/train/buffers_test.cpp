@@ -84,8 +84,8 @@ TEST(Buffers, RunningStatisticsMoveWithEachStepAndEvaluationUsesThem) {
   // With the moving average of weight and bias, which evaluation takes, the statistics are still the running ones.
   const float* average = training.learner.trainer().state("ema");
   const auto value_of = [&](const std::string& name, size_t i) {
-    for (const ParameterPlace& place : training.learner.trainer().layout().trained())
-      if (place.spec.name == name) return average[place.offset + static_cast<int64_t>(i)];
+    for (const ParameterSlot& slot : training.learner.trainer().layout().trained())
+      if (slot.spec.name == name) return average[slot.offset + static_cast<int64_t>(i)];
     return NAN;
   };
   for (size_t i = 0; i < kChannels; ++i)

@@ -9,16 +9,16 @@
 namespace linnet {
 namespace {
 
-using Places = std::span<const ParameterPlace>;
+using Slots = std::span<const ParameterSlot>;
 
 // The named tensors of one flat buffer; `prefix` tells the states of a training state apart.
-void add_tensors(std::vector<SafetensorsTensor>& tensors, Places places, const std::string& prefix, const float* flat) {
-  for (const auto& [spec, offset] : places)
+void add_tensors(std::vector<SafetensorsTensor>& tensors, Slots slots, const std::string& prefix, const float* flat) {
+  for (const auto& [spec, offset] : slots)
     tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat + offset});
 }
 
-void copy_tensors(const SafetensorsFile& file, Places places, const std::string& prefix, float* flat) {
-  for (const auto& [spec, offset] : places) {
+void copy_tensors(const SafetensorsFile& file, Slots slots, const std::string& prefix, float* flat) {
+  for (const auto& [spec, offset] : slots) {
     const SafetensorsEntry& entry = file.at(prefix + spec.name);
     const TensorType expected{DType::kF32, spec.shape};
     if (entry.type != expected)
@@ -57,15 +57,15 @@ Metadata with_progress(Metadata metadata, const Progress& p) {
 }
 
 // Those of which a state holds values: moments and averages have only trained ones.
-Places places_of(const Trainer& trainer, const std::string& state) {
+Slots slots_of(const Trainer& trainer, const std::string& state) {
   const ParameterLayout& layout = trainer.layout();
-  return state == "parameters" ? Places(layout.parameters()) : layout.trained();
+  return state == "parameters" ? Slots(layout.parameters()) : layout.trained();
 }
 
 std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : trainer.states())
-    add_tensors(tensors, places_of(trainer, state), state + ".", trainer.state(state));
+    add_tensors(tensors, slots_of(trainer, state), state + ".", trainer.state(state));
   return tensors;
 }
 
@@ -86,7 +86,7 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, floa
   if (file.entries().size() != layout.parameters().size())
     for (const SafetensorsEntry& entry : file.entries()) {
       bool known = false;
-      for (const ParameterPlace& place : layout.parameters()) known = known || place.spec.name == entry.name;
+      for (const ParameterSlot& slot : layout.parameters()) known = known || slot.spec.name == entry.name;
       if (!known) fail_user(path + ": tensor " + entry.name + " is not part of the model");
     }
   return file.metadata();
@@ -105,7 +105,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
     fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " +
               std::to_string(kStateFormatVersion));
   for (const std::string& state : trainer.states())
-    copy_tensors(file, places_of(trainer, state), state + ".", trainer.state(state));
+    copy_tensors(file, slots_of(trainer, state), state + ".", trainer.state(state));
   trainer.push_states();
   if (metadata) *metadata = file.metadata();
   Progress p;

@@ -141,14 +141,14 @@ TEST_P(Golden, ThePlannedExecutorAgreesInFloat32) {
       run_accumulate.run(pool);
       const double count = store.as<float>("token_count")[0];
       const std::vector<double> reference = flat("grad");
-      for (const ParameterPlace& place : layout_.parameters()) {
-        const auto size = static_cast<size_t>(place.spec.shape.elements());
-        const std::span<const double> expected(reference.data() + place.offset, size);
+      for (const ParameterSlot& slot : layout_.parameters()) {
+        const auto size = static_cast<size_t>(slot.spec.shape.elements());
+        const std::span<const double> expected(reference.data() + slot.offset, size);
         std::vector<double> difference;
         for (size_t j = 0; j < size; ++j)
-          difference.push_back(store.as<float>("gradient")[place.offset + static_cast<int64_t>(j)] / count -
+          difference.push_back(store.as<float>("gradient")[slot.offset + static_cast<int64_t>(j)] / count -
                                expected[j]);
-        EXPECT_LE(norm(difference), 1e-4 * norm(expected) + 1e-7 * norm(reference)) << place.spec.name;
+        EXPECT_LE(norm(difference), 1e-4 * norm(expected) + 1e-7 * norm(reference)) << slot.spec.name;
       }
     }
     run_step.run(pool);

@@ -35,7 +35,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
   trainer_->initialize();
 }
 
-void* SingleShapeLearner::place(const std::string& input, size_t bytes) {
+void* SingleShapeLearner::slot(const std::string& input, size_t bytes) {
   const auto found = inputs_.find(input);
   if (found == inputs_.end()) fail_user("the loss has no input \"" + input + "\"");
   if (found->second != bytes)

@@ -24,7 +24,7 @@ class SingleShapeLearner {
   // Fills an input that the loss declared. User error when there is none of that name, type and size.
   template <class T>
   void set(const std::string& input, std::span<const T> values) {
-    std::copy(values.begin(), values.end(), static_cast<T*>(place(input, sizeof(T) * values.size())));
+    std::copy(values.begin(), values.end(), static_cast<T*>(slot(input, sizeof(T) * values.size())));
   }
   template <class T>
   void set(const std::string& input, std::initializer_list<T> values) {
@@ -46,7 +46,7 @@ class SingleShapeLearner {
   std::span<float> parameter(const std::string& name);
 
  private:
-  void* place(const std::string& input, size_t bytes);
+  void* slot(const std::string& input, size_t bytes);
 
   ParameterLayout layout_;
   Store store_;

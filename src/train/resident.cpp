@@ -95,7 +95,7 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
 void ResidentSteps::declare(const Graph& graph) {
   const auto bind_in_one = [&](const char* region, MemoryKind kind, const std::vector<std::string>& names) {
     size_t bytes = 0;
-    std::vector<std::pair<std::string, Location>> places;
+    std::vector<std::pair<std::string, Location>> slots;
     const RegionId id = store_.add_region(region, kind, 0);
     for (const std::string& name : names)
       if (const auto input = graph.find_input(kPrefix + name)) {

@@ -1,5 +1,5 @@
 // On the CPU, on the emulated device (tests/cuda_emulation), or with LINNET_TEST_DEVICE on a GPU: resident steps are
-// those of the same place's Trainer::step, bit for bit.
+// those of the same slot's Trainer::step, bit for bit.
 #include "train/resident.h"
 
 #include <gtest/gtest.h>
@@ -54,8 +54,8 @@ class ResidentTraining : public ::testing::Test {
     std::vector<int32_t> order;
     for (int64_t step = 0; step < steps; ++step)
       for (int64_t r = 0; r < kBatch; ++r) {
-        const int64_t place = step % kBatches * kBatch + r, epoch = step / kBatches;
-        order.push_back(place < kCount ? static_cast<int32_t>((place * 3 + epoch) % kCount) : -1);
+        const int64_t slot = step % kBatches * kBatch + r, epoch = step / kBatches;
+        order.push_back(slot < kCount ? static_cast<int32_t>((slot * 3 + epoch) % kCount) : -1);
       }
     return order;
   }

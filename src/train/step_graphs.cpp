@@ -34,11 +34,11 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
                        std::span<const Tensor> starts) {
   Traced traced{loss_function(trace), {}};
   std::vector<Tensor> parameters;
-  for (const ParameterPlace& place : layout.trained()) parameters.push_back(trace.parameter(place.spec));
+  for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
   std::vector<Tensor> parts = gradients(traced.loss.sum, parameters);
   size_t first = 0;
   for (size_t i = 0; i < layout.ranges().size(); ++i) {
-    const size_t count = layout.places_in(layout.ranges()[i]);
+    const size_t count = layout.slots_in(layout.ranges()[i]);
     traced.gradients.push_back(
         flat_gradient(std::span(parts).subspan(first, count), starts.empty() ? Tensor{} : starts[i]));
     first += count;

@@ -313,14 +313,14 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
     return true;
   }
   const Plan& plan = shapes_[static_cast<size_t>(shape)]->train;
-  std::vector<Location> places;
+  std::vector<Location> slots;
   for (const Node& node : plan.graph.nodes())
-    if (is_norm(node)) places.push_back(plan.location[static_cast<size_t>(node.in[0])]);
-  for (size_t i = 0; i < places.size(); ++i) {
+    if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
+  for (size_t i = 0; i < slots.size(); ++i) {
     const TrainedRange& range = layout_.ranges()[i];
-    if (!is_intact(plan, shared_.arena, places[i], float_bytes(range.count))) return false;
+    if (!is_intact(plan, shared_.arena, slots[i], float_bytes(range.count))) return false;
     const auto count = static_cast<size_t>(range.count);
-    const std::byte* from = store_.place(places[i].region) + places[i].offset;
+    const std::byte* from = store_.slot(slots[i].region) + slots[i].offset;
     if (store_.device().is_host()) {
       visit(range, {reinterpret_cast<const float*>(from), count});
       continue;

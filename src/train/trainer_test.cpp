@@ -166,9 +166,9 @@ TEST(Trainer, AStepThatIsNotFiniteChangesNothingAndNamesItsNode) {
   Training training(small_config(), {batch.shape});
   training.load(batch);
   // The last parameter by name of the second encoder layer's first projection.
-  for (const ParameterPlace& place : training.layout.parameters())
-    if (place.spec.name == "encoder.layers.1.linear1.weight")
-      training.trainer->state("parameters")[place.offset + 5] = std::numeric_limits<float>::infinity();
+  for (const ParameterSlot& slot : training.layout.parameters())
+    if (slot.spec.name == "encoder.layers.1.linear1.weight")
+      training.trainer->state("parameters")[slot.offset + 5] = std::numeric_limits<float>::infinity();
   const std::vector<float> before = training.parameters();
   const StepReport report = training.trainer->step(0, 1e-3, 1);
   EXPECT_FALSE(report.finite);

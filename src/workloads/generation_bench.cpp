@@ -25,9 +25,9 @@ struct Writer {
     store.touch();
     generator->bind();
     load_into(store, layout, pool, [this](float* parameters) {
-      const std::vector<ParameterPlace>& places = layout.parameters();
-      pool.run(static_cast<int64_t>(places.size()), [&](int64_t i, int) {
-        const auto& [spec, offset] = places[static_cast<size_t>(i)];
+      const std::vector<ParameterSlot>& slots = layout.parameters();
+      pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
+        const auto& [spec, offset] = slots[static_cast<size_t>(i)];
         initialize(spec.initializer, spec.name, 1, spec.shape,
                    {parameters + offset, static_cast<size_t>(spec.shape.elements())});
       });
@@ -52,8 +52,8 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const W
   m.bandwidth = measured_bandwidth(writer.pool, size_t{512} << 20);
   const GptConfig& config = writer.model.config;
   size_t positions = static_cast<size_t>(config.max_seq_len * config.width) * sizeof(float);
-  for (const QuantizedPlace& place : writer.layout.quantized())
-    if (place.place.spec.name == writer.model.positions.weight.spec().name) positions = place.shape.bytes();
+  for (const QuantizedSlot& slot : writer.layout.quantized())
+    if (slot.slot.spec.name == writer.model.positions.weight.spec().name) positions = slot.shape.bytes();
   m.weight_bytes = 4 * static_cast<double>(writer.layout.stored_count()) +
                    static_cast<double>(writer.layout.quantized_bytes()) - static_cast<double>(positions);
   const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);

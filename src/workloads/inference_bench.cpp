@@ -59,9 +59,9 @@ struct Encoder {
   }
 
   static void draw(const ParameterLayout& layout, float* parameters) {
-    for (const ParameterPlace& place : layout.parameters())
-      initialize(place.spec.initializer, place.spec.name, 1, place.spec.shape,
-                 {parameters + place.offset, static_cast<size_t>(place.spec.shape.elements())});
+    for (const ParameterSlot& slot : layout.parameters())
+      initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
+                 {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   }
 
   void set_batch(int64_t batch, int64_t length) {

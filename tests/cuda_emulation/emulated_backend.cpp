@@ -29,13 +29,13 @@ struct Widened {
     if (original.type.dtype != DType::kBF16) return;
     const Shape& shape = original.shape();
     for (int64_t e = 0; e < original.elements(); ++e) {
-      int64_t rest = e, place = 0;
+      int64_t rest = e, location = 0;
       for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-        place += rest % shape[axis] * original.strides[axis];
+        location += rest % shape[axis] * original.strides[axis];
         rest /= shape[axis];
       }
-      original.as<uint16_t>()[place] =
-          static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(values[static_cast<size_t>(place)])) >> 16);
+      original.as<uint16_t>()[location] =
+          static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(values[static_cast<size_t>(location)])) >> 16);
     }
   }
   TensorView view, original;

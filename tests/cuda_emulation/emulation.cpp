@@ -29,7 +29,7 @@ enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 // call. It never ends: each block gives it a thread to be.
 struct Fiber {
   ucontext_t context;
-  jmp_buf place;
+  jmp_buf location;
   bool entered = false;
   std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(kStack);
   dim3 index;
@@ -64,7 +64,7 @@ void to_scheduler() {
   void* fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, m.scheduler_stack, m.scheduler_stack_size);
 #endif
-  if (!_setjmp(own.place)) _longjmp(m.scheduler, 1);
+  if (!_setjmp(own.location)) _longjmp(m.scheduler, 1);
 #ifdef LINNET_FIBER_ASAN
   __sanitizer_finish_switch_fiber(fake, &m.scheduler_stack, &m.scheduler_stack_size);
 #endif
@@ -106,7 +106,7 @@ void to_fiber(int i) {
 #endif
   if (!_setjmp(m.scheduler)) {
     if (fiber(i).entered)
-      _longjmp(fiber(i).place, 1);
+      _longjmp(fiber(i).location, 1);
     else
       enter(fiber(i));
   }

@@ -108,10 +108,10 @@ inline unsigned __ballot_sync(unsigned, bool vote) {
   return votes;
 }
 // Only integers: sums of floats would depend on the order.
-inline int atomicAdd(int* place, int value) { return std::exchange(*place, *place + value); }
-inline unsigned atomicAdd(unsigned* place, unsigned value) { return std::exchange(*place, *place + value); }
-inline int atomicMax(int* place, int value) { return std::exchange(*place, *place > value ? *place : value); }
-inline int atomicMin(int* place, int value) { return std::exchange(*place, *place < value ? *place : value); }
+inline int atomicAdd(int* location, int value) { return std::exchange(*location, *location + value); }
+inline unsigned atomicAdd(unsigned* location, unsigned value) { return std::exchange(*location, *location + value); }
+inline int atomicMax(int* location, int value) { return std::exchange(*location, *location > value ? *location : value); }
+inline int atomicMin(int* location, int value) { return std::exchange(*location, *location < value ? *location : value); }
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
@@ -133,16 +133,16 @@ inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 template <class T>
-T __ldg(const T* place) {
-  return *place;
+T __ldg(const T* location) {
+  return *location;
 }
 template <class T>
-T __ldcs(const T* place) {
-  return *place;
+T __ldcs(const T* location) {
+  return *location;
 }
 template <class T>
-void __stcs(T* place, T value) {
-  *place = value;
+void __stcs(T* location, T value) {
+  *location = value;
 }
 using std::max;
 using std::min;

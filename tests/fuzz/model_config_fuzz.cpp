@@ -18,10 +18,10 @@ namespace {
 std::string make_folders() {
   const std::string folder = "/dev/shm/linnet_fuzz_" + std::to_string(::getpid());
   for (const char* name : {"gpt2", "llama", "bert_model", "t5", "marian"}) {
-    const std::string place = folder + "/" + std::string(name, std::strcspn(name, "_"));
-    std::filesystem::create_directories(place);
+    const std::string location = folder + "/" + std::string(name, std::strcspn(name, "_"));
+    std::filesystem::create_directories(location);
     const std::string weights = "tests/golden/pretrained/" + std::string(name) + "/model.safetensors";
-    if (file_exists(weights)) write_file_atomically(place + "/model.safetensors", read_file(weights));
+    if (file_exists(weights)) write_file_atomically(location + "/model.safetensors", read_file(weights));
   }
   return folder;
 }

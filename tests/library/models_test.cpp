@@ -41,7 +41,7 @@ struct Writer : Decoder {
 TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
   std::vector<int32_t> ids;
   for (int i = 0; i < 400; ++i) ids.push_back(i * i % 11);
-  Loader loader(Dataset::windows(ids, 16), {.batch = 4, .shuffle = true, .drop_last = true});
+  Loader loader(Dataset::chunks(ids, 16), {.batch = 4, .shuffle = true, .drop_last = true});
   Writer writer;
   Learner learner(
       writer, [&](Tracer& trace) { return decoder_loss(writer, trace); }, loader.shapes());

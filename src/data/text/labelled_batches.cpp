@@ -9,7 +9,7 @@
 #include "data/held_out.h"
 #include "data/text/line_reader.h"
 #include "data/text/parallel_text.h"
-#include "data/text/token_windows.h"
+#include "data/text/token_chunks.h"
 
 namespace linnet {
 namespace {

@@ -43,9 +43,9 @@ TEST(LabelledBatches, AnEpochHoldsEveryExampleOnceInAnotherOrder) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::vector<int32_t> seen;
     for (int64_t i = 0; i < 13; ++i) {
-      const Batch& place = rows.take(batches.next());
-      EXPECT_EQ(place.last_of_epoch, i == 12);
-      const int64_t length = kLengths[static_cast<size_t>(place.shape_index)];
+      const Batch& location = rows.take(batches.next());
+      EXPECT_EQ(location.last_of_epoch, i == 12);
+      const int64_t length = kLengths[static_cast<size_t>(location.shape_index)];
       for (int64_t row = 0; row < 4; ++row) {
         if (rows.labels[static_cast<size_t>(row)] < 0) continue;
         const int32_t id = rows.tokens[static_cast<size_t>(row * length)];
@@ -66,9 +66,9 @@ TEST(LabelledBatches, GoOnFromAnyBatch) {
   LabelledBatches straight(data, 4, kLengths, 1), resumed(data, 4, kLengths, 1);
   Rows a, b;
   for (int i = 0; i < 20; ++i) a.take(straight.next());
-  const Batch& place = a.take(straight.next());
-  resumed.seek(place.epoch, place.index);
-  EXPECT_EQ(b.take(resumed.next()).shape_index, place.shape_index);
+  const Batch& location = a.take(straight.next());
+  resumed.seek(location.epoch, location.index);
+  EXPECT_EQ(b.take(resumed.next()).shape_index, location.shape_index);
   EXPECT_EQ(a.labels, b.labels);
   EXPECT_EQ(a.lengths, b.lengths);
   EXPECT_THROW(resumed.seek(0, 13), Error);

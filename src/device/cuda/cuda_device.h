@@ -50,9 +50,9 @@ class CudaDevice : public Device {
   // first call, which must not be inside a recording: the first run of a plan is not.
   template <class T>
   T& prepared(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
-    std::shared_ptr<void>& place = prepared_[key];
-    if (!place) place = make();
-    return *static_cast<T*>(place.get());
+    std::shared_ptr<void>& location = prepared_[key];
+    if (!location) location = make();
+    return *static_cast<T*>(location.get());
   }
 
  private:

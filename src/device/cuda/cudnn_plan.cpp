@@ -148,14 +148,14 @@ std::shared_ptr<CudnnPlan> CudnnGraph::plan(const CudnnTarget& target, std::stri
 
 void CudnnPlan::run(CudaDevice& device, const std::vector<std::pair<CudnnValue, void*>>& memory, std::byte* workspace) {
   std::vector<int64_t> ids;
-  std::vector<void*> places;
-  for (const auto& [id, place] : memory) ids.push_back(id), places.push_back(place);
-  for (auto& [id, bytes] : numbers_) ids.push_back(id), places.push_back(bytes.data());
+  std::vector<void*> locations;
+  for (const auto& [id, location] : memory) ids.push_back(id), locations.push_back(location);
+  for (auto& [id, bytes] : numbers_) ids.push_back(id), locations.push_back(bytes.data());
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   void* const scratch = workspace;
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
-      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(places.size()),
-           places.data())
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(locations.size()),
+           locations.data())
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch)
       .finalize();
   cudnn_check(cudnn().execute(handle_of(device).raw, plan_.raw(), pack.raw()), "running a plan");

@@ -60,10 +60,10 @@ void* find_library(const std::vector<std::string>& names) {
 
 void* open_library(const std::vector<std::string>& names) {
   if (void* library = find_library(names)) return library;
-  std::string places;
-  for (const std::string& folder : library_folders()) places += ", " + folder;
+  std::string locations;
+  for (const std::string& folder : library_folders()) locations += ", " + folder;
   errno = 0;
-  fail_system("cannot find " + names.front() + " (looked in the system's folders" + places +
+  fail_system("cannot find " + names.front() + " (looked in the system's folders" + locations +
               "; LINNET_CUDA_LIBRARIES names others)");
 }
 

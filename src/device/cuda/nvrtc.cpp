@@ -32,11 +32,12 @@ const std::vector<std::string> kNames{"libnvrtc.so.13", "libnvrtc.so.12", "libnv
 // NVRTC opens a second library by its bare name, which is found only where the system looks. Opened from beside NVRTC
 // before, it is found by that name.
 void open_builtins(const Nvrtc& api) {
-  Dl_info place{};
+  Dl_info location{};
   int major = 0, minor = 0;
-  if (api.version(&major, &minor) != 0 || !dladdr(reinterpret_cast<void*>(api.version), &place) || !place.dli_fname)
+  if (api.version(&major, &minor) != 0 || !dladdr(reinterpret_cast<void*>(api.version), &location) ||
+      !location.dli_fname)
     return;
-  const std::string path = place.dli_fname;
+  const std::string path = location.dli_fname;
   const std::string name = "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);
   if (path.find('/') != std::string::npos)
     dlopen((path.substr(0, path.rfind('/') + 1) + name).c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -145,9 +145,9 @@ std::string OnnxLowering::key_mask(size_t operand, const SymbolicSize& keys) {
   if (const auto found = key_masks_.find(id); found != key_masks_.end()) {
     counts = builder.cast(builder.unsqueeze(builder.unsqueeze(found->second, {1}), {2}), OnnxElement::kFloat);
   } else {
-    const std::string places =
+    const std::string locations =
         builder.add("Range", {builder.integer(0), builder.size_scalar(keys), builder.integer(1)});
-    const std::string within = builder.add("Less", {places, builder.unsqueeze(in(operand), {1, 2, 3})});
+    const std::string within = builder.add("Less", {locations, builder.unsqueeze(in(operand), {1, 2, 3})});
     counts = builder.cast(within, OnnxElement::kFloat);
   }
   return builder.add("Mul", {builder.add("Sub", {builder.number(1), counts}), builder.number(lowest)});

@@ -148,11 +148,11 @@ HWY_INLINE bool AllFinite(const float* rows, int64_t stride, int64_t count, int6
   return SumLanes(sum) == 0;
 }
 
-// What a tile of weights needs to know of its place: `half_rows` pairs of keys from `key`, one panel of queries.
+// What a tile of weights needs to know of its location: `half_rows` pairs of keys from `key`, one panel of queries.
 enum class Masking { kNone, kDropout, kAny, kLimited };  // kLimited: with starts or a bias too
 constexpr bool hides(Masking masking) { return masking == Masking::kAny || masking == Masking::kLimited; }
 
-struct Place {
+struct Location {
   const Window& window;
   const uint8_t* kept;  // bits of dropout (attention_dropout-inl.h), or null
   int64_t key = 0, query = 0;
@@ -166,12 +166,12 @@ struct Place {
 template <int M, int kVectors>
 class Seen {
  public:
-  HWY_INLINE explicit Seen(const Place& place)
-      : padded_(place.key + M > place.window.keys), step_(hn::Set(d, place.window.causal ? 1.0f : 0.0f)) {
-    const Window& window = place.window;  // query i sees key j when i + first_query + offset >= j + first_key
-    const int64_t ahead = window.first_query + window.offset - window.first_key - place.key;
-    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(place.columns));
-    const V first = hn::Set(d, window.causal ? static_cast<float>(place.query + ahead) : 0.0f);
+  HWY_INLINE explicit Seen(const Location& location)
+      : padded_(location.key + M > location.window.keys), step_(hn::Set(d, location.window.causal ? 1.0f : 0.0f)) {
+    const Window& window = location.window;  // query i sees key j when i + first_query + offset >= j + first_key
+    const int64_t ahead = window.first_query + window.offset - window.first_key - location.key;
+    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(location.columns));
+    const V first = hn::Set(d, window.causal ? static_cast<float>(location.query + ahead) : 0.0f);
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
       const V i = hn::Add(number, hn::Set(d, static_cast<float>(h * kLanes)));
@@ -200,18 +200,18 @@ class Seen {
 template <int M, int kVectors>
 class SeenFromStart {
  public:
-  HWY_INLINE explicit SeenFromStart(const Place& place) {
-    const Window& window = place.window;
-    const int64_t ahead = window.first_query + window.offset - window.first_key - place.key;
-    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(place.columns));
-    const V end = hn::Set(d, static_cast<float>(window.keys - 1 - place.key));
-    const V first = hn::Set(d, static_cast<float>(place.query + ahead)),
-            key = hn::Set(d, static_cast<float>(place.key));
+  HWY_INLINE explicit SeenFromStart(const Location& location) {
+    const Window& window = location.window;
+    const int64_t ahead = window.first_query + window.offset - window.first_key - location.key;
+    const V number = hn::Iota(d, 0), count = hn::Set(d, static_cast<float>(location.columns));
+    const V end = hn::Set(d, static_cast<float>(window.keys - 1 - location.key));
+    const V first = hn::Set(d, static_cast<float>(location.query + ahead)),
+            key = hn::Set(d, static_cast<float>(location.key));
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
       const V i = hn::Add(number, hn::Set(d, static_cast<float>(h * kLanes)));
       const V last = window.causal ? hn::Min(hn::Add(i, first), end) : end;
-      first_[h] = hn::Sub(hn::LoadU(d, window.starts + place.query + h * kLanes), key);
+      first_[h] = hn::Sub(hn::LoadU(d, window.starts + location.query + h * kLanes), key);
       last_[h] = hn::IfThenElse(hn::Lt(i, count), last, hn::Set(d, -1.0f));
     }
   }
@@ -228,18 +228,18 @@ class SeenFromStart {
   V first_[kVectors], last_[kVectors], row_[2];
 };
 
-// What tells a tile which of its lanes count; a Place, which tells nothing, where all do.
+// What tells a tile which of its lanes count; a Location, which tells nothing, where all do.
 template <Masking kMasking, int M, int kVectors>
 using SeenIn = std::conditional_t<kMasking == Masking::kLimited, SeenFromStart<M, kVectors>,
-                                  std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Place>>;
+                                  std::conditional_t<kMasking == Masking::kAny, Seen<M, kVectors>, Location>>;
 
 // Starts a tile of scores: what every key's row of a panel of queries begins with, and the bias.
 template <Masking kMasking, int M, int kVectors>
-HWY_INLINE void StartScores(const Place& place, const float* row, V (&r)[M][kVectors]) {
+HWY_INLINE void StartScores(const Location& location, const float* row, V (&r)[M][kVectors]) {
   StartWithRow(row, r);
   if constexpr (kMasking == Masking::kLimited) {
-    if (place.window.bias == nullptr) return;
-    const float* bias = place.window.bias + place.query - place.key;
+    if (location.window.bias == nullptr) return;
+    const float* bias = location.window.bias + location.query - location.key;
 #pragma GCC unroll 14
     for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
@@ -252,31 +252,31 @@ struct TileEnds {
   int64_t end[2];
 };
 
-// The tiles of one panel of queries against the keys that any of them sees: calls body(place, half_rows, masking). A
+// The tiles of one panel of queries against the keys that any of them sees: calls body(location, half_rows, masking). A
 // tile whose keys only the panel's second vector sees is one vector wide.
 template <class P, class Body>
 HWY_INLINE TileEnds ForTiles(const Window& window, int64_t i, const uint8_t* kept, const Body& body) {
   const Tiles tiles(window.keys);
-  Place place{window, kept, 0, i, std::min<int64_t>(kWidth, window.queries - i)};
+  Location location{window, kept, 0, i, std::min<int64_t>(kWidth, window.queries - i)};
   const int64_t end = round_up(window.keys, 2);
   TileEnds ends{{end, end}};
   for (int64_t t = 0; t < tiles.tiles; ++t) {
     if (tiles.begin(t + 1) <= window.begin) continue;
-    place.key = tiles.begin(t);
-    const int64_t first_seer = window.first_seer(place.key);
-    if (place.columns > kLanes && first_seer >= i + kLanes) {
-      ends.end[0] = place.key;
-      place.query += kLanes, place.columns -= kLanes;
+    location.key = tiles.begin(t);
+    const int64_t first_seer = window.first_seer(location.key);
+    if (location.columns > kLanes && first_seer >= i + kLanes) {
+      ends.end[0] = location.key;
+      location.query += kLanes, location.columns -= kLanes;
     }
-    if (first_seer >= place.query + place.columns) {  // and neither do they see later keys
-      ends.end[0] = std::min(ends.end[0], place.key), ends.end[1] = place.key;
+    if (first_seer >= location.query + location.columns) {  // and neither do they see later keys
+      ends.end[0] = std::min(ends.end[0], location.key), ends.end[1] = location.key;
       break;
     }
-    const bool whole = tiles.begin(t + 1) <= window.limit(place.query) && place.columns % P::kPair == 0;
-    if (window.bias || window.latest > place.key)
-      body(place, tiles.half_rows(t), Masking::kLimited);
+    const bool whole = tiles.begin(t + 1) <= window.limit(location.query) && location.columns % P::kPair == 0;
+    if (window.bias || window.latest > location.key)
+      body(location, tiles.half_rows(t), Masking::kLimited);
     else
-      body(place, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
+      body(location, tiles.half_rows(t), whole ? kept ? Masking::kDropout : Masking::kNone : Masking::kAny);
   }
   return ends;
 }

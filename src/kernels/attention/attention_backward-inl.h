@@ -43,18 +43,18 @@ HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
 // A tile of scores: stores the probabilities 2^(score - lse), zero where not seen.
 template <class P, Masking kMasking>
 struct Probabilities {
-  const Place& place;
+  const Location& location;
   const float* minus_lse;
   float* out;
   int64_t stride;
 
   template <int M, int kVectors>
   HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    StartScores<kMasking>(place, minus_lse, r);
+    StartScores<kMasking>(location, minus_lse, r);
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    SeenIn<kMasking, M, kVectors> seen(place);
+    SeenIn<kMasking, M, kVectors> seen(location);
 #pragma GCC unroll 7
     for (int i = 0; i < M; i += 2) {
       if constexpr (hides(kMasking)) seen.start_pair(i);
@@ -73,7 +73,7 @@ struct Probabilities {
 // A tile of dp - D, where dp = scale do v^T: stores ds = p (keep dp - D) in both forms, and p where kept.
 template <class P, Masking kMasking>
 struct ScoreGradients {
-  const Place& place;
+  const Location& location;
   const float *minus_correction, *probabilities;
   int64_t stride;  // of the probabilities
   float *p, *ds, *ds_by_key;
@@ -85,8 +85,8 @@ struct ScoreGradients {
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
-    const bool drops = kMasking == Masking::kDropout || (hides(kMasking) && place.kept);
-    SeenIn<kMasking, M, kVectors> seen(place);
+    const bool drops = kMasking == Masking::kDropout || (hides(kMasking) && location.kept);
+    SeenIn<kMasking, M, kVectors> seen(location);
 #pragma GCC unroll 7
     for (int i = 0; i < M; i += 2) {
       V weight[2][kVectors], gradient[2][kVectors];
@@ -99,20 +99,20 @@ struct ScoreGradients {
           const V probability = hn::Load(d, probabilities + (i + row) * stride + h * kLanes);
           weight[row][h] = probability;
           if (drops) {
-            const auto kept = Kept(place, i + row, h);
+            const auto kept = Kept(location, i + row, h);
             dp = hn::IfThenElse(kept, dp, hn::Load(d, minus_correction + h * kLanes));
             weight[row][h] = hn::IfThenElseZero(kept, probability);
           }
           gradient[row][h] = hn::Mul(probability, dp);
           if constexpr (hides(kMasking)) gradient[row][h] = seen.zero_unseen(row, h, gradient[row][h]);
           if constexpr (kMasking == Masking::kLimited)
-            if (place.window.bias)
+            if (location.window.bias)
               hn::Store(gradient[row][h], d,
-                        ds_exact + (place.key + i + row) * kScoreStride + place.query + h * kLanes);
+                        ds_exact + (location.key + i + row) * kScoreStride + location.query + h * kLanes);
         }
-      if (!P::kOneForm || drops) P::StoreAlongQueries(weight, place.key + i, place.query, p);
-      if (!P::kOneForm) P::StoreAlongQueries(gradient, place.key + i, place.query, ds);
-      P::StoreAlongKeys(gradient, place.key + i, place.query, ds_by_key);
+      if (!P::kOneForm || drops) P::StoreAlongQueries(weight, location.key + i, location.query, p);
+      if (!P::kOneForm) P::StoreAlongQueries(gradient, location.key + i, location.query, ds);
+      P::StoreAlongKeys(gradient, location.key + i, location.query, ds_by_key);
     }
   }
 };
@@ -232,37 +232,37 @@ class BackwardHead {
 
   void weights_of_panel(const Window& window, int64_t i, const uint8_t* kept) {
     const TileEnds ends =
-        ForTiles<P>(window, i, kept, [&](const Place& place, int64_t half_rows, Masking masking) LINNET_LAMBDA {
+        ForTiles<P>(window, i, kept, [&](const Location& location, int64_t half_rows, Masking masking) LINNET_LAMBDA {
           switch (masking) {
             case Masking::kNone:
-              return tile<Masking::kNone>(place, half_rows);
+              return tile<Masking::kNone>(location, half_rows);
             case Masking::kDropout:
-              return tile<Masking::kDropout>(place, half_rows);
+              return tile<Masking::kDropout>(location, half_rows);
             case Masking::kAny:
-              return tile<Masking::kAny>(place, half_rows);
+              return tile<Masking::kAny>(location, half_rows);
             case Masking::kLimited:
-              return tile<Masking::kLimited>(place, half_rows);
+              return tile<Masking::kLimited>(location, half_rows);
           }
         });
     ClearUnseen<P>(window, i, ends, scratch_ + at_.ds_by_key);
   }
 
   template <Masking kMasking>
-  HWY_INLINE void tile(const Place& place, int64_t half_rows) {
+  HWY_INLINE void tile(const Location& location, int64_t half_rows) {
     constexpr Masking kOfScores = kMasking == Masking::kDropout ? Masking::kNone : kMasking;
     using First = Probabilities<P, kOfScores>;
     using Second = ScoreGradients<P, kMasking>;
-    const int64_t columns = place.columns, depth = ceil_div(size_, P::kPair);
-    const int64_t panel = place.query / kWidth * depth * kWidth + place.in_panel(), row = place.key * kRow;
+    const int64_t columns = location.columns, depth = ceil_div(size_, P::kPair);
+    const int64_t panel = location.query / kWidth * depth * kWidth + location.in_panel(), row = location.key * kRow;
     // In fp32 probabilities go where they will be read; in bf16 they wait in fp32 for the second tile.
     const int64_t stride = P::kOneForm ? P::kAlongKeys : kWidth;
-    float* p = scratch_ + (P::kOneForm ? at_.p + place.key * stride + place.query : at_.tile);
+    float* p = scratch_ + (P::kOneForm ? at_.p + location.key * stride + location.query : at_.tile);
     TileFor<P, kRow, 1, First>(half_rows, columns)(depth, scratch_ + at_.k_rows + row,
                                                    scratch_ + at_.q_transposed + panel,
-                                                   First{place, scratch_ + at_.lse + place.query, p, stride});
+                                                   First{location, scratch_ + at_.lse + location.query, p, stride});
     TileFor<P, kRow, 1, Second>(half_rows, columns)(
         depth, scratch_ + at_.v_rows + row, scratch_ + at_.do_transposed + panel,
-        Second{place, scratch_ + at_.correction + place.query, p, stride, scratch_ + at_.p, scratch_ + at_.ds,
+        Second{location, scratch_ + at_.correction + location.query, p, stride, scratch_ + at_.p, scratch_ + at_.ds,
                scratch_ + at_.ds_by_key, scratch_ + at_.ds_exact});
   }
 

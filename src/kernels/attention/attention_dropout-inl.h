@@ -122,9 +122,10 @@ class Dropout {
   uint64_t keys_[10][2];  // of the rounds
 };
 
-// The lanes of vector h of `row` of a place that are kept.
-HWY_INLINE auto Kept(const Place& place, int row, int h) {
-  return hn::LoadMaskBits(d, place.kept + (place.key + row) * kMaskRow + (place.query / kLanes + h) * kMaskBytes);
+// The lanes of vector h of `row` of a location that are kept.
+HWY_INLINE auto Kept(const Location& location, int row, int h) {
+  return hn::LoadMaskBits(d,
+                          location.kept + (location.key + row) * kMaskRow + (location.query / kLanes + h) * kMaskBytes);
 }
 
 }  // namespace linnet::HWY_NAMESPACE::attention

@@ -27,18 +27,18 @@ constexpr float kHighest = 30, kLowest = -60;
 // the panel's queries. A NaN may get lost in the maximum; its exponential shows it.
 template <class P, Masking kMasking>
 struct Exponentials {
-  const Place& place;
+  const Location& location;
   const float* minus_shift;
   float *maximum, *sum, *weights;
 
   template <int M, int kVectors>
   HWY_INLINE void start(V (&r)[M][kVectors]) const {
-    StartScores<kMasking>(place, minus_shift, r);
+    StartScores<kMasking>(location, minus_shift, r);
   }
   template <int M, int kVectors>
   HWY_INLINE void end(V (&r)[M][kVectors]) const {
     V top[kVectors], total[kVectors];
-    SeenIn<kMasking, M, kVectors> seen(place);
+    SeenIn<kMasking, M, kVectors> seen(location);
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
       top[h] = hn::Load(d, maximum + h * kLanes);
@@ -58,12 +58,12 @@ struct Exponentials {
           e[row][h] = Exp2<P::kExpDegree>(score);
         }
         total[h] = hn::Add(total[h], hn::Add(e[0][h], e[1][h]));
-        if (kMasking == Masking::kDropout || (hides(kMasking) && place.kept)) {
-          e[0][h] = hn::IfThenElseZero(Kept(place, i, h), e[0][h]);
-          e[1][h] = hn::IfThenElseZero(Kept(place, i + 1, h), e[1][h]);
+        if (kMasking == Masking::kDropout || (hides(kMasking) && location.kept)) {
+          e[0][h] = hn::IfThenElseZero(Kept(location, i, h), e[0][h]);
+          e[1][h] = hn::IfThenElseZero(Kept(location, i + 1, h), e[1][h]);
         }
       }
-      P::StoreAlongKeys(e, place.key + i, place.query, weights);
+      P::StoreAlongKeys(e, location.key + i, location.query, weights);
     }
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {
@@ -166,26 +166,27 @@ class ForwardHead {
       hn::Store(hn::Set(d, kMinusInfinity), d, maximum_ + h);
       hn::Store(hn::Zero(d), d, block_sum_ + h);
     }
-    return ForTiles<P>(window, i, kept, [&](const Place& place, int64_t half_rows, Masking masking) LINNET_LAMBDA {
-      switch (masking) {
-        case Masking::kNone:
-          return tile<Masking::kNone>(place, half_rows, at, q);
-        case Masking::kDropout:
-          return tile<Masking::kDropout>(place, half_rows, at, q);
-        case Masking::kAny:
-          return tile<Masking::kAny>(place, half_rows, at, q);
-        case Masking::kLimited:
-          return tile<Masking::kLimited>(place, half_rows, at, q);
-      }
-    });
+    return ForTiles<P>(window, i, kept,
+                       [&](const Location& location, int64_t half_rows, Masking masking) LINNET_LAMBDA {
+                         switch (masking) {
+                           case Masking::kNone:
+                             return tile<Masking::kNone>(location, half_rows, at, q);
+                           case Masking::kDropout:
+                             return tile<Masking::kDropout>(location, half_rows, at, q);
+                           case Masking::kAny:
+                             return tile<Masking::kAny>(location, half_rows, at, q);
+                           case Masking::kLimited:
+                             return tile<Masking::kLimited>(location, half_rows, at, q);
+                         }
+                       });
   }
   template <Masking kMasking>
-  HWY_INLINE void tile(const Place& place, int64_t half_rows, int64_t at, const float* q) {
+  HWY_INLINE void tile(const Location& location, int64_t half_rows, int64_t at, const float* q) {
     using Finish = Exponentials<P, kMasking>;
-    const int64_t i = place.in_panel();
-    TileFor<P, kRow, 1, Finish>(half_rows, place.columns)(
-        ceil_div(args_.head_size, P::kPair), k_ + place.key * kRow, q + i,
-        Finish{place, minus_shift_ + at + i, maximum_ + i, block_sum_ + i, weights_});
+    const int64_t i = location.in_panel();
+    TileFor<P, kRow, 1, Finish>(half_rows, location.columns)(
+        ceil_div(args_.head_size, P::kPair), k_ + location.key * kRow, q + i,
+        Finish{location, minus_shift_ + at + i, maximum_ + i, block_sum_ + i, weights_});
   }
 
   // Moves the shift of queries whose largest score is out of bounds, and scales what they have so far. A sum that is

@@ -124,21 +124,21 @@ TEST(Attention, MaskedKeysDoNotLeak) {
   }
 }
 
-// A NaN or infinity in row `place` of an operand. With the causal mask, what comes later reaches no earlier query, and
-// gradients of later keys see no earlier query.
-void check_poison(Operand Case::*operand, float poison, int64_t place, Precision precision) {
+// A NaN or infinity in row `location` of an operand. With the causal mask, what comes later reaches no earlier query,
+// and gradients of later keys see no earlier query.
+void check_poison(Operand Case::*operand, float poison, int64_t location, Precision precision) {
   Case test;
   test.args = {.batch = 1, .query_heads = 1, .kv_heads = 1, .query_length = 30, .key_length = 30};
   test.args.head_size = 12, test.args.causal = true, test.args.precision = precision;
   test.fill(8);
   Case clean = test;
   clean.run(1);
-  (test.*operand)(0, place, 0, 3) = poison;
+  (test.*operand)(0, location, 0, 3) = poison;
   test.run(1);
   const bool is_row = operand == &Case::q || operand == &Case::d_o;
   bool shown = false;
   for (int64_t t = 0; t < 30; ++t) {
-    const bool query_may_differ = is_row ? t == place : t >= place;
+    const bool query_may_differ = is_row ? t == location : t >= location;
     for (int64_t x = 0; x < 12; ++x) {
       if (!query_may_differ) {
         ASSERT_NEAR(test.o(0, t, 0, x), clean.o(0, t, 0, x), 1e-5) << "o " << t;
@@ -148,7 +148,7 @@ void check_poison(Operand Case::*operand, float poison, int64_t place, Precision
       } else {
         shown |= !std::isfinite(test.dq(0, t, 0, x));
       }
-      if (is_row && t > place) {  // these keys are behind the query
+      if (is_row && t > location) {  // these keys are behind the query
         ASSERT_NEAR(test.dk(0, t, 0, x), clean.dk(0, t, 0, x), 1e-5) << "dk " << t;
         ASSERT_NEAR(test.dv(0, t, 0, x), clean.dv(0, t, 0, x), 1e-5) << "dv " << t;
       }
@@ -163,8 +163,8 @@ TEST(Attention, NanReachesWhatSeesItAndNothingElse) {
     for (const Precision precision : {Precision::kF32, Precision::kBf16})
       for (const auto operand : {&Case::q, &Case::k, &Case::v, &Case::d_o})
         for (const float poison : {kNan, kInf})
-          for (const int64_t place : {20, 21}) {
-            check_poison(operand, poison, place, precision);
+          for (const int64_t location : {20, 21}) {
+            check_poison(operand, poison, location, precision);
             if (HasFatalFailure()) FAIL() << isa;
           }
   }

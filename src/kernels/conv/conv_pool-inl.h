@@ -27,8 +27,9 @@ HWY_INLINE void CopyRow(const ConvPoolShape& s, const ConvPoolImages& x, int64_t
   const int64_t first = row * s.width * s.channels + channel;
   if (s.channels > 1) {
     for (int64_t j = 0; j < s.width; ++j) {
-      const int64_t place = first + j * s.channels;
-      out[j] = x.bytes ? static_cast<float>(x.bytes[place]) * x.scale[channel] + x.shift[channel] : x.floats[place];
+      const int64_t location = first + j * s.channels;
+      out[j] =
+          x.bytes ? static_cast<float>(x.bytes[location]) * x.scale[channel] + x.shift[channel] : x.floats[location];
     }
     return;
   }

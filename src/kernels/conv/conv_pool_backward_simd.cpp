@@ -1,6 +1,6 @@
 // Gradients of the pooled convolution. Of the four sums of a pooling window one had the maximum, so each pooled
-// gradient meets nine pixels (of every channel), those under the filter at that place: `which` selects among the four
-// places.
+// gradient meets nine pixels (of every channel), those under the filter at that location: `which` selects among the
+// four locations.
 #include <algorithm>
 
 #include "kernels/conv/conv_pool.h"
@@ -49,24 +49,24 @@ using Pairs = hn::Repartition<uint64_t, FloatTag>;
 // Gradients of a vector of filters at one pooled pixel: zero where ReLU let none through, and past the last filter.
 struct PooledGradient {
   Floats dy;
-  hn::Vec<Words> place;
+  hn::Vec<Words> location;
 };
 
 HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, int64_t count) {
   const Words words;
-  hn::Vec<Words> place;
+  hn::Vec<Words> location;
   Floats gradient;
   if (count >= kFloatLanes) {
-    place = hn::PromoteTo(words, hn::LoadU(Bytes(), which));
+    location = hn::PromoteTo(words, hn::LoadU(Bytes(), which));
     gradient = LoadFloats(dy);
   } else {
     uint8_t part[kFloatLanes];
     std::fill(std::copy_n(which, count, part), part + kFloatLanes, kDeadWindow);
-    place = hn::PromoteTo(words, hn::LoadU(Bytes(), part));
+    location = hn::PromoteTo(words, hn::LoadU(Bytes(), part));
     gradient = LoadPart(dy, count);
   }
-  const auto dead = hn::Eq(place, hn::Set(words, kDeadWindow));
-  return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), hn::IfThenZeroElse(dead, place)};
+  const auto dead = hn::Eq(location, hn::Set(words, kDeadWindow));
+  return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), hn::IfThenZeroElse(dead, location)};
 }
 
 // In every block of four lanes the first two floats of a's and of b's block; or the last two.
@@ -81,7 +81,7 @@ HWY_INLINE Floats HighPairs(Floats a, Floats b) {
 // filters. sums [9, kLanes]; bias [kLanes] or nullptr.
 //
 // For tap (r, s) each filter wants one of the four pixels (r + 0..1, s + 0..1) of a window of 4x4. They stand in every
-// block of four lanes, from where `place` takes the one.
+// block of four lanes, from where `location` takes the one.
 void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* plane, float* sums,
                 float* bias) {
   const FloatTag d;
@@ -96,9 +96,10 @@ void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, c
     const float* p = plane + 2 * row * stride;
     for (int64_t column = 0; column < s.pooled_width(); ++column, p += 2, dy += s.filters, which += s.filters) {
       const PooledGradient gradient = LoadGradient(dy, which, count);
-      const auto place = hn::IndicesFromVec(d, gradient.place);
-      const auto add = [&](Floats sum, Floats pixels)
-                           LINNET_LAMBDA { return hn::MulAdd(hn::TableLookupLanes(pixels, place), gradient.dy, sum); };
+      const auto location = hn::IndicesFromVec(d, gradient.location);
+      const auto add = [&](Floats sum, Floats pixels) LINNET_LAMBDA {
+        return hn::MulAdd(hn::TableLookupLanes(pixels, location), gradient.dy, sum);
+      };
       // Four pixels of each row, and the four after the first.
       const Floats r0 = hn::LoadDup128(d, p), r1 = hn::LoadDup128(d, p + stride),
                    r2 = hn::LoadDup128(d, p + 2 * stride), r3 = hn::LoadDup128(d, p + 3 * stride);
@@ -140,10 +141,10 @@ void InputGradientImage(const InputGradientCall& call, int64_t image, float* pad
   for (int64_t row = 0; row < s.pooled_height(); ++row)
     for (int64_t column = 0; column < s.pooled_width(); ++column)
       for (int64_t o = 0; o < s.filters; ++o, ++at) {
-        const int64_t place = call.which[at];
-        if (place == kDeadWindow) continue;
+        const int64_t location = call.which[at];
+        if (location == kDeadWindow) continue;
         const Floats dy = SetAll(call.dy[at]);
-        float* to = padded + (2 * row + place / 2) * row_stride + (2 * column + place % 2) * s.channels;
+        float* to = padded + (2 * row + location / 2) * row_stride + (2 * column + location % 2) * s.channels;
         const float* weight = call.weight + o * kTaps * s.channels;
         for (int64_t r = 0; r < 3; ++r, to += row_stride, weight += 3 * s.channels)
           ForRow(3 * s.channels, [=](const auto& lanes) LINNET_LAMBDA {

@@ -61,8 +61,8 @@ struct Target {
   int64_t count;
 
   template <bool kWhole>
-  HWY_INLINE void store(Floats values, hn::Vec<Words> places) const {
-    const auto bytes = hn::TruncateTo(Bytes(), places);
+  HWY_INLINE void store(Floats values, hn::Vec<Words> locations) const {
+    const auto bytes = hn::TruncateTo(Bytes(), locations);
     if constexpr (kWhole) {
       StoreFloats(values, y);
       hn::StoreU(bytes, Bytes(), which);
@@ -75,12 +75,12 @@ struct Target {
   }
 };
 
-// ReLU and the places' last value, for the largest of a window with its bias.
+// ReLU and the locations' last value, for the largest of a window with its bias.
 template <bool kWhole>
-HWY_INLINE void Finish(Floats largest, hn::Vec<Words> place, const Target& target) {
+HWY_INLINE void Finish(Floats largest, hn::Vec<Words> location, const Target& target) {
   const auto dead = hn::Le(largest, SetAll(0));
   target.store<kWhole>(hn::IfThenZeroElse(dead, largest),
-                       hn::IfThenElse(hn::RebindMask(Words(), dead), hn::Set(Words(), kDeadWindow), place));
+                       hn::IfThenElse(hn::RebindMask(Words(), dead), hn::Set(Words(), kDeadWindow), location));
 }
 
 // Finite sums. The bias is added last, to the largest only: rounding keeps the order.
@@ -89,10 +89,10 @@ HWY_INLINE void PoolFinite(Floats a0, Floats a1, Floats a2, Floats a3, Floats bi
   const Words words;
   const Floats largest = hn::Max(hn::Max(a0, a1), hn::Max(a2, a3));
   const auto is = [&](Floats a) LINNET_LAMBDA { return hn::RebindMask(words, hn::Eq(a, largest)); };
-  auto place = hn::IfThenElse(is(a2), hn::Set(words, 2), hn::Set(words, 3));
-  place = hn::IfThenElse(is(a1), hn::Set(words, 1), place);
-  place = hn::IfThenZeroElse(is(a0), place);
-  Finish<kWhole>(hn::Add(largest, bias), place, target);
+  auto location = hn::IfThenElse(is(a2), hn::Set(words, 2), hn::Set(words, 3));
+  location = hn::IfThenElse(is(a1), hn::Set(words, 1), location);
+  location = hn::IfThenZeroElse(is(a0), location);
+  Finish<kWhole>(hn::Add(largest, bias), location, target);
 }
 
 // Any sums: NaN is the largest.
@@ -100,13 +100,13 @@ template <bool kWhole>
 HWY_INLINE void PoolAny(const Floats* sums, const Target& target) {
   const Words words;
   Floats largest = sums[0];
-  auto place = hn::Zero(words);
+  auto location = hn::Zero(words);
   for (uint32_t i = 1; i < 4; ++i) {
     const auto larger = hn::Or(hn::Gt(sums[i], largest), hn::IsNaN(sums[i]));
     largest = hn::IfThenElse(larger, sums[i], largest);
-    place = hn::IfThenElse(hn::RebindMask(words, larger), hn::Set(words, i), place);
+    location = hn::IfThenElse(hn::RebindMask(words, larger), hn::Set(words, i), location);
   }
-  Finish<kWhole>(largest, place, target);
+  Finish<kWhole>(largest, location, target);
 }
 
 // Columns [column, column + kStrip) of pooled pixels: their pixels d, transformed, as strip [rows, channels, 4,

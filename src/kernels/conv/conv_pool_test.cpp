@@ -206,10 +206,11 @@ TEST(ConvPool, BytesAreTheFloatsTheyStandFor) {
     for (size_t i = 0; i < which.size(); ++i) which[i] = static_cast<uint8_t>(i * 7 % 5);
     const auto run = [&](const ConvPoolImages& x, ThreadPool& pool) {
       std::vector<float> got(static_cast<size_t>(c.pooled()) + c.weight.size() + c.bias.size());
-      std::vector<uint8_t> places(which.size());
+      std::vector<uint8_t> locations(which.size());
       Workspace workspace(c.shape, pool.size());
       float *dw = got.data() + c.pooled(), *db = dw + c.weight.size();
-      conv_pool_forward(c.shape, x, c.weight.data(), c.bias.data(), got.data(), places.data(), workspace.data(), pool);
+      conv_pool_forward(c.shape, x, c.weight.data(), c.bias.data(), got.data(), locations.data(), workspace.data(),
+                        pool);
       conv_pool_weight_gradient(c.shape, x, which.data(), {.dy = c.dy.data()}, dw, db, workspace.data(), pool);
       return got;
     };

@@ -1,4 +1,4 @@
-// Copies between strided places: a thread for each word of up to 16 bytes that is whole on both sides.
+// Copies between strided locations: a thread for each word of up to 16 bytes that is whole on both sides.
 #pragma once
 #include <cstring>
 
@@ -31,10 +31,10 @@ __global__ void __launch_bounds__(kThreads)
   for (int axis = kMaxRank - 1; axis >= 0; --axis) {
     if (axis < plan.first) break;
     const auto size = static_cast<Index>(plan.size[axis]);
-    const Index place = axis > plan.first ? rest % size : rest;
+    const Index location = axis > plan.first ? rest % size : rest;
     rest /= size;
-    source += static_cast<int64_t>(place) * plan.from[axis];
-    target += static_cast<int64_t>(place) * plan.to[axis];
+    source += static_cast<int64_t>(location) * plan.from[axis];
+    target += static_cast<int64_t>(location) * plan.to[axis];
   }
   to[target] = from[source];
 }
@@ -64,8 +64,8 @@ inline CopyPlan collapsed(const Shape& shape, const Shape& from, const Shape& to
       plan.size[inner] *= shape[axis];
       continue;
     }
-    const int place = --plan.first;
-    plan.size[place] = shape[axis], plan.from[place] = from[axis], plan.to[place] = to[axis];
+    const int location = --plan.first;
+    plan.size[location] = shape[axis], plan.from[location] = from[axis], plan.to[location] = to[axis];
   }
   return plan;
 }
@@ -94,7 +94,7 @@ inline void widen(CopyPlan& plan, int64_t elements) {
 
 }  // namespace copying
 
-// `shape` elements of `element` bytes each; strides in elements. Nothing when both places are one.
+// `shape` elements of `element` bytes each; strides in elements. Nothing when both locations are one.
 inline void copy_strided(Device* device, const Shape& shape, int64_t element, const void* from,
                          const Shape& from_strides, void* to, const Shape& to_strides) {
   if (shape.elements() == 0 || (from == to && from_strides == to_strides)) return;

@@ -39,10 +39,10 @@ LINNET_DEVICE void dropout_factors(const DropoutMask& mask, int64_t index, unsig
 
 // A vector of a norm's parameters, which may begin anywhere.
 template <int N>
-LINNET_DEVICE void load_parameters(const float* place, bool wide, float (&to)[N]) {
-  if (wide) return load_vector(place, to);
+LINNET_DEVICE void load_parameters(const float* location, bool wide, float (&to)[N]) {
+  if (wide) return load_vector(location, to);
 #pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = place[i];
+  for (int i = 0; i < N; ++i) to[i] = location[i];
 }
 
 template <class T, class Layout, bool kResidual>

@@ -31,23 +31,23 @@ LINNET_DEVICE bf16 from_float<bf16>(float x) {
 #endif
 }
 
-// Four neighbours in one access: `place` is aligned to four elements.
+// Four neighbours in one access: `location` is aligned to four elements.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
   T at[4];
 };
 template <class T>
-LINNET_DEVICE void load4(const T* place, float (&to)[4]) {
-  const Four<T> four = *reinterpret_cast<const Four<T>*>(place);
+LINNET_DEVICE void load4(const T* location, float (&to)[4]) {
+  const Four<T> four = *reinterpret_cast<const Four<T>*>(location);
 #pragma unroll
   for (int i = 0; i < 4; ++i) to[i] = to_float(four.at[i]);
 }
 template <class T>
-LINNET_DEVICE void store4(T* place, const float (&from)[4]) {
+LINNET_DEVICE void store4(T* location, const float (&from)[4]) {
   Four<T> four;
 #pragma unroll
   for (int i = 0; i < 4; ++i) four.at[i] = from_float<T>(from[i]);
-  *reinterpret_cast<Four<T>*>(place) = four;
+  *reinterpret_cast<Four<T>*>(location) = four;
 }
 
 // On the host: calls body.operator()<T>() with float or bf16.

@@ -55,9 +55,9 @@ struct ReluMask {
 
 template <class F>
 HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
-  const int64_t place = c - g.c;
+  const int64_t location = c - g.c;
   for (int64_t i = 0; i < rows; ++i) {
-    float *row = c + i * g.ldc, *pre_activation = g.pre_activation ? g.pre_activation + place + i * g.ldc : nullptr;
+    float *row = c + i * g.ldc, *pre_activation = g.pre_activation ? g.pre_activation + location + i * g.ldc : nullptr;
     ForRow(columns, [=](const auto& at) LINNET_LAMBDA {
       const Floats x = at.load(row);
       if (pre_activation) at.store(x, pre_activation);
@@ -68,11 +68,11 @@ HWY_INLINE void Activate(const GemmArgs& g, float* c, int64_t rows, int64_t colu
 
 template <class F>
 HWY_INLINE void Differentiate(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
-  const int64_t place = c - g.c;
+  const int64_t location = c - g.c;
   const Floats scale = SetAll(g.derivative_scale);
   for (int64_t i = 0; i < rows; ++i) {
     float* row = c + i * g.ldc;
-    const float* aux = g.aux + place + i * g.ldc;
+    const float* aux = g.aux + location + i * g.ldc;
     ForRow(columns, [=](const auto& at)
                         LINNET_LAMBDA { at.store(F::Gradient(at.load(aux), hn::Mul(at.load(row), scale)), row); });
   }

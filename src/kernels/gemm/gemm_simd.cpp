@@ -80,9 +80,9 @@ void empty_sums(const GemmArgs& all) {
     const GemmArgs g = tile::item(all, i);
     for (int64_t row = 0; row < g.m; ++row)
       for (int64_t j = 0; j < g.n; ++j) {
-        const int64_t place = row * g.ldc + j;
-        const float x = (added(g) ? added(g)[place] : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
-        g.c[place] = relu(g) && x < 0 ? 0.0f : x;
+        const int64_t location = row * g.ldc + j;
+        const float x = (added(g) ? added(g)[location] : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
+        g.c[location] = relu(g) && x < 0 ? 0.0f : x;
       }
     if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c, g.m, g.n);
   }

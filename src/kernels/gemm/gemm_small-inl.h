@@ -27,10 +27,10 @@ struct DotOutput {
   bool relu;
 
   HWY_INLINE void write(int64_t i, int64_t j, float sum) const {
-    const int64_t place = i * x_stride + j * y_stride;
-    if (added) sum += added[place];
+    const int64_t location = i * x_stride + j * y_stride;
+    if (added) sum += added[location];
     if (bias) sum += bias[i * x_bias + j * y_bias];
-    c[place] = relu && sum < 0 ? 0.0f : sum;
+    c[location] = relu && sum < 0 ? 0.0f : sum;
   }
 };
 

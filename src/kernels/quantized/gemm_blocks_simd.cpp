@@ -65,9 +65,9 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
             int64_t columns) {
   const FloatTag d;
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t place = (row + i) * g.ldc + column;
-    const float *from = sums + i * stride, *residual = g.residual ? g.residual + place : nullptr;
-    float* out = g.c + place;
+    const int64_t location = (row + i) * g.ldc + column;
+    const float *from = sums + i * stride, *residual = g.residual ? g.residual + location : nullptr;
+    float* out = g.c + location;
     ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
       Floats value = at.load(from);
       if (residual) value = hn::Add(value, at.load(residual));

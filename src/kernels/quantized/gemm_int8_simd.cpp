@@ -70,9 +70,9 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* s
   const hn::RebindToSigned<FloatTag> di;
   const float* scales = weight.row_scales() + column;
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t place = (first_row + i) * g.ldc + column;
-    float* out = g.c + place;
-    const float* residual = g.residual ? g.residual + place : nullptr;
+    const int64_t location = (first_row + i) * g.ldc + column;
+    float* out = g.c + location;
+    const float* residual = g.residual ? g.residual + location : nullptr;
     const Floats row_scale = SetAll(row_scales[first_row + i]);
     const int32_t* row = sums + i * sums_stride;
     ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {

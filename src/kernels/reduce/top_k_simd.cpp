@@ -28,13 +28,13 @@ struct TopList {
   void offer(float value, int64_t index) {
     if (std::isnan(value)) value = -std::numeric_limits<float>::infinity();
     if (count == k && !(value > values[k - 1])) return;
-    int64_t place = count < k ? count++ : k - 1;
-    for (; place > 0 && value > values[place - 1]; --place) {
-      values[place] = values[place - 1];
-      ids[place] = ids[place - 1];
+    int64_t location = count < k ? count++ : k - 1;
+    for (; location > 0 && value > values[location - 1]; --location) {
+      values[location] = values[location - 1];
+      ids[location] = ids[location - 1];
     }
-    values[place] = value;
-    ids[place] = static_cast<int32_t>(index);
+    values[location] = value;
+    ids[location] = static_cast<int32_t>(index);
   }
 };
 

@@ -27,12 +27,12 @@ TEST(Argmax, OfLongRows) {
     inputs["x"] = HostTensor({DType::kF32, {70, width}});
     std::vector<double> expected;
     for (int64_t row = 0; row < 70; ++row) {
-      const int64_t place = row * 37 % width;
+      const int64_t location = row * 37 % width;
       for (int64_t j = 0; j < width; ++j)  // -0 and 0 are equal
-        inputs["x"].as<float>()[static_cast<size_t>(row * width + j)] = j < place ? -1.0f - static_cast<float>(j)
-                                                                        : j % 2   ? 0.0f
-                                                                                  : -0.0f;
-      expected.push_back(static_cast<double>(place));
+        inputs["x"].as<float>()[static_cast<size_t>(row * width + j)] = j < location ? -1.0f - static_cast<float>(j)
+                                                                        : j % 2      ? 0.0f
+                                                                                     : -0.0f;
+      expected.push_back(static_cast<double>(location));
     }
     for (const NamedTensors& outputs : testing::run_everywhere(graph, inputs))
       EXPECT_EQ(outputs.at("y").values(), expected) << width;

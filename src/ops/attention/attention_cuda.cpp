@@ -123,8 +123,8 @@ class Run {
         scratch_(pieces_, args.in[0].shape(), args.in[1].shape(), attrs_.heads, copied_, backward) {}
 
   void forward() {
-    place(args_.in[0], problem_.q), place(args_.in[1], problem_.k), place(args_.in[2], problem_.v);
-    place(args_.out[0], problem_.o);
+    location(args_.in[0], problem_.q), location(args_.in[1], problem_.k), location(args_.in[2], problem_.v);
+    location(args_.out[0], problem_.o);
     const AttentionPlan& plan = plan_of(device_, problem_, false);
     prepare(kAttentionFixed);
     add(plan.q, read(args_.in[0], 0));
@@ -137,9 +137,9 @@ class Run {
   }
 
   void backward() {
-    place(args_.in[0], problem_.q), place(args_.in[1], problem_.k), place(args_.in[2], problem_.v);
-    place(args_.in[3], problem_.o);
-    place(args_.out[0], problem_.dq), place(args_.out[1], problem_.dk), place(args_.out[2], problem_.dv);
+    location(args_.in[0], problem_.q), location(args_.in[1], problem_.k), location(args_.in[2], problem_.v);
+    location(args_.in[3], problem_.o);
+    location(args_.out[0], problem_.dq), location(args_.out[1], problem_.dk), location(args_.out[2], problem_.dv);
     const AttentionPlan& plan = plan_of(device_, problem_, true);
     prepare(kAttentionGradFixed);
     add(plan.q, read(args_.in[0], 0));
@@ -155,7 +155,7 @@ class Run {
   }
 
  private:
-  void place(const TensorView& x, AttentionStrides& strides) const {
+  void location(const TensorView& x, AttentionStrides& strides) const {
     if (!copied_) strides = {x.strides[0], x.strides[1]};
   }
   void* read(const TensorView& x, size_t copy) const {

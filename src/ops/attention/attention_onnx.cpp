@@ -18,11 +18,11 @@ std::string repeat_heads(OnnxLowering& to, const std::string& x, size_t operand,
   return to.builder.reshape(wide, repeated, {rows[0], {attrs.heads}, rows[1], size});
 }
 
-// int64 [Tq, 1] and [Tk]: the places of queries and keys, the last query at the last key.
-struct Places {
+// int64 [Tq, 1] and [Tk]: the locations of queries and keys, the last query at the last key.
+struct Locations {
   std::string queries, keys;
 };
-Places places(OnnxLowering& to) {
+Locations locations(OnnxLowering& to) {
   OnnxBuilder& b = to.builder;
   const std::string query_count = b.size_scalar(to.in_shape(0)[1]), key_count = b.size_scalar(to.in_shape(1)[1]);
   const std::string zero = b.integer(0), one = b.integer(1);
@@ -37,7 +37,7 @@ std::string visible(OnnxLowering& to, const AttentionAttrs& attrs) {
   std::string result;
   const auto both = [&](const std::string& part) { result = result.empty() ? part : b.add("And", {result, part}); };
   if (!attrs.causal && !attrs.has_starts) return "";
-  const Places at = places(to);
+  const Locations at = locations(to);
   if (attrs.causal) both(b.add("LessOrEqual", {at.keys, at.queries}));
   if (attrs.window > 0) both(b.add("Greater", {at.keys, b.add("Sub", {at.queries, b.integer(attrs.window)})}));
   if (attrs.has_starts)
@@ -48,7 +48,7 @@ std::string visible(OnnxLowering& to, const AttentionAttrs& attrs) {
 // [H, Tq + Tk - 1] -> [H, Tq, Tk]
 std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
   OnnxBuilder& b = to.builder;
-  const Places at = places(to);
+  const Locations at = locations(to);
   const SymbolicSize key_count = to.in_shape(1)[1];
   const std::string entry = b.add("Add", {b.add("Sub", {at.keys, at.queries}), b.size(key_count + SymbolicSize{-1})});
   return b.add("Gather", {bias, entry}, {int_attribute("axis", 1)});

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(AttentionExtras e) {
 
 struct Strided {
   int64_t length, width, sample, row;
-  LINNET_DEVICE int64_t place(int64_t i) const {
+  LINNET_DEVICE int64_t location(int64_t i) const {
     return i / width / length * sample + i / width % length * row + i % width;
   }
 };
@@ -27,12 +27,12 @@ struct Strided {
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(int64_t count, Strided at, const float* __restrict__ from, bf16* __restrict__ to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[i] = from_float<bf16>(from[at.place(i)]);
+  if (i < count) to[i] = from_float<bf16>(from[at.location(i)]);
 }
 __global__ void __launch_bounds__(kThreads)
     unpack_kernel(int64_t count, Strided at, const bf16* __restrict__ from, float* __restrict__ to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[at.place(i)] = to_float(from[i]);
+  if (i < count) to[at.location(i)] = to_float(from[i]);
 }
 
 Strided strided(const TensorView& x) { return {x.shape()[1], x.shape()[2], x.strides[0], x.strides[1]}; }

@@ -93,13 +93,13 @@ struct Tiles {
       const int t = x / kPerRow, d = x % kPerRow * 4;
       float four[4] = {0, 0, 0, 0};
       if (from + t < count && d < size) {
-        const T* place = head + (from + t) * stride + d;
+        const T* location = head + (from + t) * stride + d;
         if (whole) {
-          load4(place, four);
+          load4(location, four);
         } else {
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            if (d + e < size) four[e] = to_float(place[e]);
+            if (d + e < size) four[e] = to_float(location[e]);
         }
       }
       *reinterpret_cast<float4*>(tile + t * kStride + d) = {four[0], four[1], four[2], four[3]};
@@ -143,12 +143,12 @@ struct Tiles {
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
           float y[kVector];
-          const float* place = tile + (t + e) * kStride + column(g, 0);
+          const float* location = tile + (t + e) * kStride + column(g, 0);
           if constexpr (kVector == 4) {
-            const float4 four = *reinterpret_cast<const float4*>(place);
+            const float4 four = *reinterpret_cast<const float4*>(location);
             y[0] = four.x, y[1] = four.y, y[2] = four.z, y[3] = four.w;
           } else {
-            const float2 two = *reinterpret_cast<const float2*>(place);
+            const float2 two = *reinterpret_cast<const float2*>(location);
             y[0] = two.x, y[1] = two.y;
           }
 #pragma unroll

@@ -56,13 +56,13 @@ __global__ void __launch_bounds__(kThreads)
                    const int32_t* __restrict__ positions, int64_t position_count, const Word* from, Word* to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, row_size = length * width;
   if (i >= groups * row_size) return;
-  const auto [which, place] = divided(i, row_size);
+  const auto [which, location] = divided(i, row_size);
   const int64_t start = which * group;
   int64_t used = 0;
   const bool one_position = position_count == 1;
   for (int64_t k = 0; k < (one_position ? 1 : group); ++k)
     used = max(used, static_cast<int64_t>(positions[one_position ? 0 : start + k]));
-  const bool moved = place < used * width;
+  const bool moved = location < used * width;
   if (!moved && from == to) return;
   Word words[kMaxGroup];
 #pragma unroll
@@ -71,19 +71,19 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t parent = parents[start + r];
       // A parent outside its group is not followed.
       const bool known = moved && parent >= start && parent < start + group;
-      words[r] = from[(known ? parent : start + r) * row_size + place];
+      words[r] = from[(known ? parent : start + r) * row_size + location];
     }
 #pragma unroll
   for (int r = 0; r < kMaxGroup; ++r)
-    if (r < group) to[(start + r) * row_size + place] = words[r];
+    if (r < group) to[(start + r) * row_size + location] = words[r];
 }
 
 // Calls body.operator()<Word>(words per row of `width` elements) with the widest word that rows consist of.
 template <class Body>
-void for_words(const TensorView& cache, int64_t width, uintptr_t places, Body&& body) {
+void for_words(const TensorView& cache, int64_t width, uintptr_t locations, Body&& body) {
   const int64_t bytes = width * element_size(cache);
-  if (bytes % 16 == 0 && places % 16 == 0) return body.template operator()<Word16>(bytes / 16);
-  if (bytes % 4 == 0 && places % 4 == 0) return body.template operator()<uint32_t>(bytes / 4);
+  if (bytes % 16 == 0 && locations % 16 == 0) return body.template operator()<Word16>(bytes / 16);
+  if (bytes % 4 == 0 && locations % 4 == 0) return body.template operator()<uint32_t>(bytes / 4);
   body.template operator()<uint16_t>(bytes / 2);
 }
 
@@ -92,9 +92,9 @@ void run_write(const KernelArgs& args) {
   const TensorView &rows = args.in[1], &cache = args.out[0];
   const Shape& shape = cache.shape();
   const int64_t stride_bytes = rows.strides[0] * element_size(rows);
-  const auto places = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
+  const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
                       static_cast<uintptr_t>(stride_bytes);
-  for_words(cache, shape[2], places, [&]<class Word>(int64_t width) {
+  for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     launch(args.device, write_kernel<Word>, blocks_for(shape[0] * width, kThreads), kThreads, 0, shape[0], shape[1],
            width, rows.as<const Word>(), stride_bytes / static_cast<int64_t>(sizeof(Word)), args.in[2].as<int32_t>(),
            args.in[2].elements() == 1, cache.as<Word>());
@@ -106,9 +106,9 @@ void run_fill(const KernelArgs& args) {
   const TensorView &rows = args.in[1], &cache = args.out[0];
   const Shape &from = rows.shape(), &shape = cache.shape();
   const int64_t row_bytes = rows.strides[0] * element_size(rows), entry_bytes = rows.strides[1] * element_size(rows);
-  const auto places = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
+  const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
                       static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
-  for_words(cache, shape[2], places, [&]<class Word>(int64_t width) {
+  for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     const auto word = static_cast<int64_t>(sizeof(Word));
     launch(args.device, fill_kernel<Word>, blocks_for(from[0] * from[1] * width, kThreads), kThreads, 0, from[0],
            from[1], width, rows.as<const Word>(), row_bytes / word, entry_bytes / word, args.in[2].as<int32_t>(),
@@ -122,8 +122,8 @@ void run_reorder(const KernelArgs& args) {
   const TensorView& cache = args.out[0];
   const Shape& shape = cache.shape();
   const int64_t group = args.node.attrs.as<CacheGroupAttrs>().group;
-  const auto places = reinterpret_cast<uintptr_t>(args.in[0].data) | reinterpret_cast<uintptr_t>(cache.data);
-  for_words(cache, shape[2], places, [&]<class Word>(int64_t width) {
+  const auto locations = reinterpret_cast<uintptr_t>(args.in[0].data) | reinterpret_cast<uintptr_t>(cache.data);
+  for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
     launch(args.device, reorder_kernel<Word>, blocks_for(shape[0] / group * shape[1] * width, kThreads), kThreads, 0,
            shape[0] / group, static_cast<int>(group), shape[1], width, args.in[1].as<int32_t>(),
            args.in[2].as<int32_t>(), args.in[2].elements(), args.in[0].as<const Word>(), cache.as<Word>());

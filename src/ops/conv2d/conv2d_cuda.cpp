@@ -82,7 +82,7 @@ size_t workspace(const KernelQuery& query) {
                   own.workspace ? own.workspace(query) : 0);
 }
 
-bool aligned(const void* place) { return reinterpret_cast<uintptr_t>(place) % 16 == 0; }
+bool aligned(const void* location) { return reinterpret_cast<uintptr_t>(location) % 16 == 0; }
 
 template <Kind kind>
 void run(const KernelArgs& args) {
@@ -92,10 +92,10 @@ void run(const KernelArgs& args) {
   Prepared& p = prepared(args.device, problem_of(kind, args.node, r.x->type, r.weight->type, r.y->type));
   const size_t bytes = r.weight->type.bytes();
   auto* weight = static_cast<std::byte*>(r.weight->data);
-  std::byte* const place = aligned(weight) ? weight : args.workspace;
-  if (kind != Kind::kWeightGradient && place != weight) device.copy(place, weight, bytes);
-  p.plan->run(device, {{p.x, r.x->data}, {p.weight, place}, {p.y, r.y->data}}, args.workspace + padded(bytes));
-  if (kind == Kind::kWeightGradient && place != weight) device.copy(weight, place, bytes);
+  std::byte* const location = aligned(weight) ? weight : args.workspace;
+  if (kind != Kind::kWeightGradient && location != weight) device.copy(location, weight, bytes);
+  p.plan->run(device, {{p.x, r.x->data}, {p.weight, location}, {p.y, r.y->data}}, args.workspace + padded(bytes));
+  if (kind == Kind::kWeightGradient && location != weight) device.copy(weight, location, bytes);
 }
 
 template <Kind kind>

@@ -24,9 +24,9 @@ struct ConvolutionSizes {
 };
 
 // Where an image's pixel or a result lies; below 0: outside.
-struct Place {
+struct Location {
   int image, row, column;
-  LINNET_DEVICE Place(int at, int height, int width)
+  LINNET_DEVICE Location(int at, int height, int width)
       : image(at / (height * width)), row(at / width - image * height), column(at - at / width * width) {}
 };
 // k = (r * columns + s) * depth + inner
@@ -47,7 +47,7 @@ struct Forward {
   T* y;
   int height, width, depth;
   LINNET_DEVICE float a(int m, int k) const {
-    const Place at(m, s.out_height, s.out_width);
+    const Location at(m, s.out_height, s.out_width);
     const Tap tap(k, s.columns, s.channels);
     const int row = at.row * s.stride + tap.r * s.dilation - s.padding;
     const int column = at.column * s.stride + tap.s * s.dilation - s.padding;
@@ -69,7 +69,7 @@ struct InputGradient {
   T* dx;
   int height, width, depth;
   LINNET_DEVICE float a(int m, int k) const {
-    const Place at(m, s.height, s.width);
+    const Location at(m, s.height, s.width);
     const Tap tap(k, s.columns, s.filters);
     const int row = at.row + s.padding - tap.r * s.dilation, column = at.column + s.padding - tap.s * s.dilation;
     if (row < 0 || column < 0 || row % s.stride != 0 || column % s.stride != 0) return 0;

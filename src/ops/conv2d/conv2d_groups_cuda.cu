@@ -77,10 +77,10 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0;
   for (int64_t i = threadIdx.x; i < pixels; i += kThreads) {
     const Index from(i, s.out_height, s.out_width, 1);
-    const int64_t place =
+    const int64_t location =
         pixel(from.image, from.row * s.stride + at.row * s.dilation - s.padding,
               from.column * s.stride + at.column * s.dilation - s.padding, s.height, s.width, s.channels);
-    if (place >= 0) sum += to_float(dy[i * s.filters + at.image]) * to_float(x[place + channel]);
+    if (location >= 0) sum += to_float(dy[i * s.filters + at.image]) * to_float(x[location + channel]);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) dweight[blockIdx.x] = sum;

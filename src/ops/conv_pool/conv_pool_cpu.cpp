@@ -15,23 +15,23 @@ struct Pixels {
   double at(int64_t image, int64_t row, int64_t column, int64_t channel) const {
     const Shape& s = x.shape();
     if (row < 0 || row >= s[1] || column < 0 || column >= s[2]) return 0;
-    const int64_t place = ((image * s[1] + row) * s[2] + column) * s[3] + channel;
-    if (x.type.dtype != DType::kU8) return x.as<const T>()[place];
+    const int64_t location = ((image * s[1] + row) * s[2] + column) * s[3] + channel;
+    if (x.type.dtype != DType::kU8) return x.as<const T>()[location];
     const auto c = static_cast<size_t>(channel);
-    return x.as<const uint8_t>()[place] * static_cast<double>(scaling.scale[c]) + scaling.shift[c];
+    return x.as<const uint8_t>()[location] * static_cast<double>(scaling.scale[c]) + scaling.shift[c];
   }
   const TensorView& x;
   const PixelScaling& scaling;
 };
 
-// body(image, row, column, filter, place in the pooled images) for every pooled element.
+// body(image, row, column, filter, location in the pooled images) for every pooled element.
 template <class Body>
 void for_pooled(const Shape& pooled, const Body& body) {
-  int64_t place = 0;
+  int64_t location = 0;
   for (int64_t n = 0; n < pooled[0]; ++n)
     for (int64_t i = 0; i < pooled[1]; ++i)
       for (int64_t j = 0; j < pooled[2]; ++j)
-        for (int64_t o = 0; o < pooled[3]; ++o) body(n, i, j, o, place++);
+        for (int64_t o = 0; o < pooled[3]; ++o) body(n, i, j, o, location++);
 }
 
 void run_reference(const KernelArgs& args) {
@@ -40,7 +40,7 @@ void run_reference(const KernelArgs& args) {
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const Pixels<T> x(args.in[0], scaling);
     const T *weight = args.in[1].as<T>(), *bias = args.in[2].as<T>();
-    for_pooled(args.out[0].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
+    for_pooled(args.out[0].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t location) {
       double largest = 0;
       int best = 0;
       for (int window = 0; window < 4; ++window) {
@@ -53,20 +53,21 @@ void run_reference(const KernelArgs& args) {
         if (window == 0 || sum > largest || std::isnan(sum)) largest = sum, best = window;
       }
       const bool dead = largest <= 0;
-      args.out[0].as<T>()[place] = static_cast<T>(dead ? 0 : largest);
-      args.out[1].as<uint8_t>()[place] = dead ? kDeadWindow : static_cast<uint8_t>(best);
+      args.out[0].as<T>()[location] = static_cast<T>(dead ? 0 : largest);
+      args.out[1].as<uint8_t>()[location] = dead ? kDeadWindow : static_cast<uint8_t>(best);
     });
   });
 }
 
-// dy at a place of the pooled images, given or as the product of its factors.
+// dy at a location of the pooled images, given or as the product of its factors.
 template <class T>
-double slope_at(const KernelArgs& args, int64_t image, int64_t place) {
-  if (args.in.size() == 3) return args.in[2].as<T>()[place];
+double slope_at(const KernelArgs& args, int64_t image, int64_t location) {
+  if (args.in.size() == 3) return args.in[2].as<T>()[location];
   const int64_t outputs = args.in[2].shape()[1], width = args.in[3].shape()[1];
   double sum = 0;
   for (int64_t k = 0; k < outputs; ++k)
-    sum += static_cast<double>(args.in[2].as<T>()[image * outputs + k]) * args.in[3].as<T>()[k * width + place % width];
+    sum +=
+        static_cast<double>(args.in[2].as<T>()[image * outputs + k]) * args.in[3].as<T>()[k * width + location % width];
   return sum;
 }
 
@@ -79,10 +80,10 @@ void run_weight_grad_reference(const KernelArgs& args) {
     T *dweight = args.out[0].as<T>(), *dbias = args.out[1].as<T>();
     std::fill_n(dweight, args.out[0].elements(), T{0});
     std::fill_n(dbias, args.out[1].elements(), T{0});
-    for_pooled(args.in[1].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
-      if (which[place] == kDeadWindow) return;
-      const auto d = static_cast<T>(slope_at<T>(args, n, place));
-      const int64_t row = 2 * i + which[place] / 2 - 1, column = 2 * j + which[place] % 2 - 1;
+    for_pooled(args.in[1].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t location) {
+      if (which[location] == kDeadWindow) return;
+      const auto d = static_cast<T>(slope_at<T>(args, n, location));
+      const int64_t row = 2 * i + which[location] / 2 - 1, column = 2 * j + which[location] % 2 - 1;
       dbias[o] += d;
       for (int64_t tap = 0; tap < 9; ++tap)
         for (int64_t c = 0; c < channels; ++c)
@@ -98,14 +99,15 @@ void run_input_grad_reference(const KernelArgs& args) {
     const T *weight = args.in[0].as<T>(), *dy = args.in[2].as<T>();
     T* dx = args.out[0].as<T>();
     std::fill_n(dx, args.out[0].elements(), T{0});
-    for_pooled(args.in[2].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t place) {
-      if (which[place] == kDeadWindow) return;
+    for_pooled(args.in[2].shape(), [&](int64_t n, int64_t i, int64_t j, int64_t o, int64_t location) {
+      if (which[location] == kDeadWindow) return;
       for (int64_t tap = 0; tap < 9; ++tap) {
-        const int64_t row = 2 * i + which[place] / 2 + tap / 3 - 1, column = 2 * j + which[place] % 2 + tap % 3 - 1;
+        const int64_t row = 2 * i + which[location] / 2 + tap / 3 - 1,
+                      column = 2 * j + which[location] % 2 + tap % 3 - 1;
         if (row < 0 || row >= image[1] || column < 0 || column >= image[2]) continue;
         for (int64_t c = 0; c < image[3]; ++c)
           dx[((n * image[1] + row) * image[2] + column) * image[3] + c] +=
-              dy[place] * weight[(o * 9 + tap) * image[3] + c];
+              dy[location] * weight[(o * 9 + tap) * image[3] + c];
       }
     });
   });

@@ -18,10 +18,10 @@ constexpr size_t kMostShared = 200 * 1024;
 
 // Floats or bf16, told apart when they are read: what is small, or read by all threads alike.
 struct Numbers {
-  const void* place = nullptr;
+  const void* location = nullptr;
   bool narrow = false;
   LINNET_DEVICE float operator[](int64_t i) const {
-    return narrow ? to_float(static_cast<const bf16*>(place)[i]) : static_cast<const float*>(place)[i];
+    return narrow ? to_float(static_cast<const bf16*>(location)[i]) : static_cast<const float*>(location)[i];
   }
 };
 Numbers numbers_of(const TensorView& view) { return {view.data, view.type.dtype == DType::kBF16}; }
@@ -43,15 +43,15 @@ struct Images {
       if (k == c) result.scale = scale[k], result.shift = shift[k];
     return result;
   }
-  // A place as the convolution sees it: zero outside, bytes scaled.
+  // A location as the convolution sees it: zero outside, bytes scaled.
   template <class X>
   LINNET_DEVICE float pixel(const X* image, int row, int column, const Channel& channel) const {
     if (row < 0 || row >= height || column < 0 || column >= width) return 0;
-    const int place = (row * width + column) * channels + channel.index;
+    const int location = (row * width + column) * channels + channel.index;
     if constexpr (std::is_same_v<X, uint8_t>)
-      return static_cast<float>(image[place]) * channel.scale + channel.shift;
+      return static_cast<float>(image[location]) * channel.scale + channel.shift;
     else
-      return to_float(image[place]);
+      return to_float(image[location]);
   }
 };
 
@@ -63,8 +63,8 @@ inline int groups_of(const Images& images) { return (images.filters + kGroup - 1
 LINNET_DEVICE void choose(const float (&sums)[4], float& largest, unsigned& which) {
   largest = sums[0], which = 0;
 #pragma unroll
-  for (unsigned place = 1; place < 4; ++place)
-    if (sums[place] > largest || sums[place] != sums[place]) largest = sums[place], which = place;
+  for (unsigned location = 1; location < 4; ++location)
+    if (sums[location] > largest || sums[location] != sums[location]) largest = sums[location], which = location;
   if (largest <= 0) largest = 0, which = kDeadWindow;
 }
 
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int in_image = static_cast<int>(window - image * per_image), i = in_image / images.pooled_width,
             j = in_image - i * images.pooled_width;
   x += inside ? image * images.height * images.width * images.channels : 0;
-  float sums[kGroup][4];  // [filter][place in the window]
+  float sums[kGroup][4];  // [filter][location in the window]
 #pragma unroll
   for (int f = 0; f < kGroup; ++f)
 #pragma unroll
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
       for (int f = 0; f < kGroup; ++f)
 #pragma unroll
-        for (int place = 0; place < 4; ++place)
-          sums[f][place] += pixels[place / 2 + tap / 3][place % 2 + tap % 3] * w[f];
+        for (int location = 0; location < 4; ++location)
+          sums[f][location] += pixels[location / 2 + tap / 3][location % 2 + tap % 3] * w[f];
     }
   }
   if (!inside) return;
@@ -140,7 +140,7 @@ struct WeightGradient {
   Images images;
   const uint8_t* which = nullptr;
   Numbers dy;            // or, where `outputs` is above 0, the product of
-  Numbers factor, head;  // factor [N, outputs] and head [outputs, pooled places * filters]
+  Numbers factor, head;  // factor [N, outputs] and head [outputs, pooled locations * filters]
   int outputs = 0;
   int images_per_part = 1;
   int band = 1;            // pooled rows at a time
@@ -176,10 +176,10 @@ __global__ void __launch_bounds__(kGradThreads) weight_grad_kernel(WeightGradien
         factors[k] = call.factor[static_cast<int64_t>(first) * call.outputs + k];
       __syncthreads();
       if (filter >= images.filters) continue;
-      const int places = min(call.band, images.pooled_height - top) * images.pooled_width;
-      for (int place = slice; place < places; place += kSlices) {
-        const int i = place / images.pooled_width, j = place - i * images.pooled_width;
-        const int64_t in_image = static_cast<int64_t>(top * images.pooled_width + place) * images.filters + filter;
+      const int locations = min(call.band, images.pooled_height - top) * images.pooled_width;
+      for (int location = slice; location < locations; location += kSlices) {
+        const int i = location / images.pooled_width, j = location - i * images.pooled_width;
+        const int64_t in_image = static_cast<int64_t>(top * images.pooled_width + location) * images.filters + filter;
         const int64_t stride = static_cast<int64_t>(per_image) * images.filters;
         float slopes[kAtOnce] = {};
         if (call.outputs > 0) {
@@ -231,11 +231,11 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     input_grad_kernel(Images images, Numbers weight, const uint8_t* __restrict__ which, const T* __restrict__ dy,
                       T* __restrict__ dx) {
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, place = at / images.channels,
-                per_image = static_cast<int64_t>(images.height) * images.width, image = place / per_image;
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, location = at / images.channels,
+                per_image = static_cast<int64_t>(images.height) * images.width, image = location / per_image;
   if (image >= images.count) return;
-  const int channel = static_cast<int>(at - place * images.channels),
-            inside = static_cast<int>(place - image * per_image), row = inside / images.width,
+  const int channel = static_cast<int>(at - location * images.channels),
+            inside = static_cast<int>(location - image * per_image), row = inside / images.width,
             column = inside - row * images.width;
   float sum = 0;
   for (int tap = 0; tap < 9; ++tap) {

@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(kThreads)
                 int32_t* __restrict__ to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
-  const auto [row, place] = divided(i, length);
-  to[i] = place < lengths[row] ? targets[i] : -1;
+  const auto [row, location] = divided(i, length);
+  to[i] = location < lengths[row] ? targets[i] : -1;
 }
 
 void run_mask(const KernelArgs& args) {
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kThreads)
     one_hot_kernel(int64_t count, int64_t classes, const int32_t* __restrict__ targets, T* __restrict__ to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
-  const auto [row, place] = divided(i, classes);
-  to[i] = from_float<T>(targets[row] == place ? 1 : 0);
+  const auto [row, location] = divided(i, classes);
+  to[i] = from_float<T>(targets[row] == location ? 1 : 0);
 }
 
 void run_one_hot(const KernelArgs& args) {

@@ -91,8 +91,8 @@ GradSizes sizes_of(const TensorType& ids, const TensorType& table) {
 // Lays the parts out; the last `used` is the size of all.
 Sorting lay_out(std::byte* memory, const GradSizes& sizes, size_t& used) {
   used = 0;
-  const auto take = [&]<class T>(T*& place, int64_t count) {
-    place = reinterpret_cast<T*>(memory + used);
+  const auto take = [&]<class T>(T*& location, int64_t count) {
+    location = reinterpret_cast<T*>(memory + used);
     used = (used + static_cast<size_t>(count) * sizeof(T) + 255) / 256 * 256;
   };
   Sorting sorting{};
@@ -134,11 +134,11 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= positions || sorting.arrival[i] != 0) return;
   const int32_t id = ids[i], count = sorting.counts[id], parts = (count + kPiece - 1) / kPiece;
-  const int32_t start = atomicAdd(&sorting.totals[0], count), place = atomicAdd(&sorting.totals[1], parts);
+  const int32_t start = atomicAdd(&sorting.totals[0], count), location = atomicAdd(&sorting.totals[1], parts);
   const int32_t slot = parts > 1 ? atomicAdd(&sorting.totals[2], parts) : 0;
   sorting.starts[id] = start;
   for (int32_t part = 0; part < parts; ++part)
-    sorting.pieces[place + part] = {id, part, start + part * kPiece, min(kPiece, count - part * kPiece), parts, slot};
+    sorting.pieces[location + part] = {id, part, start + part * kPiece, min(kPiece, count - part * kPiece), parts, slot};
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads)
   sorting.arrived[sorting.starts[ids[i]] + sorting.arrival[i]] = static_cast<int32_t>(i);
 }
 
-// The place of a position among those of its id: how many of them come before it.
+// The location of a position among those of its id: how many of them come before it.
 __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restrict__ ids, Sorting sorting) {
   const int64_t slot = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (slot >= sorting.totals[0]) return;
@@ -171,11 +171,11 @@ LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ 
 #pragma unroll 8
     for (int32_t k = 0; k < count; ++k) {
       float values[kStep];
-      const T* place = from + row_of(k) * width + j;
+      const T* location = from + row_of(k) * width + j;
       if constexpr (kStep == 4)
-        load4(place, values);
+        load4(location, values);
       else
-        values[0] = to_float(*place);
+        values[0] = to_float(*location);
 #pragma unroll
       for (int c = 0; c < kStep; ++c) sum[c] += values[c];
     }

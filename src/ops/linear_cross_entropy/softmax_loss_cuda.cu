@@ -18,24 +18,24 @@ template <class T>
 constexpr int kEach = 16 / static_cast<int>(sizeof(T));
 
 template <class T>
-LINNET_DEVICE void load16(const T* place, float (&to)[kEach<T>]) {
+LINNET_DEVICE void load16(const T* location, float (&to)[kEach<T>]) {
   union {
     Sixteen all;
     T at[kEach<T>];
   } bytes;
-  bytes.all = *reinterpret_cast<const Sixteen*>(place);
+  bytes.all = *reinterpret_cast<const Sixteen*>(location);
 #pragma unroll
   for (int i = 0; i < kEach<T>; ++i) to[i] = to_float(bytes.at[i]);
 }
 template <class T>
-LINNET_DEVICE void store16(T* place, const float (&from)[kEach<T>]) {
+LINNET_DEVICE void store16(T* location, const float (&from)[kEach<T>]) {
   union {
     Sixteen all;
     T at[kEach<T>];
   } bytes;
 #pragma unroll
   for (int i = 0; i < kEach<T>; ++i) bytes.at[i] = from_float<T>(from[i]);
-  *reinterpret_cast<Sixteen*>(place) = bytes.all;
+  *reinterpret_cast<Sixteen*>(location) = bytes.all;
 }
 
 struct Target {

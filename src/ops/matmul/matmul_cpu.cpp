@@ -42,17 +42,17 @@ void reference_product(const KernelArgs& args) {
         for (int64_t p = 0; p < k; ++p)
           sum += rounded(attrs.trans_a ? a[p * m + i] : a[i * k + p], attrs.precision) *
                  rounded(attrs.trans_b ? b[j * k + p] : b[p * n + j], attrs.precision);
-        const int64_t place = x * m * n + i * n + j;
+        const int64_t location = x * m * n + i * n + j;
         if (attrs.bias) sum += args.in[2].as<T>()[j];
-        if (attrs.accumulate) sum += args.in.back().as<T>()[place];
-        if (attrs.pre_activation) args.out[1].as<T>()[place] = static_cast<T>(sum);
+        if (attrs.accumulate) sum += args.in.back().as<T>()[location];
+        if (attrs.pre_activation) args.out[1].as<T>()[location] = static_cast<T>(sum);
         sum = gemm_activation(attrs.activation, sum);
         // A gradient that a ReLU stops is zero whatever it is: select, not multiply.
         if (attrs.has_aux()) {
-          const double factor = slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[place]);
+          const double factor = slope(attrs.derivative, args.in[2 + attrs.bias].as<T>()[location]);
           sum = factor == 0 && attrs.derivative == GemmActivation::kRelu ? 0 : sum * attrs.derivative_scale * factor;
         }
-        args.out[0].as<T>()[place] = static_cast<T>(sum);
+        args.out[0].as<T>()[location] = static_cast<T>(sum);
       }
   }
 }

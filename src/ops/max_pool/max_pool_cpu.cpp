@@ -25,16 +25,16 @@ void run_reference(const KernelArgs& args) {
     args.pool.run(image[0], [&](int64_t n, int) {
       const T* x = args.in[0].as<T>() + n * image_size;
       T* y = args.out[0].as<T>() + n * result_size;
-      auto* places = args.out[1].as<uint8_t>() + n * result_size;
+      auto* locations = args.out[1].as<uint8_t>() + n * result_size;
       for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
         T largest = x[first];
-        int64_t place = 0;
+        int64_t location = 0;
         for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
           const T value = x[first + (i / attrs.size * image[2] + i % attrs.size) * image[3]];
-          if (value > largest || std::isnan(value)) largest = value, place = i;
+          if (value > largest || std::isnan(value)) largest = value, location = i;
         }
         y[out] = largest;
-        places[out] = static_cast<uint8_t>(place);
+        locations[out] = static_cast<uint8_t>(location);
       });
     });
   });
@@ -48,11 +48,11 @@ void run_grad_reference(const KernelArgs& args) {
     args.pool.run(image[0], [&](int64_t n, int) {
       T* dx = args.out[0].as<T>() + n * image_size;
       const T* dy = args.in[0].as<T>() + n * result_size;
-      const auto* places = args.in[1].as<uint8_t>() + n * result_size;
+      const auto* locations = args.in[1].as<uint8_t>() + n * result_size;
       std::fill_n(dx, image_size, T{0});
       for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
-        const int64_t place = places[out];
-        dx[first + (place / attrs.size * image[2] + place % attrs.size) * image[3]] += dy[out];
+        const int64_t location = locations[out];
+        dx[first + (location / attrs.size * image[2] + location % attrs.size) * image[3]] += dy[out];
       });
     });
   });

@@ -19,7 +19,7 @@ struct Pool {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    pool_kernel(Pool pool, const T* __restrict__ x, T* __restrict__ y, uint8_t* __restrict__ places) {
+    pool_kernel(Pool pool, const T* __restrict__ x, T* __restrict__ y, uint8_t* __restrict__ locations) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= pool.count) return;
   const auto [window, c] = divided(i, pool.channels);
@@ -27,19 +27,19 @@ __global__ void __launch_bounds__(kThreads)
   const auto [image, row] = divided(line, pool.rows);
   x += ((image * pool.height + row * pool.stride) * pool.width + column * pool.stride) * pool.channels + c;
   float largest = to_float(x[0]);
-  int place = 0;
+  int location = 0;
   for (int h = 0; h < pool.size; ++h)
     for (int w = 0; w < pool.size; ++w) {
       const float value = to_float(x[(h * pool.width + w) * pool.channels]);
-      if (value > largest || value != value) largest = value, place = h * pool.size + w;
+      if (value > largest || value != value) largest = value, location = h * pool.size + w;
     }
   y[i] = from_float<T>(largest);
-  places[i] = static_cast<uint8_t>(place);
+  locations[i] = static_cast<uint8_t>(location);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    pool_grad_kernel(Pool pool, const T* __restrict__ dy, const uint8_t* __restrict__ places, T* __restrict__ dx) {
+    pool_grad_kernel(Pool pool, const T* __restrict__ dy, const uint8_t* __restrict__ locations, T* __restrict__ dx) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= pool.count) return;
   const auto [pixel, c] = divided(i, pool.channels);
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t row = first(h); row <= last_row; ++row)
     for (int64_t column = first(w); column <= last_column; ++column) {
       const int64_t at = ((image * pool.rows + row) * pool.columns + column) * pool.channels + c;
-      const int64_t place = (h - row * pool.stride) * pool.size + w - column * pool.stride;
-      if (places[at] == place) sum += to_float(dy[at]);
+      const int64_t location = (h - row * pool.stride) * pool.size + w - column * pool.stride;
+      if (locations[at] == location) sum += to_float(dy[at]);
     }
   dx[i] = from_float<T>(sum);
 }

@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 
 int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
 
-// Dense memory begins at a multiple of four elements, unless it is a place in another tensor.
+// Dense memory begins at a multiple of four elements, unless it is a location in another tensor.
 template <class Word>
 bool is_aligned(const TensorView& view) {
   return reinterpret_cast<uintptr_t>(view.data) % sizeof(Four<Word>) == 0;
@@ -66,12 +66,12 @@ __global__ void __launch_bounds__(kThreads) broadcast_kernel(int64_t count, int6
   const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (begin >= count) return;
   const auto [run, in_run] = divided(begin, repeat);
-  int64_t place = divided(run, size).remainder, left = repeat - in_run;
+  int64_t location = divided(run, size).remainder, left = repeat - in_run;
   Four<Word> four;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    four.at[i] = from[place];
-    if (--left == 0) left = repeat, place = place + 1 == size ? 0 : place + 1;
+    four.at[i] = from[location];
+    if (--left == 0) left = repeat, location = location + 1 == size ? 0 : location + 1;
   }
   if (aligned && begin + 4 <= count) {
     *reinterpret_cast<Four<Word>*>(to + begin) = four;

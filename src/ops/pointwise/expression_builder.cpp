@@ -42,17 +42,17 @@ ExpressionBuilder::Ref ExpressionBuilder::apply(Scalar function, Ref a, Ref b, R
 
 std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(const Expression& expression,
                                                                   const std::vector<Ref>& operands) {
-  std::vector<Ref> place;
-  const auto at = [&](int16_t index) { return index < 0 ? -1 : place[static_cast<size_t>(index)]; };
+  std::vector<Ref> location;
+  const auto at = [&](int16_t index) { return index < 0 ? -1 : location[static_cast<size_t>(index)]; };
   for (const Instruction& i : expression.code) {
     if (i.function == Scalar::kInput)
-      place.push_back(operands[static_cast<size_t>(i.a)]);
+      location.push_back(operands[static_cast<size_t>(i.a)]);
     else if (i.function == Scalar::kConstant)
-      place.push_back(constant(i.constant));
+      location.push_back(constant(i.constant));
     else
-      place.push_back(apply(i.function, at(i.a), at(i.b), at(i.c)));
+      location.push_back(apply(i.function, at(i.a), at(i.b), at(i.c)));
   }
-  return place;
+  return location;
 }
 
 ExpressionBuilder::Ref ExpressionBuilder::inline_expression(const Expression& expression,

@@ -30,11 +30,11 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 // Keeps only the operands an expression reads.
 Tensor pruned(Expression expression, const std::vector<Tensor>& operands, SourceLine where) {
-  std::vector<int> place(operands.size(), -1);
+  std::vector<int> location(operands.size(), -1);
   std::vector<Tensor> kept;
   for (Instruction& instruction : expression.code) {
     if (instruction.function != Scalar::kInput) continue;
-    int& index = place[static_cast<size_t>(instruction.a)];
+    int& index = location[static_cast<size_t>(instruction.a)];
     if (index < 0) {
       index = static_cast<int>(kept.size());
       kept.push_back(operands[static_cast<size_t>(instruction.a)]);

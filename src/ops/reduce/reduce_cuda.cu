@@ -153,15 +153,15 @@ __global__ void __launch_bounds__(kThreads)
         if (k < columns) take<kKind>(own[k], x[row * width + column + k]);
   }
   // Halves of the block's rows of threads are added until one is left.
-  const int place = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+  const int location = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
   for (int half = static_cast<int>(blockDim.y) / 2; half > 0; half /= 2) {
 #pragma unroll
-    for (int k = 0; k < kColumns; ++k) parts[k * kThreads + place] = own[k];
+    for (int k = 0; k < kColumns; ++k) parts[k * kThreads + location] = own[k];
     __syncthreads();
     if (static_cast<int>(threadIdx.y) < half)
 #pragma unroll
       for (int k = 0; k < kColumns; ++k)
-        own[k] = merged<kKind>(own[k], parts[k * kThreads + place + half * static_cast<int>(blockDim.x)]);
+        own[k] = merged<kKind>(own[k], parts[k * kThreads + location + half * static_cast<int>(blockDim.x)]);
     __syncthreads();
   }
   if (threadIdx.y > 0) return;

@@ -57,16 +57,16 @@ __global__ void __launch_bounds__(kWarp) write_kernel(int count, int64_t steps, 
 void run_gather(const KernelArgs& args) {
   const TensorView &data = args.in[0], &to = args.out[0];
   const int64_t rows = to.shape()[0], bytes = static_cast<int64_t>(to.type.bytes()) / rows;
-  const auto places = reinterpret_cast<uintptr_t>(data.data) | reinterpret_cast<uintptr_t>(to.data);
+  const auto locations = reinterpret_cast<uintptr_t>(data.data) | reinterpret_cast<uintptr_t>(to.data);
   const auto queue = [&]<class Word>() {
     const int64_t width = bytes / static_cast<int64_t>(sizeof(Word));
     launch(args.device, gather_kernel<Word>, blocks_for(rows * width, kThreads), kThreads, 0, rows, width,
            data.shape()[0], args.in[1].elements() / rows, data.type.dtype == DType::kI32 ? ~0u : 0u,
            data.as<const Word>(), args.in[1].as<const int32_t>(), args.in[2].as<const int32_t>(), to.as<Word>());
   };
-  if (bytes % 16 == 0 && places % 16 == 0)
+  if (bytes % 16 == 0 && locations % 16 == 0)
     queue.template operator()<Word16>();
-  else if (bytes % 4 == 0 && places % 4 == 0)
+  else if (bytes % 4 == 0 && locations % 4 == 0)
     queue.template operator()<uint32_t>();
   else
     queue.template operator()<uint8_t>();

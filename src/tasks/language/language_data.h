@@ -9,7 +9,7 @@
 
 namespace linnet {
 
-// How documents that follow one another in a stream are told apart (see WindowOptions).
+// How documents that follow one another in a stream are told apart (see ChunkOptions).
 struct DocumentTokens {
   int32_t begin = -1;      // the token that begins each
   bool begin_ends = true;  // it is also what ends the document before it

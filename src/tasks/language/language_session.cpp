@@ -8,8 +8,8 @@
 namespace linnet {
 namespace {
 
-WindowOptions window_options(const Config& config, const CausalModel& model, const LanguageOptions& language) {
-  WindowOptions options;
+ChunkOptions chunk_options(const Config& config, const CausalModel& model, const LanguageOptions& language) {
+  ChunkOptions options;
   if (language.packed)
     options.separator = language.documents.begin, options.separator_ends = language.documents.begin_ends;
   options.length = config.data.context > 0 ? config.data.context : model.max_length();
@@ -18,7 +18,7 @@ WindowOptions window_options(const Config& config, const CausalModel& model, con
               std::to_string(model.max_length()) + " tokens");
   options.rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / options.length;
   if (options.rows < 1)
-    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one window of " +
+    fail_user("batch_tokens = " + std::to_string(config.data.batch_tokens) + " does not hold one chunk of " +
               std::to_string(options.length) + " tokens");
   return options;
 }
@@ -31,12 +31,12 @@ constexpr int64_t kDropEvery = 64;        // batches of a mapped file between lo
 LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalModel> causal_model,
                                  const LanguageOptions& options)
     : Session(config, *causal_model, options.training, options.verify_plans),
-      windows(window_options(config, *causal_model, options)),
+      chunks(chunk_options(config, *causal_model, options)),
       packed(options.packed),
       model(std::move(causal_model)) {
   const double smoothing = training ? config.train.label_smoothing : 0;
-  plan(token_inputs(windows, packed), {[this, smoothing](Trace& trace) {
-         return causal_loss(*model, trace, windows.rows, windows.length, packed, smoothing);
+  plan(token_inputs(chunks, packed), {[this, smoothing](Trace& trace) {
+         return causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
        }});
   if (options.sample_length == 0) return;
   generator =
@@ -53,11 +53,11 @@ void LanguageSession::allocate() {
 }
 
 Evaluation LanguageSession::evaluate(const LanguageText& text) {
-  TokenBuffer buffer(windows, packed);
+  TokenBuffer buffer(chunks, packed);
   double nats = 0;
   int64_t tokens = 0;
-  for (int64_t index = 0; index < scoring_batches(text.tokens, windows); ++index) {
-    fill_scoring_batch(text.tokens, windows, index, buffer.arrays());
+  for (int64_t index = 0; index < scoring_batches(text.tokens, chunks); ++index) {
+    fill_scoring_batch(text.tokens, chunks, index, buffer.arrays());
     const LossTotal total = trainer->evaluate(buffer.batch());
     nats += total.sum, tokens += total.tokens;
     if (index % kDropEvery == kDropEvery - 1) text.tokens.drop_pages();

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "data/text/token_windows.h"
+#include "data/text/token_chunks.h"
 #include "generate/causal_generator.h"
 #include "models/causal_model.h"
 #include "run/training_task.h"
@@ -25,10 +25,10 @@ class LanguageSession : public Session {
   LanguageSession(const Config& config, std::shared_ptr<CausalModel> model, const LanguageOptions& options);
 
   void allocate() override;
-  // Loss and perplexity over all tokens of a text but its first, each scored once, in windows that do not overlap.
+  // Loss and perplexity over all tokens of a text but its first, each scored once, in chunks that do not overlap.
   Evaluation evaluate(const LanguageText& text);
 
-  const WindowOptions windows;
+  const ChunkOptions chunks;
   const bool packed;
   const std::shared_ptr<CausalModel> model;
   std::unique_ptr<CausalGenerator> generator;  // null without sample_length

@@ -28,7 +28,7 @@ LanguageTask::LanguageTask(const Config& config, const std::string& from, Capaci
                                    .sample_length = config.train.sample_length,
                                    .verify_plans = capacity == Capacity::kMustSuffice});
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
-    windows_.emplace(train_->tokens, session_->windows, static_cast<uint64_t>(config.train.seed), packed);
+    chunks_.emplace(train_->tokens, session_->chunks, static_cast<uint64_t>(config.train.seed), packed);
   }
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);

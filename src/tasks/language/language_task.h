@@ -15,7 +15,7 @@ class LanguageTask : public TrainingTask {
   Trainer& trainer() override { return *session_->trainer; }
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
-  BatchSource& batches() override { return *windows_; }
+  BatchSource& batches() override { return *chunks_; }
   Evaluation evaluate() override;
   void initialize() override;
   void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
@@ -29,7 +29,7 @@ class LanguageTask : public TrainingTask {
   LanguageModel language_;
   std::optional<LanguageText> train_, valid_;
   std::optional<LanguageSession> session_;
-  std::optional<TrainingWindows> windows_;
+  std::optional<TrainingChunks> chunks_;
   MemoryForecast forecast_;
   uint64_t evaluations_ = 0;
 };

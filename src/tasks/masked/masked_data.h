@@ -1,7 +1,7 @@
 // The text of a masked language model as tokens, document by document.
 #pragma once
 #include "config/config.h"
-#include "data/text/masked_windows.h"
+#include "data/text/masked_chunks.h"
 #include "text/pretrained_tokenizer.h"
 
 namespace linnet {

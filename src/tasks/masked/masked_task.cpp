@@ -112,12 +112,12 @@ MaskedSession::MaskedSession(const Config& config, MaskedLanguageModel& masked_m
   plan(masked_inputs(masking), losses);
 }
 
-Evaluation MaskedSession::evaluate(MaskedWindows& windows) {
+Evaluation MaskedSession::evaluate(MaskedChunks& chunks) {
   double nats = 0;
   int64_t masked = 0, right = 0;
-  const int64_t count = windows.scoring_batches();
+  const int64_t count = chunks.scoring_batches();
   for (int64_t index = 0; index < count; ++index) {
-    const Batch& batch = windows.scoring_batch(index);
+    const Batch& batch = chunks.scoring_batch(index);
     const LossTotal total = trainer->evaluate(batch);
     nats += total.sum, masked += total.tokens;
     const int32_t* predictions = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
@@ -144,8 +144,8 @@ MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity c
       masking_options(config, model_.model().bert.config, tokenizer.roles(), tokenizer.vocab_size(), several);
   session_.emplace(config, model_.model(), masking, true, capacity == Capacity::kMustSuffice);
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
-    windows_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
-    valid_windows_.emplace(data_->valid.tokens, data_->valid.documents, masking, 0);
+    chunks_.emplace(data_->train.tokens, data_->train.documents, masking, static_cast<uint64_t>(config.train.seed));
+    valid_chunks_.emplace(data_->valid.tokens, data_->valid.documents, masking, 0);
   }
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);
@@ -172,7 +172,7 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
       path.empty() ? load_masked_split(config, tokenizer, split) : load_masked_text(config, tokenizer, path);
   const MaskingOptions masking = masking_options(config, model.model().bert.config, tokenizer.roles(),
                                                  tokenizer.vocab_size(), text.documents.size() > 1);
-  MaskedWindows windows(text.tokens, text.documents, masking, 0);
+  MaskedChunks chunks(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);
   take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
     if (RunFolder(folder).has_config())
@@ -180,7 +180,7 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
     else
       load_parameters(model.pretrained, layout, parameters);
   });
-  Evaluation result = session.evaluate(windows);
+  Evaluation result = session.evaluate(chunks);
   int64_t tokens = 0;
   for (const TokenSpan& document : text.documents) tokens += document.count;
   result.metrics.emplace_back("tokens", static_cast<double>(tokens));

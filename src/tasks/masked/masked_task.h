@@ -30,7 +30,7 @@ class MaskedSession : public Session {
                 bool verify_plans = true);
 
   // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
-  Evaluation evaluate(MaskedWindows& windows);
+  Evaluation evaluate(MaskedChunks& chunks);
 
   const MaskingOptions masking;
   MaskedLanguageModel& model;
@@ -49,8 +49,8 @@ class MaskedTask : public TrainingTask {
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   void initialize() override;
-  BatchSource& batches() override { return *windows_; }
-  Evaluation evaluate() override { return session_->evaluate(*valid_windows_); }
+  BatchSource& batches() override { return *chunks_; }
+  Evaluation evaluate() override { return session_->evaluate(*valid_chunks_); }
   void save_assets(const std::string& folder) const override;
 
   MaskedModel& model() { return model_; }
@@ -62,7 +62,7 @@ class MaskedTask : public TrainingTask {
   MaskedModel model_;
   std::optional<MaskedData> data_;
   std::optional<MaskedSession> session_;
-  std::optional<MaskedWindows> windows_, valid_windows_;
+  std::optional<MaskedChunks> chunks_, valid_chunks_;
   MemoryForecast forecast_;
 };
 

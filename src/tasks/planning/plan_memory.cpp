@@ -204,8 +204,8 @@ PlanAnswer plan_language(const PlanRequest& request) {
   };
   const auto session = make_session(config.data.batch_size);
   answer.shorter_key = "context";
-  answer.batches = std::to_string(session->windows.rows) + " x " + std::to_string(session->windows.length) + " tokens";
-  const int64_t most = std::max<int64_t>(1, tokens / session->windows.length);
+  answer.batches = std::to_string(session->chunks.rows) + " x " + std::to_string(session->chunks.length) + " tokens";
+  const int64_t most = std::max<int64_t>(1, tokens / session->chunks.length);
   answer_rows(answer, *session, most, resident, request.memory, make_session);
   return answer;
 }

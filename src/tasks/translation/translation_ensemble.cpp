@@ -56,14 +56,14 @@ TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders
 void TranslationEnsemble::load_weights(const ParameterLayout& layout, float* parameters) const {
   if (members.size() == 1) return members.front().load_weights(layout, parameters);
   std::map<std::string, int64_t> offsets;
-  for (const ParameterPlace& place : layout.parameters()) offsets[place.spec.name] = place.offset;
+  for (const ParameterSlot& slot : layout.parameters()) offsets[slot.spec.name] = slot.offset;
   std::vector<float> weights;
   for (size_t i = 0; i < members.size(); ++i) {
     weights.resize(static_cast<size_t>(layouts_[i].parameter_count()));
     members[i].load_weights(layouts_[i], weights.data());
-    for (const ParameterPlace& place : layouts_[i].parameters())
-      std::copy_n(weights.data() + place.offset, place.spec.shape.elements(),
-                  parameters + offsets.at(std::to_string(i) + "." + place.spec.name));
+    for (const ParameterSlot& slot : layouts_[i].parameters())
+      std::copy_n(weights.data() + slot.offset, slot.spec.shape.elements(),
+                  parameters + offsets.at(std::to_string(i) + "." + slot.spec.name));
   }
 }
 

@@ -178,19 +178,19 @@ void BpeModel::merge_long(std::vector<ModelToken>& tokens, size_t begin, ModelSc
     std::pop_heap(heap.begin(), heap.end());
     const ModelScratch::Merge top = heap.back();
     heap.pop_back();
-    const auto place = static_cast<int32_t>(top.place);
-    if (!symbol(place).alive || symbol(place).next < 0) continue;
-    const int32_t right = symbol(place).next;
-    const Pair* pair = find(symbol(place).id, symbol(right).id);
+    const auto location = static_cast<int32_t>(top.location);
+    if (!symbol(location).alive || symbol(location).next < 0) continue;
+    const int32_t right = symbol(location).next;
+    const Pair* pair = find(symbol(location).id, symbol(right).id);
     if (!pair || pair->rank != top.rank) continue;  // one of the two has changed since
-    ModelScratch::Symbol& merged = symbol(place);
+    ModelScratch::Symbol& merged = symbol(location);
     merged.id = top.merged;
     merged.end = symbol(right).end;
     merged.next = symbol(right).next;
     symbol(right).alive = false;
-    if (merged.next >= 0) symbol(merged.next).previous = place;
+    if (merged.next >= 0) symbol(merged.next).previous = location;
     if (consider(merged.previous)) std::push_heap(heap.begin(), heap.end());
-    if (consider(place)) std::push_heap(heap.begin(), heap.end());
+    if (consider(location)) std::push_heap(heap.begin(), heap.end());
   }
   tokens.resize(begin);
   for (int32_t i = 0; i >= 0; i = symbol(i).next) tokens.push_back({symbol(i).id, symbol(i).end});

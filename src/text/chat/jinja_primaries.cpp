@@ -145,8 +145,8 @@ Value ExpressionParser::slice_of(const Value& object, const Value& begin, const 
   const int64_t least = step > 0 ? 0 : -1, most = step > 0 ? size : size - 1;
   const auto clamp = [&](const Value& bound, int64_t otherwise) {
     if (bound.is_none()) return otherwise;
-    const int64_t place = bound.integer() < 0 ? bound.integer() + size : bound.integer();
-    return std::min(std::max(place, least), most);
+    const int64_t location = bound.integer() < 0 ? bound.integer() + size : bound.integer();
+    return std::min(std::max(location, least), most);
   };
   const int64_t first = clamp(begin, step > 0 ? 0 : size - 1), last = clamp(end, step > 0 ? size : -1);
   List chosen;

@@ -12,20 +12,20 @@ const std::string& text_of(const Value& value, const char* what) {
   return *value.text();
 }
 
-std::string text_argument(const Arguments& arguments, size_t place, const char* name, const std::string& otherwise) {
-  const Value* given = arguments.find(place, name);
+std::string text_argument(const Arguments& arguments, size_t location, const char* name, const std::string& otherwise) {
+  const Value* given = arguments.find(location, name);
   return given && !given->is_none() ? text_of(*given, name) : otherwise;
 }
 
-int64_t integer_argument(const Arguments& arguments, size_t place, const char* name, int64_t otherwise) {
-  const Value* given = arguments.find(place, name);
+int64_t integer_argument(const Arguments& arguments, size_t location, const char* name, int64_t otherwise) {
+  const Value* given = arguments.find(location, name);
   if (!given || given->is_none()) return otherwise;
   if (!given->is_integer()) fail(std::string("'") + name + "' needs a whole number, not a " + given->type_name());
   return given->integer();
 }
 
-bool flag_argument(const Arguments& arguments, size_t place, const char* name) {
-  const Value* given = arguments.find(place, name);
+bool flag_argument(const Arguments& arguments, size_t location, const char* name) {
+  const Value* given = arguments.find(location, name);
   return given && given->truth();
 }
 

@@ -9,9 +9,9 @@ namespace linnet::jinja {
 inline constexpr const char* kSpace = " \t\n\r\f\v";
 
 const std::string& text_of(const Value& value, const char* what);
-std::string text_argument(const Arguments& arguments, size_t place, const char* name, const std::string& otherwise);
-int64_t integer_argument(const Arguments& arguments, size_t place, const char* name, int64_t otherwise);
-bool flag_argument(const Arguments& arguments, size_t place, const char* name);
+std::string text_argument(const Arguments& arguments, size_t location, const char* name, const std::string& otherwise);
+int64_t integer_argument(const Arguments& arguments, size_t location, const char* name, int64_t otherwise);
+bool flag_argument(const Arguments& arguments, size_t location, const char* name);
 std::string stripped(const std::string& text, const std::string& characters, bool left, bool right);
 // ASCII letters only: chat templates change the case of roles and names of types.
 std::string with_case(std::string text, bool upper);

@@ -29,8 +29,8 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens, cons
     first_.set(static_cast<unsigned char>(texts[i][0]));
     by_start_[start_of(texts[i])].push_back(tokens_.size() - 1);
   }
-  for (auto& [start, places] : by_start_)
-    std::stable_sort(places.begin(), places.end(),
+  for (auto& [start, locations] : by_start_)
+    std::stable_sort(locations.begin(), locations.end(),
                      [&](size_t a, size_t b) { return tokens_[a].text.size() > tokens_[b].text.size(); });
 }
 
@@ -40,8 +40,8 @@ size_t AddedTokenMatcher::match_at(std::string_view text, size_t at) const {
     if (rest.size() < length) continue;
     const auto found = by_start_.find(start_of(rest.substr(0, length)));
     if (found == by_start_.end()) continue;
-    for (const size_t place : found->second)
-      if (rest.starts_with(tokens_[place].text)) return place;
+    for (const size_t location : found->second)
+      if (rest.starts_with(tokens_[location].text)) return location;
   }
   return std::string_view::npos;
 }
@@ -55,12 +55,12 @@ void AddedTokenMatcher::split(std::string_view text, size_t begin, size_t end,
       ++at;
       continue;
     }
-    const size_t place = match_at(part, at);
-    if (place == std::string_view::npos) {
+    const size_t location = match_at(part, at);
+    if (location == std::string_view::npos) {
       ++at;
       continue;
     }
-    const AddedToken& token = tokens_[place];
+    const AddedToken& token = tokens_[location];
     size_t from = at, to = at + token.text.size();
     at = to;
     if (token.single_word && (ends_in_word(part.substr(begin, from - begin)) || starts_in_word(part.substr(to))))

@@ -18,19 +18,21 @@ struct ModelToken {
 struct ModelScratch {
   struct Symbol {
     TokenId id;
-    int32_t previous, next;  // places in `symbols`, -1 at the ends
+    int32_t previous, next;  // locations in `symbols`, -1 at the ends
     uint32_t end;
     bool alive;
   };
   struct Merge {
-    uint32_t rank, place;
+    uint32_t rank, location;
     TokenId merged;
     // The lowest rank first, then the leftmost.
-    bool operator<(const Merge& other) const { return rank != other.rank ? rank > other.rank : place > other.place; }
+    bool operator<(const Merge& other) const {
+      return rank != other.rank ? rank > other.rank : location > other.location;
+    }
   };
   std::vector<Symbol> symbols;
   std::vector<Merge> heap;
-  struct Node {  // the best way to one place of the word
+  struct Node {  // the best way to one location of the word
     double score;
     uint32_t begin;
     TokenId id;

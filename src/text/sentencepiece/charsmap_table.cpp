@@ -35,16 +35,16 @@ CharsmapTable::CharsmapTable(std::string_view table, const std::string& where) {
 CharsmapTable::Entry CharsmapTable::find(std::string_view text, bool first) const {
   Entry entry;
   if (units_.empty()) return entry;
-  size_t place = offset_of(units_[0]);
+  size_t location = offset_of(units_[0]);
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    place ^= byte;
-    if (place >= units_.size() || label_of(units_[place]) != byte) break;
-    const uint32_t unit = units_[place];
-    place ^= offset_of(unit);
+    location ^= byte;
+    if (location >= units_.size() || label_of(units_[location]) != byte) break;
+    const uint32_t unit = units_[location];
+    location ^= offset_of(unit);
     if (!has_leaf(unit)) continue;
-    if (place >= units_.size() || value_of(units_[place]) >= texts_.size()) break;
-    entry = {texts_.data() + value_of(units_[place]), i + 1};
+    if (location >= units_.size() || value_of(units_[location]) >= texts_.size()) break;
+    entry = {texts_.data() + value_of(units_[location]), i + 1};
     if (first) break;
   }
   return entry;
@@ -52,12 +52,12 @@ CharsmapTable::Entry CharsmapTable::find(std::string_view text, bool first) cons
 
 bool CharsmapTable::begins_ascii(unsigned char byte) const {
   if (units_.empty()) return false;
-  size_t place = offset_of(units_[0]) ^ byte;
-  if (place >= units_.size() || label_of(units_[place]) != byte) return false;
-  if (has_leaf(units_[place])) return true;
-  place ^= offset_of(units_[place]);
+  size_t location = offset_of(units_[0]) ^ byte;
+  if (location >= units_.size() || label_of(units_[location]) != byte) return false;
+  if (has_leaf(units_[location])) return true;
+  location ^= offset_of(units_[location]);
   for (size_t next = 0; next < 0x80; ++next)
-    if ((place ^ next) < units_.size() && label_of(units_[place ^ next]) == next) return true;
+    if ((location ^ next) < units_.size() && label_of(units_[location ^ next]) == next) return true;
   return false;
 }
 

@@ -114,16 +114,17 @@ void SentencePieceBpe::join_many(std::string_view word, SentencePieceScratch& sc
     std::pop_heap(pairs.begin(), pairs.end());
     const SentencePieceScratch::Pair pair = pairs.back();
     pairs.pop_back();
-    const auto place = static_cast<int32_t>(pair.left), other = static_cast<int32_t>(pair.right);
+    const auto location = static_cast<int32_t>(pair.left), other = static_cast<int32_t>(pair.right);
     // One of the two has changed since; a size of 0 is a symbol that went into another.
-    if (symbol(place).size == 0 || symbol(other).size == 0 || symbol(place).size + symbol(other).size != pair.size)
+    if (symbol(location).size == 0 || symbol(other).size == 0 ||
+        symbol(location).size + symbol(other).size != pair.size)
       continue;
-    symbol(place).size = pair.size;
-    symbol(place).next = symbol(other).next;
-    if (symbol(other).next >= 0) symbol(symbol(other).next).previous = place;
+    symbol(location).size = pair.size;
+    symbol(location).next = symbol(other).next;
+    if (symbol(other).next >= 0) symbol(symbol(other).next).previous = location;
     symbol(other).size = 0;
-    if (consider(symbol(place).previous, place)) std::push_heap(pairs.begin(), pairs.end());
-    if (consider(place, symbol(place).next)) std::push_heap(pairs.begin(), pairs.end());
+    if (consider(symbol(location).previous, location)) std::push_heap(pairs.begin(), pairs.end());
+    if (consider(location, symbol(location).next)) std::push_heap(pairs.begin(), pairs.end());
   }
   for (int32_t i = 0; i >= 0; i = symbol(i).next) finish(word, symbol(i).begin, symbol(i).size, scratch);
 }

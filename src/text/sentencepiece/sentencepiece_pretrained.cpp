@@ -218,12 +218,12 @@ std::string SentencePiecePretrained::decode(std::span<const TokenId> ids, bool s
   };
   for (const TokenId id : ids) {
     if (id < 0 || id >= vocab_size_) continue;
-    const auto place = static_cast<size_t>(id);
-    if (to_model_[place] >= 0 && !special_[place]) {
-      run.push_back(to_model_[place]);
-    } else if (!special_[place] || !skip_special) {
+    const auto location = static_cast<size_t>(id);
+    if (to_model_[location] >= 0 && !special_[location]) {
+      run.push_back(to_model_[location]);
+    } else if (!special_[location] || !skip_special) {
       flush();
-      text += pieces_[place];
+      text += pieces_[location];
     }
   }
   flush();

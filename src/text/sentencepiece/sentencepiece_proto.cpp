@@ -91,7 +91,7 @@ void check_charsmap(std::string_view table, const std::string& path) {
   if (invalid_utf8_at(texts) != std::string_view::npos) fail("is not UTF-8");
   // Depth first; ways that end alike share their ends, so the most entries from each unit on are kept.
   struct Step {
-    size_t place, byte;
+    size_t location, byte;
     int most;
   };
   enum : unsigned char { kNew = 255, kOpen = 254 };
@@ -100,15 +100,15 @@ void check_charsmap(std::string_view table, const std::string& path) {
   most[0] = kOpen;
   while (!steps.empty()) {
     Step& step = steps.back();
-    const uint32_t unit = units[step.place];
-    const size_t children = step.place ^ ((unit >> 10) << ((unit & 0x200u) >> 6));
+    const uint32_t unit = units[step.location];
+    const size_t children = step.location ^ ((unit >> 10) << ((unit & 0x200u) >> 6));
     if ((children | 0xFF) >= units.size()) fail("points outside of itself");
     if (step.byte == 256) {
       const bool entry = (unit >> 8) & 1;
       if (entry && (units[children] & 0x7FFFFFFFu) >= texts.size()) fail("points behind its end");
       const int entries = step.most + entry;
       if (entries > 32) fail("has more than 32 entries within one another");
-      most[step.place] = static_cast<unsigned char>(entries);
+      most[step.location] = static_cast<unsigned char>(entries);
       steps.pop_back();
       if (!steps.empty()) steps.back().most = std::max(steps.back().most, entries);
       continue;

@@ -76,7 +76,7 @@ UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, To
   }
 }
 
-// Viterbi over the places of the word. Equal scores: the way that was found first, which has the longer last piece.
+// Viterbi over the locations of the word. Equal scores: the way that was found first, which has the longer last piece.
 void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const {
   constexpr uint32_t kNowhere = UINT32_MAX;
   auto& nodes = scratch.nodes;
@@ -106,7 +106,8 @@ void UnigramModel::tokenize(std::string_view word, ModelScratch& scratch, std::v
     else
       way.push_back({node.begin, end, node.id});
   }
-  for (size_t i = way.size(); i > first; --i) emit(word, way[i - 1].rank, way[i - 1].place, way[i - 1].merged, tokens);
+  for (size_t i = way.size(); i > first; --i)
+    emit(word, way[i - 1].rank, way[i - 1].location, way[i - 1].merged, tokens);
   way.resize(first);
 }
 

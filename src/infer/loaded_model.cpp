@@ -1,4 +1,4 @@
-#include "infer/resident_model.h"
+#include "infer/loaded_model.h"
 
 #include "base/error.h"
 #include "base/files.h"
@@ -54,8 +54,8 @@ ModelKind model_kind(const std::string& folder) {
   return is_bert ? ModelKind::kEmbedder : ModelKind::kLanguage;
 }
 
-std::unique_ptr<ResidentModel> open_resident_model(const std::string& folder, const ResidentModelOptions& options) {
-  auto model = std::make_unique<ResidentModel>();
+std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
+  auto model = std::make_unique<LoadedModel>();
   model->folder = folder, model->kind = model_kind(folder);
   const RowOptions rows{options.threads, options.device};
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {

@@ -34,10 +34,10 @@ int64_t masked_places(const MaskingOptions& options, int64_t length);
 // the flattened batch, and what stood there. Slots that are not used have target -1.
 std::vector<BatchInput> masked_inputs(const MaskingOptions& options);
 
-class MaskedWindows : public BatchSource {
+class MaskedChunks : public BatchSource {
  public:
   // The stream must outlive this. User error when there is no document with a token.
-  MaskedWindows(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed);
+  MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options, uint64_t seed);
 
   // Shapes are indices into options.lengths.
   const Batch& next() override;

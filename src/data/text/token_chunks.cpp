@@ -1,4 +1,4 @@
-#include "data/text/token_windows.h"
+#include "data/text/token_chunks.h"
 
 #include <algorithm>
 #include <bit>
@@ -18,7 +18,7 @@ uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
 }
 
 // Row `row` of the batch: `count` <= length inputs from `first` on, each with the token behind it as target.
-void fill_row(const TokenStream& stream, const WindowOptions& options, int64_t row, int64_t first, int64_t count,
+void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t row, int64_t first, int64_t count,
               const TokenBatch& batch) {
   const int64_t at = row * options.length;
   int32_t *tokens = batch.tokens + at, *targets = batch.targets + at;
@@ -60,7 +60,7 @@ int64_t ShuffledIndex::operator()(int64_t i) const {
   return static_cast<int64_t>(value);
 }
 
-std::vector<BatchInput> token_inputs(const WindowOptions& options, bool packed) {
+std::vector<BatchInput> token_inputs(const ChunkOptions& options, bool packed) {
   const size_t bytes = static_cast<size_t>(options.rows * options.length) * sizeof(int32_t);
   std::vector<BatchInput> inputs{{"tokens", bytes}, {"targets", bytes}};
   if (packed) inputs.insert(inputs.end(), {{"positions", bytes}, {"starts", bytes}});
@@ -73,27 +73,27 @@ TokenBatch TokenBuffer::arrays() {
   return arrays;
 }
 
-TrainingWindows::TrainingWindows(const TokenStream& stream, const WindowOptions& options, uint64_t seed, bool packed)
+TrainingChunks::TrainingChunks(const TokenStream& stream, const ChunkOptions& options, uint64_t seed, bool packed)
     : stream_(stream), options_(options), seed_(seed), buffer_(options, packed) {
   const int64_t usable = stream.size() - 1;  // inputs that have a target
   if (usable < options.length)
-    fail_user("the training text has " + std::to_string(stream.size()) + " tokens, and one window takes " +
+    fail_user("the training text has " + std::to_string(stream.size()) + " tokens, and one chunk takes " +
               std::to_string(options.length + 1) + ": it takes more text, or a smaller --set context=N");
   max_offset_ = std::min(options.length - 1, usable - options.length);
-  windows_ = (usable - max_offset_) / options.length;
-  batches_ = std::max<int64_t>(1, windows_ / options.rows);  // a rest of rows waits for the next epoch's cut
+  chunks_ = (usable - max_offset_) / options.length;
+  batches_ = std::max<int64_t>(1, chunks_ / options.rows);  // a rest of rows waits for the next epoch's cut
 }
 
-const Batch& TrainingWindows::next() {
+const Batch& TrainingChunks::next() {
   if (++made_ % kDropEvery == 0) stream_.drop_pages();
   const auto taken = cursor_.take([this](int64_t) { return batches_; });
   const auto offset =
       static_cast<int64_t>(epoch_key(seed_, kOffsets, taken.epoch) % static_cast<uint64_t>(max_offset_ + 1));
-  const ShuffledIndex order(windows_, epoch_key(seed_, kOrders, taken.epoch));
+  const ShuffledIndex order(chunks_, epoch_key(seed_, kOrders, taken.epoch));
   for (int64_t row = 0; row < options_.rows; ++row) {
-    const int64_t window = taken.index * options_.rows + row;
-    if (window < windows_)
-      fill_row(stream_, options_, row, offset + order(window) * options_.length, options_.length, buffer_.arrays());
+    const int64_t chunk = taken.index * options_.rows + row;
+    if (chunk < chunks_)
+      fill_row(stream_, options_, row, offset + order(chunk) * options_.length, options_.length, buffer_.arrays());
     else
       fill_row(stream_, options_, row, 0, 0, buffer_.arrays());
   }
@@ -101,12 +101,12 @@ const Batch& TrainingWindows::next() {
   return buffer_.batch();
 }
 
-int64_t scoring_batches(const TokenStream& stream, const WindowOptions& options) {
+int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options) {
   const int64_t targets = std::max<int64_t>(0, stream.size() - 1), each = options.rows * options.length;
   return (targets + each - 1) / each;
 }
 
-void fill_scoring_batch(const TokenStream& stream, const WindowOptions& options, int64_t index,
+void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index,
                         const TokenBatch& batch) {
   const int64_t targets = stream.size() - 1;
   for (int64_t row = 0; row < options.rows; ++row) {

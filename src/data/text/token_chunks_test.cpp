@@ -1,4 +1,4 @@
-#include "data/text/token_windows.h"
+#include "data/text/token_chunks.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::vector<int32_t> counting(int64_t count) {
 }
 
 struct Rows {
-  explicit Rows(const WindowOptions& options)
+  explicit Rows(const ChunkOptions& options)
       : tokens(static_cast<size_t>(options.rows * options.length)),
         targets(tokens.size()),
         positions(tokens.size()),
@@ -40,7 +40,7 @@ struct Rows {
   std::vector<int32_t> tokens, targets, positions, starts;
 };
 
-std::string path_of(const char* name) { return ::testing::TempDir() + "token_windows_" + name; }
+std::string path_of(const char* name) { return ::testing::TempDir() + "token_chunks_" + name; }
 
 void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -74,20 +74,20 @@ TEST(ShuffledIndex, IsABijectionAndAnotherOneForAnotherKey) {
   }
 }
 
-TEST(TrainingWindows, CoverAnEpochOnceAndAreCutElsewhereInTheNext) {
+TEST(TrainingChunks, CoverAnEpochOnceAndAreCutElsewhereInTheNext) {
   const TokenStream stream(counting(1000), 1000);
-  const WindowOptions options{.rows = 4, .length = 10};
-  TrainingWindows windows(stream, options, 3);
-  ASSERT_EQ(windows.batches_per_epoch(), 24);  // 99 windows
+  const ChunkOptions options{.rows = 4, .length = 10};
+  TrainingChunks chunks(stream, options, 3);
+  ASSERT_EQ(chunks.batches_per_epoch(), 24);  // 99 chunks
   Rows rows(options);
   std::set<int32_t> offsets;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int32_t> firsts;
     for (int64_t i = 0; i < 24; ++i) {
-      const Batch& place = rows.take(windows.next());
-      EXPECT_EQ(place.epoch, epoch);
-      EXPECT_EQ(place.index, i);
-      EXPECT_EQ(place.last_of_epoch, i == 23);
+      const Batch& location = rows.take(chunks.next());
+      EXPECT_EQ(location.epoch, epoch);
+      EXPECT_EQ(location.index, i);
+      EXPECT_EQ(location.last_of_epoch, i == 23);
       for (size_t at = 0; at < rows.tokens.size(); ++at) EXPECT_EQ(rows.targets[at], rows.tokens[at] + 1);
       for (size_t row = 0; row < 4; ++row) firsts.insert(rows.tokens[row * 10]);
     }
@@ -98,35 +98,35 @@ TEST(TrainingWindows, CoverAnEpochOnceAndAreCutElsewhereInTheNext) {
   EXPECT_GT(offsets.size(), 1u);
 }
 
-TEST(TrainingWindows, GoOnFromAnyBatch) {
+TEST(TrainingChunks, GoOnFromAnyBatch) {
   const TokenStream stream(counting(300), 300);
-  const WindowOptions options{.rows = 3, .length = 7};
-  TrainingWindows straight(stream, options, 9), resumed(stream, options, 9);
+  const ChunkOptions options{.rows = 3, .length = 7};
+  TrainingChunks straight(stream, options, 9), resumed(stream, options, 9);
   Rows a(options), b(options);
   for (int i = 0; i < 20; ++i) a.take(straight.next());
-  const Batch& place = a.take(straight.next());
-  resumed.seek(place.epoch, place.index);
+  const Batch& location = a.take(straight.next());
+  resumed.seek(location.epoch, location.index);
   b.take(resumed.next());
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_NE(user_error([&] { resumed.seek(0, 1000); }).find("does not exist"), std::string::npos);
 }
 
-TEST(TrainingWindows, AShortTextFillsTheRowsThereAre) {
+TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
   const TokenStream stream(counting(11), 11);
-  const WindowOptions options{.rows = 3, .length = 10};
-  TrainingWindows windows(stream, options, 1);
+  const ChunkOptions options{.rows = 3, .length = 10};
+  TrainingChunks chunks(stream, options, 1);
   Rows rows(options);
-  EXPECT_TRUE(rows.take(windows.next()).last_of_epoch);
+  EXPECT_TRUE(rows.take(chunks.next()).last_of_epoch);
   EXPECT_EQ(rows.targets[9], 10);
   for (size_t at = 10; at < 30; ++at) EXPECT_EQ(rows.targets[at], -1);
   const TokenStream shorter(counting(10), 11);
-  EXPECT_NE(user_error([&] { TrainingWindows(shorter, options, 1); }).find("one window takes 11"), std::string::npos);
+  EXPECT_NE(user_error([&] { TrainingChunks(shorter, options, 1); }).find("one chunk takes 11"), std::string::npos);
 }
 
-TEST(ScoringWindows, ScoreEveryTokenButTheFirstOnce) {
+TEST(ScoringChunks, ScoreEveryTokenButTheFirstOnce) {
   for (int64_t size : {2, 20, 21, 22, 57}) {
     const TokenStream stream(counting(size), size);
-    const WindowOptions options{.rows = 2, .length = 10};
+    const ChunkOptions options{.rows = 2, .length = 10};
     Rows rows(options);
     std::vector<int32_t> scored;
     for (int64_t i = 0; i < scoring_batches(stream, options); ++i) {
@@ -145,7 +145,7 @@ TEST(ScoringWindows, ScoreEveryTokenButTheFirstOnce) {
 
 TEST(PackedRows, ADocumentBeginsWithItsSeparator) {
   const TokenStream stream({9, 1, 2, 9, 3, 9, 4, 5, 6, 9}, 10);
-  const WindowOptions options{.rows = 1, .length = 9, .separator = 9};
+  const ChunkOptions options{.rows = 1, .length = 9, .separator = 9};
   Rows rows(options);
   fill_scoring_batch(stream, options, 0, rows.packed());
   EXPECT_EQ(rows.starts, (std::vector<int32_t>{0, 0, 0, 3, 3, 5, 5, 5, 5}));
@@ -155,7 +155,7 @@ TEST(PackedRows, ADocumentBeginsWithItsSeparator) {
 
 TEST(PackedRows, ATokenThatOnlyBeginsDocumentsIsNoTarget) {
   const TokenStream stream({8, 1, 2, 9, 8, 3, 9, 8, 4, 9}, 10);  // <s> 1 2 </s> <s> 3 </s> <s> 4 </s>
-  const WindowOptions options{.rows = 1, .length = 9, .separator = 8, .separator_ends = false};
+  const ChunkOptions options{.rows = 1, .length = 9, .separator = 8, .separator_ends = false};
   Rows rows(options);
   fill_scoring_batch(stream, options, 0, rows.packed());
   EXPECT_EQ(rows.starts, (std::vector<int32_t>{0, 0, 0, 0, 4, 4, 4, 7, 7}));

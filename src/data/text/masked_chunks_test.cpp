@@ -1,4 +1,4 @@
-#include "data/text/masked_windows.h"
+#include "data/text/masked_chunks.h"
 
 #include <gtest/gtest.h>
 
@@ -50,25 +50,25 @@ std::vector<int32_t> counting(int64_t count) {
   return tokens;
 }
 
-TEST(MaskedWindows, EveryTokenIsInOneRowAndTheTargetsAreWhatStoodThere) {
+TEST(MaskedChunks, EveryTokenIsInOneRowAndTheTargetsAreWhatStoodThere) {
   const std::vector<int32_t> text = counting(1000);
   const TokenStream stream(text, kVocabulary);
   const MaskingOptions masking = options({8, 32}, 3);
-  MaskedWindows windows(stream, {{0, 600}, {600, 5}, {605, 395}}, masking, 7);
+  MaskedChunks chunks(stream, {{0, 600}, {600, 5}, {605, 395}}, masking, 7);
   Buffers buffers(masking);
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::map<int32_t, int> seen, expected;
     for (int32_t token : text) ++expected[token];
     for (bool last = false; !last;) {
-      const Batch& place = buffers.take(windows.next());
-      EXPECT_EQ(place.epoch, epoch);
-      last = place.last_of_epoch;
-      const int64_t length = masking.lengths[static_cast<size_t>(place.shape_index)],
+      const Batch& location = buffers.take(chunks.next());
+      EXPECT_EQ(location.epoch, epoch);
+      last = location.last_of_epoch;
+      const int64_t length = masking.lengths[static_cast<size_t>(location.shape_index)],
                     room = masked_places(masking, length);
       std::vector<int32_t> restored = buffers.tokens;
       for (int64_t i = 0; i < masking.rows * room; ++i) {
         const auto at = static_cast<size_t>(buffers.positions[static_cast<size_t>(i)]);
-        EXPECT_EQ(static_cast<int64_t>(at) / length, i / room);  // a place of its own row
+        EXPECT_EQ(static_cast<int64_t>(at) / length, i / room);  // a position of its own row
         if (buffers.targets[static_cast<size_t>(i)] >= 0) restored[at] = buffers.targets[static_cast<size_t>(i)];
       }
       for (int64_t row = 0; row < masking.rows; ++row) {
@@ -86,15 +86,15 @@ TEST(MaskedWindows, EveryTokenIsInOneRowAndTheTargetsAreWhatStoodThere) {
   }
 }
 
-TEST(MaskedWindows, FifteenPercentOfWhichEightyTenTen) {
+TEST(MaskedChunks, FifteenPercentOfWhichEightyTenTen) {
   const std::vector<int32_t> text = counting(60'000);
   const TokenStream stream(text, kVocabulary);
   const MaskingOptions masking = options({102}, 10);
-  MaskedWindows windows(stream, find_documents(stream, -1), masking, 7);
+  MaskedChunks chunks(stream, find_documents(stream, -1), masking, 7);
   Buffers buffers(masking);
   int64_t chosen = 0, masked = 0, kept = 0;
   for (bool last = false; !last;) {
-    last = buffers.take(windows.next()).last_of_epoch;
+    last = buffers.take(chunks.next()).last_of_epoch;
     for (size_t i = 0; i < buffers.targets.size(); ++i) {
       if (buffers.targets[i] < 0) continue;
       const int32_t now = buffers.tokens[static_cast<size_t>(buffers.positions[i])];
@@ -107,20 +107,20 @@ TEST(MaskedWindows, FifteenPercentOfWhichEightyTenTen) {
   EXPECT_NEAR(share(kept, chosen), 0.1 + 0.1 / kVocabulary, 0.015);
 }
 
-TEST(MaskedWindows, SeekingGivesWhatGoingThereGives) {
+TEST(MaskedChunks, SeekingGivesWhatGoingThereGives) {
   const TokenStream stream(counting(3000), kVocabulary);
   const MaskingOptions masking = options({16, 64}, 4);
   const std::vector<TokenSpan> documents{{0, 1000}, {1000, 9}, {1009, 1991}};
-  MaskedWindows straight(stream, documents, masking, 3), other_seed(stream, documents, masking, 4);
+  MaskedChunks straight(stream, documents, masking, 3), other_seed(stream, documents, masking, 4);
   Buffers buffers(masking), sought(masking), other(masking);
   bool differs = false;
   for (int i = 0; i < 40; ++i) {
-    const Batch& place = buffers.take(straight.next());
-    MaskedWindows fresh(stream, documents, masking, 3);
-    fresh.seek(place.epoch, place.index);
+    const Batch& location = buffers.take(straight.next());
+    MaskedChunks fresh(stream, documents, masking, 3);
+    fresh.seek(location.epoch, location.index);
     const Batch& again = sought.take(fresh.next());
-    EXPECT_EQ(again.shape_index, place.shape_index);
-    const auto used = static_cast<size_t>(masking.rows * masking.lengths[static_cast<size_t>(place.shape_index)]);
+    EXPECT_EQ(again.shape_index, location.shape_index);
+    const auto used = static_cast<size_t>(masking.rows * masking.lengths[static_cast<size_t>(location.shape_index)]);
     EXPECT_TRUE(std::equal(sought.tokens.begin(), sought.tokens.begin() + static_cast<std::ptrdiff_t>(used),
                            buffers.tokens.begin()));
     EXPECT_EQ(sought.lengths, buffers.lengths);
@@ -131,25 +131,25 @@ TEST(MaskedWindows, SeekingGivesWhatGoingThereGives) {
   EXPECT_THROW(straight.seek(0, 10'000), Error);
 }
 
-TEST(MaskedWindows, ScoringIsTheSameEveryTime) {
+TEST(MaskedChunks, ScoringIsTheSameEveryTime) {
   const TokenStream stream(counting(500), kVocabulary);
   const MaskingOptions masking = options({20}, 2);
-  MaskedWindows windows(stream, {{0, 500}}, masking, 3), another(stream, {{0, 500}}, masking, 99);
+  MaskedChunks chunks(stream, {{0, 500}}, masking, 3), another(stream, {{0, 500}}, masking, 99);
   Buffers a(masking), b(masking);
-  ASSERT_EQ(windows.scoring_batches(), 14);
-  for (int64_t i = 0; i < windows.scoring_batches(); ++i) {
-    a.take(windows.scoring_batch(i));
+  ASSERT_EQ(chunks.scoring_batches(), 14);
+  for (int64_t i = 0; i < chunks.scoring_batches(); ++i) {
+    a.take(chunks.scoring_batch(i));
     b.take(another.scoring_batch(i));
     EXPECT_EQ(a, b);
   }
 }
 
-TEST(MaskedWindows, DocumentsAreFoundBetweenSeparators) {
+TEST(MaskedChunks, DocumentsAreFoundBetweenSeparators) {
   const TokenStream stream({2, 5, 6, 2, 2, 7, 8, 9, 2, 10}, kVocabulary);
   EXPECT_EQ(find_documents(stream, 2), (std::vector<TokenSpan>{{1, 2}, {5, 3}, {9, 1}}));
   EXPECT_EQ(find_documents(stream, -1), (std::vector<TokenSpan>{{0, 10}}));
   const TokenStream empty({2, 2}, kVocabulary);
-  EXPECT_THROW(MaskedWindows(empty, find_documents(empty, 2), options({8}, 1), 1), Error);
+  EXPECT_THROW(MaskedChunks(empty, find_documents(empty, 2), options({8}, 1), 1), Error);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Rows of tokens for next-token training and scoring: inputs x[0..T) and targets x[1..T].
 //
-// Training takes windows of a stream without end, in an order that is a pure function of (seed, epoch): each epoch cuts
-// the stream at another offset and shuffles the windows. Nothing as large as the stream is kept, so that a mapped file
+// Training takes chunks of a stream without end, in an order that is a pure function of (seed, epoch): each epoch cuts
+// the stream at another offset and shuffles the chunks. Nothing as large as the stream is kept, so that a mapped file
 // larger than memory works. Scoring takes every token after the first once, in order.
 #pragma once
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace linnet {
 
-// Where a batch of [rows, length] goes. Rows past the last window have targets -1.
+// Where a batch of [rows, length] goes. Rows past the last chunk have targets -1.
 struct TokenBatch {
   int32_t* tokens;
   int32_t* targets;
@@ -20,7 +20,7 @@ struct TokenBatch {
 };
 
 // Documents in one stream: each begins with the token `separator` and sees nothing before it. -1: one document.
-struct WindowOptions {
+struct ChunkOptions {
   int64_t rows = 1, length = 1;
   int32_t separator = -1;
   // As a target, the separator ends the document before it (GPT-2's <|endoftext|>). false: documents have an end token
@@ -40,12 +40,12 @@ class ShuffledIndex {
 };
 
 // The arrays of a batch: tokens and targets [rows, length], and of packed documents positions and starts.
-std::vector<BatchInput> token_inputs(const WindowOptions& options, bool packed);
+std::vector<BatchInput> token_inputs(const ChunkOptions& options, bool packed);
 
-// A batch of windows with memory of its own.
+// A batch of chunks with memory of its own.
 class TokenBuffer {
  public:
-  TokenBuffer(const WindowOptions& options, bool packed) : owned_(token_inputs(options, packed)), packed_(packed) {}
+  TokenBuffer(const ChunkOptions& options, bool packed) : owned_(token_inputs(options, packed)), packed_(packed) {}
   TokenBatch arrays();
   Batch& batch() { return owned_.batch; }
 
@@ -54,10 +54,10 @@ class TokenBuffer {
   bool packed_;
 };
 
-class TrainingWindows : public BatchSource {
+class TrainingChunks : public BatchSource {
  public:
   // User error when the stream has no length + 1 tokens.
-  TrainingWindows(const TokenStream& stream, const WindowOptions& options, uint64_t seed, bool packed = false);
+  TrainingChunks(const TokenStream& stream, const ChunkOptions& options, uint64_t seed, bool packed = false);
 
   const Batch& next() override;
   void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_); }
@@ -66,17 +66,16 @@ class TrainingWindows : public BatchSource {
 
  private:
   const TokenStream& stream_;
-  const WindowOptions options_;
+  const ChunkOptions options_;
   const uint64_t seed_;
-  int64_t max_offset_, windows_, batches_;
+  int64_t max_offset_, chunks_, batches_;
   BatchCursor cursor_;
   TokenBuffer buffer_;
   int64_t made_ = 0;  // batches
 };
 
-// Windows that hold targets [1, stream.size()) once each.
-int64_t scoring_batches(const TokenStream& stream, const WindowOptions& options);
-void fill_scoring_batch(const TokenStream& stream, const WindowOptions& options, int64_t index,
-                        const TokenBatch& batch);
+// Chunks that hold targets [1, stream.size()) once each.
+int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options);
+void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index, const TokenBatch& batch);
 
 }  // namespace linnet

@@ -15,7 +15,7 @@ const char* model_kind_name(ModelKind kind);  // "language"...
 // `folder`: a run or a model folder. User error for one that answers no texts, as a classifier of images.
 ModelKind model_kind(const std::string& folder);
 
-struct ResidentModelOptions {
+struct LoadedModelOptions {
   TextRoom text;  // of a language model or a translator
   TextWorkerLimits limits;
   int threads = 0;  // 0: all there are
@@ -23,12 +23,12 @@ struct ResidentModelOptions {
 };
 
 // One of `text` and `rows` is there.
-struct ResidentModel {
+struct LoadedModel {
   std::string folder;
   ModelKind kind;
   std::unique_ptr<TextWorker> text;
   std::unique_ptr<RowWorker> rows;
 };
-std::unique_ptr<ResidentModel> open_resident_model(const std::string& folder, const ResidentModelOptions& options);
+std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options);
 
 }  // namespace linnet

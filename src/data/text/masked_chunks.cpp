@@ -1,4 +1,4 @@
-#include "data/text/masked_windows.h"
+#include "data/text/masked_chunks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "data/text/token_windows.h"
+#include "data/text/token_chunks.h"
 
 namespace linnet {
 namespace {
@@ -42,8 +42,8 @@ std::vector<BatchInput> masked_inputs(const MaskingOptions& options) {
           {"targets", bytes(slots)}};
 }
 
-MaskedWindows::MaskedWindows(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options,
-                             uint64_t seed)
+MaskedChunks::MaskedChunks(const TokenStream& stream, std::vector<TokenSpan> documents, MaskingOptions options,
+                           uint64_t seed)
     : stream_(stream),
       documents_(std::move(documents)),
       options_(std::move(options)),
@@ -57,7 +57,7 @@ MaskedWindows::MaskedWindows(const TokenStream& stream, std::vector<TokenSpan> d
 }
 
 // The first piece of a long document has `offset` tokens, so that epochs cut it at other places.
-void MaskedWindows::cut(int64_t offset) {
+void MaskedChunks::cut(int64_t offset) {
   pieces_.clear();
   for (const TokenSpan& document : documents_) {
     int64_t at = 0, next = document.count > content_ && offset > 0 ? offset : content_;
@@ -66,12 +66,12 @@ void MaskedWindows::cut(int64_t offset) {
   }
 }
 
-int64_t MaskedWindows::batches() const {
+int64_t MaskedChunks::batches() const {
   return (static_cast<int64_t>(pieces_.size()) + options_.rows - 1) / options_.rows;
 }
 
 // Shuffled, sorted by length within pools of batches, and the batches shuffled again.
-int64_t MaskedWindows::prepare_epoch(int64_t epoch) {
+int64_t MaskedChunks::prepare_epoch(int64_t epoch) {
   if (prepared_ == epoch) return batches();
   cut(static_cast<int64_t>(stream_key(seed_, kOffsets, epoch) % static_cast<uint64_t>(content_)));
   const uint64_t key = stream_key(seed_, kOrders, epoch);
@@ -90,11 +90,11 @@ int64_t MaskedWindows::prepare_epoch(int64_t epoch) {
   return batches();
 }
 
-void MaskedWindows::seek(int64_t epoch, int64_t index) {
+void MaskedChunks::seek(int64_t epoch, int64_t index) {
   cursor_.seek(epoch, index, epoch >= 0 ? prepare_epoch(epoch) : 0);
 }
 
-const Batch& MaskedWindows::next() {
+const Batch& MaskedChunks::next() {
   if (++made_ % kDropEvery == 0) stream_.drop_pages();
   const auto taken = cursor_.take([this](int64_t epoch) { return prepare_epoch(epoch); });
   static_cast<BatchPosition&>(owned_.batch) = taken.position;
@@ -102,7 +102,7 @@ const Batch& MaskedWindows::next() {
   return owned_.batch;
 }
 
-int64_t MaskedWindows::scoring_batches() {
+int64_t MaskedChunks::scoring_batches() {
   if (prepared_ != kScoring) {
     cut(0);
     std::ranges::stable_sort(pieces_, {}, &TokenSpan::count);
@@ -111,13 +111,13 @@ int64_t MaskedWindows::scoring_batches() {
   return batches();
 }
 
-const Batch& MaskedWindows::scoring_batch(int64_t index) {
+const Batch& MaskedChunks::scoring_batch(int64_t index) {
   if (index < 0 || index >= scoring_batches()) fail_internal("there is no such batch to score");
   fill(index * options_.rows, stream_key(0, kMasks, kScoring));
   return owned_.batch;
 }
 
-void MaskedWindows::fill(int64_t first, uint64_t key) {
+void MaskedChunks::fill(int64_t first, uint64_t key) {
   const int64_t count = std::min(options_.rows, static_cast<int64_t>(pieces_.size()) - first);
   int64_t longest = 0;
   for (int64_t i = 0; i < count; ++i) longest = std::max(longest, pieces_[static_cast<size_t>(first + i)].count);
@@ -133,12 +133,12 @@ void MaskedWindows::fill(int64_t first, uint64_t key) {
   owned_.batch.shape_index = static_cast<int>(found - options_.lengths.begin());
 }
 
-bool MaskedWindows::can_be_masked(int32_t token) const {
+bool MaskedChunks::can_be_masked(int32_t token) const {
   return token != options_.begin && token != options_.end && token != options_.mask &&
          std::ranges::find(options_.special, token) == options_.special.end();
 }
 
-void MaskedWindows::fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key) {
+void MaskedChunks::fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key) {
   const int64_t room = masked_places(options_, length);
   int32_t *tokens = owned_.data(0) + row * length, *positions = owned_.data(2) + row * room,
           *targets = owned_.data(3) + row * room;
