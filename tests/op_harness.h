@@ -1,7 +1,7 @@
 // One description of an op tests it in every way (after ggml's test-backend-ops):
 //
 //   - the float64 reference against finite differences, for every float operand;
-//   - a fused op's decomposition against it, values and gradients, in float64;
+//   - a fused op's decomposition against it, values, in float64;
 //   - the fast float32 kernels against the float64 reference, values and gradients;
 //   - the planned executor, after all passes, against the interpreter on the same kernels: bit for bit;
 //   - 1, 2 and 3 threads: bit for bit;

@@ -27,20 +27,22 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(path +
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
     fail_user("cannot write '" + path + "': Is a directory");
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  is_device_ = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+  const std::string& target = is_device_ ? path_ : temporary_;
+  descriptor_ = ::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0644);
   if (descriptor_ < 0) fail_system("cannot write '" + path_ + "'");
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (!committed_) ::unlink(temporary_.c_str());
+  if (!committed_ && !is_device_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::fail() {
   const int code = errno;
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
-  ::unlink(temporary_.c_str());
+  if (!is_device_) ::unlink(temporary_.c_str());
   errno = code;
   fail_system("cannot write '" + path_ + "'");
 }
@@ -52,7 +54,7 @@ void AtomicFile::write(const void* bytes, size_t size) {
 
 void AtomicFile::finish() {
   if (descriptor_ < 0) fail_internal("'" + path_ + "' is finished twice");
-  if (::fsync(descriptor_) != 0) fail();
+  if (::fsync(descriptor_) != 0 && !is_device_) fail();
   Descriptor closing(descriptor_);
   descriptor_ = -1;
   if (!closing.close()) fail();
@@ -61,8 +63,9 @@ void AtomicFile::finish() {
 void AtomicFile::commit() {
   if (committed_) fail_internal("'" + path_ + "' is committed twice");
   if (descriptor_ >= 0) finish();
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   committed_ = true;
+  if (is_device_) return;
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) committed_ = false, fail();
   if (!sync_folder_of(path_)) fail_system("cannot sync the folder of '" + path_ + "'");
 }
 

@@ -42,6 +42,7 @@ class AtomicFile {
 
   std::string path_, temporary_;
   int descriptor_ = -1;
+  bool is_device_ = false;  // or a pipe: written as it is, because a renamed file would take its name away
   bool committed_ = false;
 };
 

@@ -45,6 +45,16 @@ class Files : public testing::Test {
   std::string folder_;
 };
 
+TEST(DeviceFiles, AreWrittenAndStayDevices) {
+  EXPECT_THROW(write_file_atomically("/dev/full", "text"), Error);
+  write_file_atomically("/dev/null", "text");
+  for (const char* path : {"/dev/full", "/dev/null"}) {
+    struct stat status {};
+    ASSERT_EQ(::stat(path, &status), 0);
+    EXPECT_TRUE(S_ISCHR(status.st_mode)) << path;
+  }
+}
+
 TEST_F(Files, ReadsWhatIsThere) {
   const std::string bytes("a\0b\r\n", 5);
   EXPECT_EQ(read_file(put("x", bytes)), bytes);

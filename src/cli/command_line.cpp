@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -80,15 +79,10 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
   return std::string("there is no command '") + argv[1] + "' (did you mean " + nearest(argv[1], names) + "?)";
 }
 
-bool names_a_path(const ValueRules& rules) {
-  constexpr std::array<std::string_view, 5> kPaths{"FILE", "DIR", "FOLDER", "RUN", "MODEL"};
-  return std::ranges::find(kPaths, rules.type) != kPaths.end();
-}
-
-// A name that is empty, as an unset variable of a shell script gives it, is no file.
+// An empty value, as an unset variable of a shell script gives it, is only ever meant where any text may stand.
 CLI::Validator some_text() {
   return CLI::Validator(
-      [](std::string& text) { return text.empty() ? std::string("the name is empty") : std::string(); }, "");
+      [](std::string& text) { return text.empty() ? std::string("the value is empty") : std::string(); }, "");
 }
 
 // The command that was parsed so far, as far as its name is known: for --help.
@@ -119,7 +113,7 @@ Command& Command::take(const char* name, T& value, const char* help, const Value
   if constexpr (std::is_floating_point_v<Number>) option->check(finite_number());
   if constexpr (std::is_integral_v<Number>) option->check(whole_number<Number>());
   if constexpr (!std::is_arithmetic_v<Number>)
-    if (names_a_path(rules)) option->check(some_text());
+    if (*rules.type && std::string_view(rules.type) != "TEXT") option->check(some_text());
   if constexpr (std::is_arithmetic_v<Number>)
     if (rules.least && rules.most)
       option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));

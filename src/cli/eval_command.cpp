@@ -44,7 +44,7 @@ void print_json(const Arguments& arguments, const EvaluationAnswer& answer, doub
     else
       json[name] = value;
   json["seconds"] = seconds;
-  std::printf("%s\n", json.dump().c_str());
+  std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
 int evaluate(Arguments& arguments) {

@@ -34,7 +34,7 @@ class Scores {
       json[takes_pairs() ? "target" : "text"] = text;
       json["log_probability"] = score.log_probability;
       json["tokens"] = score.tokens;
-      std::printf("%s\n", json.dump().c_str());
+      std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     } else {
       std::printf("%.6f\t%lld\t%s%s%s\n", score.log_probability, static_cast<long long>(score.tokens), source.c_str(),
                   takes_pairs() ? "\t" : "", text.c_str());

@@ -8,6 +8,7 @@
 #include "cli/rank_start.h"
 #include "comm/agreement.h"
 #include "run/rate_range.h"
+#include "run/run_folder.h"
 #include "run/training_run.h"
 #include "tasks/task_table.h"
 
@@ -34,6 +35,12 @@ int test_range(const Arguments& arguments) {
   return 0;
 }
 
+// A run folder that stands for its configuration is also what --resume goes on with.
+std::string default_folder(const Arguments& arguments) {
+  if (arguments.resume && RunFolder(arguments.config).has_config()) return arguments.config;
+  return "runs/" + std::filesystem::path(arguments.config).stem().string();
+}
+
 int train_as_rank(const Arguments& arguments, Communicator& world) {
   TrainRequest request{{}, arguments.folder, arguments.resume, arguments.init};
   run_on_all(world, [&] { request.config = arguments.load(arguments.resume); });
@@ -41,7 +48,7 @@ int train_as_rank(const Arguments& arguments, Communicator& world) {
   request.program = build_version();
   request.world = &world;
   if (!arguments.profile.empty()) request.profile = parse_profile_options(arguments.profile, "--profile");
-  if (request.folder.empty()) request.folder = "runs/" + std::filesystem::path(arguments.config).stem().string();
+  if (request.folder.empty()) request.folder = default_folder(arguments);
   run_training(request, make_training_task);
   return 0;
 }
@@ -59,7 +66,10 @@ void add_train_command(Command& linnet) {
   Command command = linnet.subcommand("train", "train a model");
   arguments->declare(command);
   command
-      .take("--run", arguments->folder, "the run folder (default: runs/ and the name of the configuration)",
+      .take("--run", arguments->folder,
+            "the run folder (default: runs/ and the name of the configuration; with --resume the configuration itself "
+            "if it "
+            "is a run folder)",
             {.type = "DIR"})
       .flag("--resume", arguments->resume, "go on with an existing run folder")
       .take("--init", arguments->init, "start from the weights of another run", {.type = "RUN"})

@@ -253,7 +253,8 @@ const std::vector<ConfigKey>& table() {
                         "Weights of the last so many checkpoints that are kept, for `linnet average`; 0: none.", 0,
                         1e6)),
       resumable(between(TRAIN(keep_every),
-                        "Weights of checkpoints at multiples of this step are kept for good; 0: none.", 0, kMaxCount)),
+                        "Every so many steps the run is saved and its weights are kept for good; 0: never.", 0,
+                        kMaxCount)),
       resumable(between(TRAIN(log_every), "Steps between lines of metrics.jsonl.", 1, kMaxCount)),
       resumable(any(TRAIN(tensorboard),
                     "Also write event files for TensorBoard into the run folder: scalars, and with every evaluation "

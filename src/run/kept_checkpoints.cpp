@@ -71,8 +71,8 @@ void remove_old_checkpoints(const std::string& folder, const TrainConfig& config
   int64_t kept = 0;
   const std::vector<KeptCheckpoint> all = kept_checkpoints(folder);
   for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {
-    if (config.keep_every > 0 && checkpoint->step % config.keep_every == 0) continue;
     if (kept++ < config.keep_checkpoints) continue;
+    if (config.keep_every > 0 && checkpoint->step % config.keep_every == 0) continue;
     std::error_code ignored;  // somebody else may have removed it
     fs::remove(checkpoint->path, ignored);
   }

@@ -63,15 +63,15 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
   // The same data in another place, all of them.
   const bool moved = !before.entries.empty() && before.entries.size() == now.entries.size() && changes.empty();
   std::vector<std::string> fixed;
-  bool same_slots = true;
+  bool same_paths = true;
   for (const std::string& key : changed_keys(with_absolute_paths(saved), wanted)) {
-    if (is_path_of_data(key)) same_slots = false;
+    if (is_path_of_data(key)) same_paths = false;
     if (!may_change_on_resume(key) && !(moved && is_path_of_data(key))) fixed.push_back(key);
   }
   if (!fixed.empty())
     fail_user("run folder '" + folder + "' was made with another configuration; --resume cannot change: " +
               joined(fixed) + " (`linnet train " + folder + " --resume` goes on as it began)");
-  if (same_slots && !changes.empty())
+  if (same_paths && !changes.empty())
     log_warning("the data have changed since the run began (" + joined(changes) +
                 "): it goes on with what is there now");
 }

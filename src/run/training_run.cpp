@@ -1,5 +1,7 @@
 #include "run/training_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -110,6 +112,7 @@ class TrainingRun {
     if (progress_.step > 0 && !progress_.evaluated) finish_step();  // stopped before the evaluation of its last step
     done_ = done_ || (config_.max_epochs > 0 && progress_.epoch >= config_.max_epochs) || out_of_patience() ||
             out_of_time();
+    if (done_ && progress_.step < config_.max_steps && is_first_rank()) log_info(reason_of_end());
     while (!stopped_ && progress_.step < config_.max_steps && !done_) {
       train_some();
       if (must_stop() || done_) finish_submitted(0);
@@ -118,6 +121,17 @@ class TrainingRun {
     close();
     default_stop_signals();
     return {stopped_, progress_, now() - began, task_.forecast().peak()};
+  }
+
+  // Of a run that was resumed and has nothing left to do.
+  std::string reason_of_end() const {
+    if (out_of_time())
+      return fmt::format("the run has used its {} minutes already; --set max_minutes=N goes on to N",
+                         config_.max_minutes);
+    if (out_of_patience())
+      return "the run had ended early: " + std::to_string(progress_.worse_since_best) +
+             " evaluations were no better; --set patience=N goes on to N of them";
+    return "the run has its " + std::to_string(config_.max_epochs) + " epochs already; --epochs N goes on to N";
   }
 
   bool is_first_rank() const { return world_.rank() == 0; }
@@ -209,7 +223,7 @@ class TrainingRun {
   }
 
   bool is_due(int64_t step) const {
-    return step % config_.eval_every == 0 || step % config_.save_every == 0 || step == config_.max_steps;
+    return step % config_.eval_every == 0 || is_kept(step) || step == config_.max_steps;
   }
 
   void finish_submitted(size_t left) {
@@ -292,7 +306,7 @@ class TrainingRun {
     if (!progress_.evaluated && !must_stop()) evaluate();
     agree_on_stop(stop_requested());
     if (must_stop()) stopped_ = true;
-    if (progress_.step % config_.save_every == 0 && !stopped_) save();
+    if (is_kept(progress_.step) && !stopped_) save();
   }
 
   void evaluate() {
@@ -383,7 +397,11 @@ class TrainingRun {
     }
     last_saved_ = progress_.step, unsaved_result_ = false;
     if (!is_first_rank()) return;
-    if (progress_.step > 0 && progress_.step % config_.save_every == 0) keep_checkpoint();
+    if (progress_.step > 0 && is_kept(progress_.step)) keep_checkpoint();
+  }
+
+  bool is_kept(int64_t step) const {
+    return step % config_.save_every == 0 || (config_.keep_every > 0 && step % config_.keep_every == 0);
   }
 
   void keep_checkpoint() {
@@ -445,6 +463,10 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     for (const std::string& key : keep_saved_values(saved, request.config))
       log_info("resuming with the run's own " + key);
     check_resumable(saved, request.config, folder.path());
+    // As `linnet average` makes it. A new run in it would write over the weights.
+    if (!folder.has_state() && file_exists(folder.model_path()) && !file_exists(folder.metrics_path()))
+      fail_user("'" + folder.path() + "' has weights and no state of training to go on with; --init " + folder.path() +
+                " --run DIR begins a new run with them");
     folder.lock();
     if (folder.has_state()) return folder.path();
   } else {

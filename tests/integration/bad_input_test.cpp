@@ -60,7 +60,7 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"train", "dates", "--thread", "1"}), {"no option '--thread'", "did you mean --threads?"});
   expect_refused(run({"generate", "x", "--temprature=1"}), {"no option '--temprature' (did you mean --temperature?)"});
   expect_refused(run({"train", "dates", "translate"}), {"nothing to do with 'translate'"});
-  expect_refused(run({"train", "dates", "--run", ""}), {"--run: the name is empty"});
+  expect_refused(run({"train", "dates", "--run", ""}), {"--run: the value is empty"});
   expect_refused(run({"train", "dates", "--threads", "many"}), {"--threads", "many"});
   expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "512"});
   expect_refused(run({"train", "dates", "--threads", "99999999999999999999"}), {"--threads"});

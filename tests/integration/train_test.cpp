@@ -303,11 +303,44 @@ TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
   EXPECT_NEAR(weight("b/model.safetensors"),
               (weight("a/checkpoints/8.safetensors") + weight("a/checkpoints/9.safetensors")) / 2, 1e-7);
   EXPECT_EQ(run({"eval", folder / "b", "--split", "valid"}).exit_code, 0);
+  const std::string average = contents(folder / "b/model.safetensors");
+  const Outcome resumed = run({"train", folder / "b", "--resume"});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_NE(resumed.error.find("no state of training"), resumed.error.npos) << resumed.error;
+  EXPECT_EQ(contents(folder / "b/model.safetensors"), average);
   const Outcome list = run({"runs", folder.path()});
   EXPECT_EQ(list.exit_code, 0);
   EXPECT_NE(list.out.find(folder / "a"), list.out.npos) << list.out;
   EXPECT_NE(list.out.find("exact_match "), list.out.npos) << list.out;
   EXPECT_EQ(lines(list.out).size(), 3u) << list.out;  // head, a, b
+}
+
+// The steps to keep for good need no other reason to be saved.
+TEST(Train, KeepsEveryNthStepForGood) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "a", {"keep_every=3", "keep_checkpoints=1", "save_every=2", "max_steps=8"}).exit_code, 0);
+  for (const auto& [step, kept] : {std::pair{2, false}, {3, true}, {4, false}, {6, true}, {8, true}})
+    EXPECT_EQ(exists(folder / ("a/checkpoints/" + std::to_string(step) + ".safetensors")), kept) << step;
+}
+
+// A run folder names its configuration and, to go on, itself.
+TEST(Resume, OfAFolderAloneGoesOnInIt) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "run", {"max_steps=4"}).exit_code, 0);
+  const Outcome resumed = run({"train", folder / "run", "--resume", "--steps", "6", "--threads", "1"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
+  EXPECT_EQ(of_split(read_metrics(folder / "run"), "train").back().step, 6);
+}
+
+TEST(Resume, OfARunThatHasNothingLeftToDoSaysWhy) {
+  const TemporaryFolder folder;
+  const Arguments settings{"max_epochs=1", "max_steps=100000"};
+  ASSERT_EQ(train(folder / "run", settings).exit_code, 0);
+  Arguments arguments = train_arguments(folder / "run", settings);
+  arguments.push_back("--resume");
+  const Outcome again = run(arguments, {.log = "info"});
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_NE(again.error.find("has its 1 epochs already"), again.error.npos) << again.error;
 }
 
 TEST(Resume, OfAFinishedRunChangesNothing) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/images/image_file.h"
+#include "text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -92,6 +93,9 @@ ImageDataset read_image_folder(const std::string& directory, const std::vector<s
                                const ImageLoading& loading) {
   ImageDataset dataset;
   dataset.class_names = class_names.empty() ? list_folders(directory) : class_names;
+  for (const std::string& name : dataset.class_names)
+    if (invalid_utf8_at(name) != std::string::npos)
+      fail_user("'" + directory + "/" + name + "': the name of a class must be valid UTF-8");
   const std::vector<ImageFile> files = list_images(directory, dataset.class_names);
   const ImageInfo info = common_info(files, loading.size);
   dataset.count = static_cast<int64_t>(files.size());

@@ -161,7 +161,7 @@ PlanAnswer plan_images(const PlanRequest& request) {
       answer.assumption = data.why_not + "; assuming that all images are like the first.";
     } else {
       format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
-      answer.assumption = "No images were given; assuming MNIST's, 60,000 of 28 x 28 x 1 in 10 classes.";
+      answer.assumption = data.why_not + "; assuming MNIST's, 60,000 images of 28 x 28 x 1 in 10 classes.";
     }
     resident = resident_bytes() + static_cast<uint64_t>(images * format.height * format.width * format.channels);
   }

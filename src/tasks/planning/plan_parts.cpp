@@ -38,14 +38,14 @@ int64_t DataAtHand::assumed_tokens(const DataConfig& data) const {
 
 DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>& paths, bool exact, uint64_t quick) {
   DataAtHand data;
-  bool all = !paths.empty();
+  std::string missing;
   for (const std::string& path : paths) {
     const uint64_t bytes = bytes_at(path);
-    all &= bytes > 0;
+    if (bytes == 0 && missing.empty()) missing = path;
     data.bytes += bytes;
   }
-  if (!all) {
-    data.why_not = "No " + name + " was found";
+  if (paths.empty() || !missing.empty()) {
+    data.why_not = "No " + name + " was " + (paths.empty() ? "given" : "found at '" + missing + "'");
   } else if (!exact && data.bytes > quick) {
     char megabytes[32];
     std::snprintf(megabytes, sizeof megabytes, "%.1f", static_cast<double>(data.bytes) / 1e6);

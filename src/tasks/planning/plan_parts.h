@@ -14,7 +14,7 @@ namespace linnet {
 // Whether a plan reads the data of its configuration.
 struct DataAtHand {
   bool read = false;
-  std::string why_not;  // "No text was found": the beginning of PlanAnswer::assumption
+  std::string why_not;  // "No text was given": the beginning of PlanAnswer::assumption
   uint64_t bytes = 0;   // of the files that are there
   // Tokens of a text that is not read, by its size.
   int64_t assumed_tokens(const DataConfig& data) const;
