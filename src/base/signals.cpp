@@ -36,7 +36,7 @@ void install(void (*handler)(int)) {
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;  // a checkpoint being written goes on
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     struct sigaction present {};
     ::sigaction(signal, nullptr, &present);
     if (signal != SIGHUP || present.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);

@@ -1,5 +1,5 @@
-// Ending a run in order when somebody asks for it: SIGINT (Ctrl-C), SIGTERM, or SIGHUP (the terminal was closed) unless
-// nohup has it ignored.
+// Ending a run in order when somebody asks for it: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal was closed) unless
+// nohup has it ignored, or SIGUSR1, which mpirun passes on to all ranks and Slurm sends before a job's time is over.
 //
 //   announce_stop(text)    a signal prints the text and ends the process at once: nothing is there to be saved yet
 //   catch_stop_signals()   the first signal only makes stop_requested() true, the second one ends the process at once

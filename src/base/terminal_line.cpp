@@ -12,9 +12,15 @@ namespace {
 
 constexpr size_t kLongest = 300;
 
+// 0: nobody has told.
+size_t told_columns() {
+  const char* columns = std::getenv(TerminalLine::kColumns);
+  return columns ? std::strtoul(columns, nullptr, 10) : 0;
+}
+
 bool can_redraw() {
   const char* term = std::getenv("TERM");
-  return isatty(STDERR_FILENO) != 0 && (term == nullptr || std::string_view(term) != "dumb");
+  return (isatty(STDERR_FILENO) != 0 || told_columns() > 1) && (term == nullptr || std::string_view(term) != "dumb");
 }
 
 }  // namespace
@@ -23,8 +29,9 @@ TerminalLine::TerminalLine() : usable_(can_redraw()) {}
 
 size_t TerminalLine::room() const {
   winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return std::min<size_t>(known ? size.ws_col : 80, kLongest) - 1;
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return std::min<size_t>(size.ws_col, kLongest) - 1;
+  return std::min<size_t>(told_columns() > 1 ? told_columns() : 80, kLongest) - 1;
 }
 
 void TerminalLine::draw(std::string_view text) {

@@ -8,6 +8,10 @@ namespace linnet {
 
 class TerminalLine {
  public:
+  // The columns of the terminal that standard error is passed on to, in the environment of a process whose standard
+  // error is a pipe.
+  static constexpr const char* kColumns = "LINNET_COLUMNS";
+
   TerminalLine();  // looks at standard error
   ~TerminalLine() { clear(); }
   TerminalLine(const TerminalLine&) = delete;

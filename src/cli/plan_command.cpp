@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "cli/commands.h"
+#include "comm/shard_tree.h"
 #include "config/byte_size.h"
 #include "run/run_record.h"
 #include "tasks/planning/plan_memory.h"
@@ -14,6 +15,7 @@ namespace {
 struct Arguments : ConfigArguments {
   std::string html;
   bool fusion = false, exact = false;
+  int64_t ranks = 1;
 };
 
 // Whether the run fits, and what would.
@@ -43,10 +45,20 @@ void write_page(const Arguments& arguments, const Config& config, const PlanAnsw
 }
 
 int plan(const Arguments& arguments) {
-  const Config config = arguments.load();
+  Config config = arguments.load();
+  config.process.ranks = static_cast<int>(arguments.ranks);
+  if (config.train.data_shards == 0) config.train.data_shards = arguments.ranks;
+  check_share({config.train.data_shards, 0, config.process.ranks});
+  validate(config);
+  const int64_t shards = config.train.data_shards;
   const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
-  const PlanAnswer answer = plan_memory({.config = config, .memory = limit, .exact = arguments.exact});
+  PlanAnswer answer = plan_memory({.config = of_one_shard(config), .memory = limit, .exact = arguments.exact});
+  answer.largest_batch *= shards;
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
+  if (shards > 1)
+    std::printf("each of %lld ranks computes %lld of %lld data shards; what follows is of one rank\n",
+                static_cast<long long>(arguments.ranks), static_cast<long long>(shards / arguments.ranks),
+                static_cast<long long>(shards));
   std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
   std::printf("%s", answer.forecast.text().c_str());
   std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
@@ -66,6 +78,8 @@ void add_plan_command(Command& linnet) {
   arguments->declare(command);
   command
       .flag("--exact", arguments->exact, "read the data, however many they are, for the sizes that training will have")
+      .take("--ranks", arguments->ranks, "the memory of each of N processes that train together",
+            {.type = "N", .least = 1, .most = 4096})
       .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--fusion", arguments->fusion, "also what each pass fused")
       .does([arguments] { return plan(*arguments); });

@@ -7,9 +7,10 @@
 
 namespace linnet {
 
-// --ranks N: replaces this process by mpirun, which starts the same command N times without that option. Returns only
-// by an error.
-[[noreturn]] void start_ranks(int ranks);
+// --ranks N: starts this process's command N times without that option, by mpirun, and returns its exit code. A signal
+// that asks for a stop is passed on to all ranks, which save and end; a second one ends them within seconds. When this
+// process is killed, they end too. `restarts`: how often ranks that died are started again, with --resume.
+int start_ranks(int ranks, int restarts);
 
 // Runs `body` with the ranks of this process's starter and returns the exit code. Ranks other than 0 print nothing but
 // errors of their own.

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/error.h"
 #include "base/signals.h"
 #include "cli/build_version.h"
 #include "cli/commands.h"
@@ -18,7 +19,7 @@ namespace {
 struct Arguments : ConfigArguments {
   std::string folder, init, profile, rates;
   bool resume = false, detect_anomaly = false;
-  int64_t ranks = 0;
+  int64_t ranks = 0, restarts = 0;
 };
 
 // Nothing of it is kept.
@@ -54,7 +55,8 @@ int train_as_rank(const Arguments& arguments, Communicator& world) {
 }
 
 int train(const Arguments& arguments) {
-  if (arguments.ranks > 0) start_ranks(static_cast<int>(arguments.ranks));
+  if (arguments.restarts > 0 && arguments.ranks == 0) fail_user("--restart goes with --ranks N");
+  if (arguments.ranks > 0) return start_ranks(static_cast<int>(arguments.ranks), static_cast<int>(arguments.restarts));
   if (!arguments.rates.empty()) return test_range(arguments);
   return run_as_rank([&](Communicator& world) { return train_as_rank(arguments, world); });
 }
@@ -82,6 +84,9 @@ void add_train_command(Command& linnet) {
       .take("--ranks", arguments->ranks,
             "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
             {.type = "N", .least = 1, .most = 4096})
+      .take("--restart", arguments->restarts,
+            "with --ranks: when a rank dies, go on from the last checkpoint, at most K times",
+            {.type = "K", .least = 0, .most = 1e6})
       .flag("--detect-anomaly", arguments->detect_anomaly,
             "keep the step when a loss or gradient is not finite, for `linnet check RUN --replay`")
       .does([arguments] { return train(*arguments); });

@@ -1,9 +1,11 @@
 #include "comm/communicator.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/function_ref.h"
 
 namespace linnet {
 namespace {
@@ -65,27 +67,52 @@ void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<
   world.exchange(outgoing, incoming);
 }
 
-Slice slice(size_t count, int rank, int size) {
-  const auto first = [&](int r) {
-    return count / static_cast<size_t>(size) * static_cast<size_t>(r) +
-           count % static_cast<size_t>(size) * static_cast<size_t>(r) / static_cast<size_t>(size);
-  };
-  return {first(rank), first(rank + 1) - first(rank)};
-}
+namespace {
 
-void all_gather_slices(Communicator& world, std::span<float> all) {
-  const auto block = [&](int rank) {
-    const Slice part = slice(all.size(), rank, world.size());
-    return all.subspan(part.first, part.count);
-  };
+size_t block_count(size_t count) { return (count + kSliceUnit - 1) / kSliceUnit; }
+
+// part(rank): the bytes of `all` that are the rank's.
+void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef<Slice(int rank)> part) {
+  const auto block = [&](int rank) { return all.subspan(part(rank).first, part(rank).count); };
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
   for (int rank = 0; rank < world.size(); ++rank) {
     if (rank == world.rank()) continue;
-    outgoing.push_back({rank, bytes_of(block(world.rank()))});
-    incoming.push_back({rank, bytes_of(block(rank))});
+    outgoing.push_back({rank, block(world.rank())});
+    incoming.push_back({rank, block(rank)});
   }
   world.exchange(outgoing, incoming);
+}
+
+// The blocks of slice().
+Slice block_slice(size_t count, int rank, int size) {
+  const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
+  const auto first = [&](int r) {
+    return blocks / ranks * static_cast<size_t>(r) + blocks % ranks * static_cast<size_t>(r) / ranks;
+  };
+  return {first(rank), first(rank + 1) - first(rank)};
+}
+
+}  // namespace
+
+Slice slice(size_t count, int rank, int size) {
+  const Slice blocks = block_slice(count, rank, size);
+  const auto value = [&](size_t block) { return std::min(block * kSliceUnit, count); };
+  return {value(blocks.first), value(blocks.first + blocks.count) - value(blocks.first)};
+}
+
+void all_gather_slices(Communicator& world, std::span<float> all) {
+  all_gather_parts(world, bytes_of(all), [&](int rank) {
+    const Slice own = slice(all.size(), rank, world.size());
+    return Slice{own.first * sizeof(float), own.count * sizeof(float)};
+  });
+}
+
+void all_gather_slice_blocks(Communicator& world, std::span<double> values, size_t count) {
+  all_gather_parts(world, bytes_of(values), [&](int rank) {
+    const Slice own = block_slice(count, rank, world.size());
+    return Slice{own.first * sizeof(double), own.count * sizeof(double)};
+  });
 }
 
 std::string broadcast_text(Communicator& world, int root, std::string text) {

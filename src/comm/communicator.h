@@ -33,6 +33,9 @@ class Communicator {
   // after calls with as many messages. Called from one thread at a time.
   virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) = 0;
 
+  // The exit code of a process that ends because another rank has gone silent.
+  static constexpr int kLostRank = 75;
+
   // The last call: every rank has done its work. Waits for all of them. A rank that fails does not call it.
   virtual void leave() {}
 };
@@ -46,14 +49,18 @@ void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
 void broadcast(Communicator& world, int root, std::span<float> values);
 // `all` has world.size() blocks of mine.size() bytes, in the order of the ranks.
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
-// The same in place: all[first_of(r), first_of(r + 1)) is of rank r, where first_of(r) = count * r / size (slice()).
+// The same in place: each rank has its slice() of the values.
 void all_gather_slices(Communicator& world, std::span<float> all);
+// The same of blocks: values[i] belongs to who owns the elements from i * kSliceUnit on, of `count` elements.
+void all_gather_slice_blocks(Communicator& world, std::span<double> values, size_t count);
 
 // Texts, of any length.
 std::string broadcast_text(Communicator& world, int root, std::string text);
 std::vector<std::string> gather_texts(Communicator& world, std::string_view mine);
 
-// Which of `count` values rank r of `size` owns: consecutive, and of nearly equal number.
+// Which of `count` values a rank owns: consecutive ones from a multiple of kSliceUnit on, so that partial sums over
+// blocks of that size (kSumBlock in kernels/reduce/reduce.h) belong to one rank.
+constexpr size_t kSliceUnit = 4096;
 struct Slice {
   size_t first, count;
 };

@@ -18,7 +18,9 @@ size_t nodes_of_others(const ShardShare& share) {
 }
 
 size_t longest_slice(size_t values, int ranks) {
-  return (values + static_cast<size_t>(ranks) - 1) / static_cast<size_t>(ranks);
+  size_t longest = 0;
+  for (int rank = 0; rank < ranks; ++rank) longest = std::max(longest, slice(values, rank, ranks).count);
+  return longest;
 }
 
 std::span<const std::byte> bytes_of(std::span<const float> values) { return std::as_bytes(values); }

@@ -60,7 +60,7 @@ Values sum_of(int64_t shards, int ranks, size_t count, bool everywhere) {
 
 TEST(ShardSum, TheNumberOfRanksDoesNotChangeABit) {
   for (const int64_t shards : {2, 3, 4, 6, 8, 12})
-    for (const size_t count : {size_t{1}, size_t{3}, size_t{1000}}) {
+    for (const size_t count : {size_t{1}, size_t{1000}, 3 * kSliceUnit + 7}) {
       const Values alone = sum_of(shards, 1, count, false);
       for (int ranks = 1; ranks <= shards; ++ranks) {
         if (shards % ranks != 0) continue;
@@ -73,7 +73,7 @@ TEST(ShardSum, TheNumberOfRanksDoesNotChangeABit) {
 
 // More than a piece of the messages.
 TEST(ShardSum, LongGradientsCrossInPieces) {
-  const size_t count = (size_t{3} << 16) + 5;
+  const size_t count = (size_t{9} << 16) + 5;
   EXPECT_EQ(sum_of(6, 2, count, false), sum_of(6, 1, count, false));
   EXPECT_EQ(sum_of(4, 4, count, false), sum_of(4, 1, count, false));
 }

@@ -110,11 +110,7 @@ int threads_of_rank() {
 std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& arguments) {
   const std::optional<std::string> mpirun = on_path("mpirun");
   if (!mpirun) fail_user("--ranks starts the ranks with mpirun, which is not installed (Debian: openmpi-bin)");
-  std::vector<std::string> command{*mpirun, "--quiet", "-n", std::to_string(ranks), "--oversubscribe", "--bind-to",
-                                   "none",
-                                   // A stopped run saves its checkpoint first, which may take longer than the default
-                                   // of one second.
-                                   "--mca", "odls_base_sigkill_timeout", "60"};
+  std::vector<std::string> command{*mpirun, "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;

@@ -96,6 +96,7 @@ struct TrainConfig {
   double ema_decay = 0.0;
   int64_t accumulate_steps = 1;
   int64_t data_shards = 0;
+  int64_t zero = 1;
   int64_t seed = 1;
   int64_t eval_every = 500;
   int64_t eval_pairs = 0;

@@ -236,6 +236,10 @@ const std::vector<ConfigKey>& table() {
               "order that depends on this number alone. Every number of ranks that divides it trains to the same bits; "
               "0: one for each rank.",
               0, 1e6),
+      resumable(between(TRAIN(zero),
+                        "With several ranks, ZeRO's stage: 1 divides the optimizer's moments, and the update, between "
+                        "them; 0: each rank has all of them. The bits are the same.",
+                        0, 1)),
       between(TRAIN(seed), "Of weights, dropout, shuffling and generated data.", 0, kMaxSeed),
       between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount),
       of(kPairs, between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount)),

@@ -248,6 +248,17 @@ TEST(Config, ChangedKeysAndWhatResumeAllows) {
   EXPECT_FALSE(may_change_on_resume("seed"));
 }
 
+TEST(Config, AShardIsAnEqualPartOfABatch) {
+  Config config = load_config("reference");
+  config.data.batch_size = 16, config.train.data_shards = 4;
+  validate(config);
+  EXPECT_EQ(of_one_shard(config).data.batch_size, 4);
+  config.train.data_shards = 3;
+  EXPECT_THROW(validate(config), Error);
+  config.train.data_shards = 0, config.process = {1, 2};
+  EXPECT_EQ(of_one_shard(config).data.batch_size, 8);
+}
+
 TEST(Config, EveryKeyIsDocumentedAndItsDefaultIsValid) {
   Config config;
   for (const ConfigKey& key : config_keys()) {

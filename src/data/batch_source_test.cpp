@@ -165,6 +165,25 @@ TEST(BatchSource, TheSharesOfAllRanksAreTheSequence) {
   }
 }
 
+// A rank that takes several of each group gets them one after the other, and knows where the next group begins.
+TEST(BatchSource, ARankMayTakeSeveralBatchesOfAGroup) {
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(kind.name);
+    const auto all = take(*kind.make(5), 36);
+    const auto source = kind.make(5), sought = kind.make(5);
+    source->take_share({1, 6, 2}), sought->take_share({1, 6, 2});
+    for (size_t group = 0; group < 6; ++group) {
+      EXPECT_EQ(contents(source->next()), all[6 * group + 1]);
+      const Batch& second = source->next();
+      EXPECT_EQ(contents(second), all[6 * group + 2]);
+      if (group == 5) break;
+      sought->seek(second.next_epoch, second.next_index);
+      EXPECT_EQ(take(*sought, 2), (std::vector<std::string>{all[6 * group + 7], all[6 * group + 8]}));
+    }
+    EXPECT_THROW(source->take_share({5, 6, 2}), Error);
+  }
+}
+
 // All ranks say the same of where they are, so that each can save it and go on from there.
 TEST(BatchSource, RanksGoOnTogether) {
   for (const Kind& kind : kinds()) {

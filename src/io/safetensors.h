@@ -8,6 +8,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -70,12 +71,15 @@ struct SafetensorsTensor {
   TensorType type;
   const void* data;
 };
+// The data of a tensor that has none in memory; valid until the next call.
+using FetchTensor = std::function<const void*(const SafetensorsTensor& tensor)>;
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 // Replaces `path` in one step (see AtomicFile), straight from the memory given. Doubles come first, so that every
-// tensor is aligned to its elements. Adds a checksum of the data to the metadata.
+// tensor is aligned to its elements. Adds a checksum of the data to the metadata. Tensors whose data are null are
+// fetched twice, each time all of them in their order.
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
-                      const SafetensorsMetadata& metadata = {});
+                      const SafetensorsMetadata& metadata = {}, const FetchTensor& fetch = {});
 
 // The size of the file that save_safetensors() would write, in bytes; reads no data.
 uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata = {});

@@ -75,13 +75,16 @@ uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const Safe
 }
 
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
-                      const SafetensorsMetadata& metadata) {
+                      const SafetensorsMetadata& metadata, const FetchTensor& fetch) {
   const auto order = in_file_order(tensors);
+  const auto data = [&](const SafetensorsTensor& tensor) {
+    return tensor.data || !fetch ? tensor.data : fetch(tensor);
+  };
   uint64_t checksum = 0;
-  for (const SafetensorsTensor* tensor : order) checksum = data_checksum(checksum, tensor->data, tensor->type.bytes());
+  for (const SafetensorsTensor* tensor : order) checksum = data_checksum(checksum, data(*tensor), tensor->type.bytes());
   AtomicFile file(path);
   file.write(header_text(order, metadata, checksum));
-  for (const SafetensorsTensor* tensor : order) file.write(tensor->data, tensor->type.bytes());
+  for (const SafetensorsTensor* tensor : order) file.write(data(*tensor), tensor->type.bytes());
   file.commit();
 }
 

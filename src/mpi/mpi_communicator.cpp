@@ -1,13 +1,16 @@
 // The ranks of MPI_COMM_WORLD as a Communicator, and the one function that the program looks up (comm/world.h). Of MPI
 // it uses messages alone: no reduction, whose order of summation MPI does not state.
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <exception>
-#include <limits>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -19,6 +22,7 @@ namespace {
 
 constexpr size_t kMost = size_t{1} << 30;  // bytes of one MPI message, whose size is an int
 constexpr int kTag = 1;
+constexpr char kAlive = 0, kEnds = 1;  // what a rank tells the next one
 
 void check(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
@@ -37,12 +41,35 @@ class MpiCommunicator : public Communicator {
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &beats_), "MPI_Comm_dup");
+    pulse_ = std::thread([this] { watch_neighbor(); });
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
   void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) override {
+    {
+      const std::lock_guard lock(mpi_);
+      start(outgoing, incoming);
+    }
+    wait();
+  }
+
+  void leave() override {
+    leaving_ = true;
+    pulse_.join();  // the rank before this one is leaving too
+    check(MPI_Finalize(), "MPI_Finalize");
+  }
+
+ private:
+  static constexpr auto kLook = std::chrono::microseconds(50);
+  // How often a rank tells the next one that it lives, and after how long without it that one gives up.
+  static constexpr auto kBeat = std::chrono::milliseconds(500), kPatience = std::chrono::seconds(8);
+
+  static void sleep_for(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
+
+  void start(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) {
     requests_.clear();
     for (const auto& [from, bytes] : incoming)
       in_parts(bytes.size(), [&](size_t first, int count, MPI_Request* request) {
@@ -52,15 +79,8 @@ class MpiCommunicator : public Communicator {
       in_parts(bytes.size(), [&](size_t first, int count, MPI_Request* request) {
         check(MPI_Isend(bytes.data() + first, count, MPI_BYTE, to, kTag, MPI_COMM_WORLD, request), "MPI_Isend");
       });
-    wait();
   }
 
-  void leave() override {
-    check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
-    check(MPI_Finalize(), "MPI_Finalize");
-  }
-
- private:
   template <class Start>
   void in_parts(size_t size, const Start& start) {
     for (size_t first = 0; first < size; first += kMost) {
@@ -69,23 +89,69 @@ class MpiCommunicator : public Communicator {
     }
   }
 
+  bool are_done(std::vector<MPI_Request>& requests) {
+    const std::lock_guard lock(mpi_);
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+          "a message to or from another rank");
+    return done != 0;
+  }
+
   // MPI's own wait keeps its processor busy. Where there are more ranks than processors the others need it, so after a
   // moment this one gives way, and later it sleeps between looks.
   void wait() {
     constexpr int kBusy = 2000, kGivingWay = 20000;
-    const auto count = static_cast<int>(requests_.size());
-    for (int looks = 0;; ++looks) {
-      int done = 0;
-      check(MPI_Testall(count, requests_.data(), &done, MPI_STATUSES_IGNORE), "a message to or from another rank");
-      if (done) return;
-      if (looks < kBusy) continue;
-      const timespec pause{0, looks < kGivingWay ? 0 : 50'000};
-      nanosleep(&pause, nullptr);
+    for (int looks = 0; !are_done(requests_); ++looks)
+      if (looks >= kBusy) sleep_for(looks < kGivingWay ? std::chrono::microseconds(0) : kLook);
+  }
+
+  // A rank that was stopped, or whose machine is gone, would let the others wait forever. Each rank hears from the one
+  // before it, from a thread, so that long computations do not look like an end.
+  void watch_neighbor() {
+    using Clock = std::chrono::steady_clock;
+    const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
+    char sent = kAlive, heard = kAlive;
+    std::vector<MPI_Request> sending{MPI_REQUEST_NULL}, hearing{MPI_REQUEST_NULL};
+    bool before_ended = false, told_end = false;
+    Clock::time_point last = Clock::now(), beat = last, looked = last;
+    try {
+      while (!before_ended || !told_end) {
+        if (are_done(sending) && !told_end && (Clock::now() >= beat || leaving_)) {
+          const std::lock_guard lock(mpi_);
+          told_end = leaving_;
+          sent = told_end ? kEnds : kAlive, beat = Clock::now() + kBeat;
+          check(MPI_Isend(&sent, 1, MPI_CHAR, next, kTag, beats_, &sending[0]), "MPI_Isend");
+        }
+        if (!before_ended && are_done(hearing)) {
+          before_ended = heard == kEnds, last = Clock::now();
+          const std::lock_guard lock(mpi_);
+          if (!before_ended) check(MPI_Irecv(&heard, 1, MPI_CHAR, before, kTag, beats_, &hearing[0]), "MPI_Irecv");
+        }
+        // This process, too, may have been stopped for a while, or its machine.
+        if (Clock::now() - looked > kPatience / 4) last = Clock::now();
+        looked = Clock::now();
+        if (!before_ended && looked - last > kPatience) give_up_on(before);
+        sleep_for(std::chrono::milliseconds(20));
+      }
+      while (!are_done(sending)) sleep_for(kLook);
+    } catch (const std::exception&) {
+      give_up_on(before);
     }
+  }
+
+  [[noreturn]] void give_up_on(int rank) const {
+    std::fprintf(stderr,
+                 "linnet: rank %d has not answered for %d s: it was stopped, or its machine cannot be reached\n", rank,
+                 static_cast<int>(kPatience / std::chrono::seconds(1)));
+    _exit(kLostRank);  // mpirun ends the others
   }
 
   int rank_ = 0, size_ = 1;
   std::vector<MPI_Request> requests_;
+  std::mutex mpi_;  // held around every call of MPI
+  MPI_Comm beats_ = MPI_COMM_NULL;
+  std::atomic<bool> leaving_ = false;
+  std::thread pulse_;
 };
 
 }  // namespace

@@ -119,6 +119,7 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   broadcast(world, 0, std::as_writable_bytes(std::span(&progress, 1)));
   trainer.pull_states();
   for (const std::string& state : trainer.states()) {
+    if (trainer.is_divided(state)) continue;
     const ParameterLayout& layout = trainer.layout();
     const int64_t count = state == "parameters" ? layout.stored_count() : layout.trained_count();
     broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));

@@ -25,7 +25,7 @@ Config share_config(Communicator& world, const Config& config);
 using MakeTaskFrom = FunctionRef<std::unique_ptr<TrainingTask>(const std::string& assets)>;
 std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, MakeTaskFrom make);
 
-// The states of rank 0's trainer, and where the run stands.
+// The states of rank 0's trainer that no rank shares with others, and where the run stands.
 void share_state(Communicator& world, Trainer& trainer, Progress& progress);
 
 }  // namespace linnet

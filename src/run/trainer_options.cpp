@@ -76,6 +76,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
   options.accumulate_steps = c.accumulate_steps;
   options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank, config.process.ranks};
+  options.divide_moments = c.zero > 0;
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;

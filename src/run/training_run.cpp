@@ -87,6 +87,7 @@ class TrainingRun {
         trainer_(task.trainer()),
         world_(*request.world),
         shards_(trainer_.is_sharded() ? std::make_optional<ShardedStep>(trainer_, world_) : std::nullopt),
+        divided_(trainer_.divides_moments() ? std::make_optional<DividedStates>(trainer_, world_) : std::nullopt),
         steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
         schedule_(schedule_of(config_)),
         last_step_(last_step(config_, task.batches().batches_per_epoch())) {
@@ -150,10 +151,13 @@ class TrainingRun {
       if (is_first_rank()) load_weights();
     });
     share_state(world_, trainer_, progress_);
+    if (divided_ && progress_.step > 0) load_divided_states(folder_.state_path(), trainer_, *divided_, is_first_rank());
     catch_stop_signals();
     task_.batches().seek(progress_.epoch, progress_.batch);
     last_saved_ = progress_.step;
     if (is_first_rank()) begin_files();
+    // A run that is killed before its first checkpoint must still go on from the other run's weights.
+    if (!request_.init.empty() && any_rank(world_, is_first_rank() && !folder_.has_state())) save();
   }
 
   // Weights: from the checkpoint, from another run, or from the seed.
@@ -183,8 +187,6 @@ class TrainingRun {
     write_system_record(folder_.path(), request_.program, where_it_runs(config_, trainer_.options().threads));
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     start_profile();
-    // A run that is killed before its first checkpoint must still go on from the other run's weights.
-    if (!request_.init.empty() && !folder_.has_state()) save();
   }
 
   void start_profile() {
@@ -311,6 +313,7 @@ class TrainingRun {
 
   void evaluate() {
     const double began = now();
+    if (shards_) shards_->share_average();
     const std::optional<Judged> judged = judge_unless_stopped();
     agree_on_stop(!judged);
     if (!judged || (!is_alone() && must_stop())) return;
@@ -391,13 +394,15 @@ class TrainingRun {
   }
 
   void save() {
+    if (shards_) shards_->share_average();
     if (is_first_rank()) {
       reporter_->sync();
-      save_training_state(folder_.state_path(), trainer_, progress_, metadata());
+      save_training_state(folder_.state_path(), trainer_, progress_, metadata(), divided_ ? &*divided_ : nullptr);
+    } else if (divided_) {
+      give_training_state(trainer_, *divided_);
     }
     last_saved_ = progress_.step, unsaved_result_ = false;
-    if (!is_first_rank()) return;
-    if (progress_.step > 0 && is_kept(progress_.step)) keep_checkpoint();
+    if (is_first_rank() && progress_.step > 0 && is_kept(progress_.step)) keep_checkpoint();
   }
 
   bool is_kept(int64_t step) const {
@@ -421,8 +426,9 @@ class TrainingRun {
   }
 
   void close() {
+    const bool is_missing = is_first_rank() && !file_exists(folder_.state_path());
+    if (any_rank(world_, unsaved_result_ || last_saved_ != progress_.step || is_missing)) save();
     if (!is_first_rank()) return;
-    if (unsaved_result_ || last_saved_ != progress_.step || !file_exists(folder_.state_path())) save();
     // Stopped before the first evaluation: better than nothing to load.
     if (progress_.best_step == 0) save_best(trainer_.evaluated_state());
     reporter_->clear();
@@ -437,6 +443,7 @@ class TrainingRun {
   Trainer& trainer_;
   Communicator& world_;
   std::optional<ShardedStep> shards_;
+  std::optional<DividedStates> divided_;
   StepQueue steps_;
   std::vector<double> rates_;  // of the steps that are begun next
   const Schedule schedule_;

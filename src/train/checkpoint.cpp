@@ -1,7 +1,9 @@
 #include "train/checkpoint.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -14,7 +16,7 @@ using Slots = std::span<const ParameterSlot>;
 // The named tensors of one flat buffer; `prefix` tells the states of a training state apart.
 void add_tensors(std::vector<SafetensorsTensor>& tensors, Slots slots, const std::string& prefix, const float* flat) {
   for (const auto& [spec, offset] : slots)
-    tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat + offset});
+    tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat ? flat + offset : nullptr});
 }
 
 void copy_tensors(const SafetensorsFile& file, Slots slots, const std::string& prefix, float* flat) {
@@ -65,7 +67,8 @@ Slots slots_of(const Trainer& trainer, const std::string& state) {
 std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : trainer.states())
-    add_tensors(tensors, slots_of(trainer, state), state + ".", trainer.state(state));
+    add_tensors(tensors, slots_of(trainer, state), state + ".",
+                trainer.is_divided(state) ? nullptr : trainer.state(state));
   return tensors;
 }
 
@@ -92,10 +95,54 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, floa
   return file.metadata();
 }
 
+namespace {
+
+// Calls visit(state, slot) for the tensors of divided states, in the order of the file.
+template <class Visit>
+void for_divided(const Trainer& trainer, const Visit& visit) {
+  for (const std::string& state : trainer.states())
+    if (trainer.is_divided(state))
+      for (const ParameterSlot& slot : slots_of(trainer, state)) visit(state, slot);
+}
+
+// Between two steps the gradient is zero, and its memory free.
+float* scratch_of(const Trainer& trainer) { return trainer.state("gradient"); }
+void clear_scratch(const Trainer& trainer) { std::fill_n(scratch_of(trainer), trainer.layout().trained_count(), 0.0F); }
+
+}  // namespace
+
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
-                         const Metadata& metadata) {
+                         const Metadata& metadata, DividedStates* divided) {
   trainer.pull_states();
-  save_safetensors(path, state_tensors(trainer), with_progress(metadata, progress));
+  std::map<std::string, std::pair<std::string, int64_t>> slots;  // the state and the offset of a tensor
+  for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
+    slots[state + "." + slot.spec.name] = {state, slot.offset};
+  });
+  save_safetensors(path, state_tensors(trainer), with_progress(metadata, progress),
+                   [&](const SafetensorsTensor& tensor) -> const void* {
+                     const auto& [state, offset] = slots.at(tensor.name);
+                     divided->gather(state, offset, tensor.type.shape.elements(), scratch_of(trainer));
+                     return scratch_of(trainer);
+                   });
+  if (!slots.empty()) clear_scratch(trainer);
+}
+
+void give_training_state(const Trainer& trainer, DividedStates& divided) {
+  for (int times = 0; times < 2; ++times)
+    for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
+      divided.gather(state, slot.offset, slot.spec.shape.elements(), nullptr);
+    });
+}
+
+void load_divided_states(const std::string& path, const Trainer& trainer, DividedStates& divided, bool is_first_rank) {
+  std::optional<SafetensorsFile> file;
+  if (is_first_rank) file.emplace(path);
+  for (const std::string& state : trainer.states()) {
+    if (!trainer.is_divided(state)) continue;
+    if (file) copy_tensors(*file, slots_of(trainer, state), state + ".", scratch_of(trainer));
+    divided.scatter(state, scratch_of(trainer));
+  }
+  if (file) clear_scratch(trainer);
 }
 
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata) {
@@ -105,7 +152,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
     fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " +
               std::to_string(kStateFormatVersion));
   for (const std::string& state : trainer.states())
-    copy_tensors(file, slots_of(trainer, state), state + ".", trainer.state(state));
+    if (!trainer.is_divided(state)) copy_tensors(file, slots_of(trainer, state), state + ".", trainer.state(state));
   trainer.push_states();
   if (metadata) *metadata = file.metadata();
   Progress p;

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "train/trainer.h"
+#include "train/divided_states.h"
 
 namespace linnet {
 
@@ -32,9 +32,15 @@ void save_model(const std::string& path, const ParameterLayout& layout, const Pa
 // Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape.
 Metadata load_model(const std::string& path, const ParameterLayout& layout, float* flat);
 
+// `divided`: of a trainer that divides its moments, which are gathered while the file is written; the other ranks call
+// give_training_state() meanwhile.
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
-                         const Metadata& metadata);
+                         const Metadata& metadata, DividedStates* divided = nullptr);
+void give_training_state(const Trainer& trainer, DividedStates& divided);
+// All states but the divided ones.
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata = nullptr);
+// Those, on every rank; `path` is read by rank 0.
+void load_divided_states(const std::string& path, const Trainer& trainer, DividedStates& divided, bool is_first_rank);
 
 // Bytes a run folder needs at most while it is replacing its files.
 uint64_t checkpoint_bytes(const Trainer& trainer);

@@ -4,6 +4,7 @@
 
 #include "base/signals.h"
 #include "base/timeline.h"
+#include "kernels/reduce/reduce.h"
 
 namespace linnet {
 namespace {
@@ -23,8 +24,7 @@ std::span<float> floats(const Store& store, const char* name, size_t count) {
 }
 
 size_t message_count(const ParameterLayout& layout, const ShardShare& share) {
-  return ShardSum::workspace_size(share,
-                                  std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)));
+  return ShardSum::workspace_size(share, std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)));
 }
 
 }  // namespace
@@ -101,6 +101,55 @@ void ShardedStep::add() {
   reset_shard();
 }
 
+// Of a range of the gradient: its sum over all ranks, on all of them, or, where each updates its slice alone, there.
+void ShardedStep::sum_range(const TrainedRange& range) {
+  const auto part = [&](std::span<float> flat) {
+    return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
+  };
+  const std::span<float> gradient = part(gradient_);
+  const size_t count = stack_.nodes().size();
+  nodes_.clear();
+  for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(part(waiting_gradient(i)));
+  nodes_.push_back(gradient);
+  sum_.reduce_scatter(nodes_, trainer_.pool());
+  const Slice own = slice(gradient.size(), share_.rank, share_.ranks);
+  if (count > 1) std::ranges::copy(nodes_[0].subspan(own.first, own.count), gradient.data() + own.first);
+  if (!trainer_.divides_moments()) all_gather_slices(world_, gradient);
+}
+
+// The norm's square, as the op sum_of_squares computes it from whole gradients: each rank has the partial sums of its
+// slices.
+void ShardedStep::add_squares() {
+  float total = 0;
+  for (const TrainedRange& range : trainer_.layout().ranges()) {
+    const auto count = static_cast<size_t>(range.count);
+    const Slice own = slice(count, share_.rank, share_.ranks);
+    squares_.resize((count + kSliceUnit - 1) / kSliceUnit);
+    block_squares(static_cast<int64_t>(own.count), gradient_.data() + range.offset + own.first,
+                  squares_.data() + own.first / kSliceUnit, trainer_.pool());
+    all_gather_slice_blocks(world_, squares_, count);
+    double sum = 0;
+    for (const double block : squares_) sum += block;
+    total = &range == &trainer_.layout().ranges().front() ? static_cast<float>(sum) : total + static_cast<float>(sum);
+  }
+  store_.fill("sum_of_squares", &total, sizeof total);
+}
+
+void ShardedStep::share_update() {
+  if (!trainer_.divides_moments()) return;
+  const HostSpan span("share update");
+  share_slices("parameters");
+}
+
+void ShardedStep::share_average() {
+  if (trainer_.divides_moments() && trainer_.has_average()) share_slices("ema");
+}
+
+void ShardedStep::share_slices(const char* state) {
+  for (const TrainedRange& range : trainer_.layout().ranges())
+    all_gather_slices(world_, {trainer_.state(state) + range.offset, static_cast<size_t>(range.count)});
+}
+
 void ShardedStep::finish() {
   const HostSpan span("add ranks");
   const size_t count = stack_.nodes().size();
@@ -109,14 +158,8 @@ void ShardedStep::finish() {
   sum_.sum_everywhere(nodes_, trainer_.pool());
   if (few_[0][kStops] > 0) throw Stopped{};
 
-  nodes_.clear();
-  for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(waiting_gradient(i));
-  nodes_.push_back(gradient_);
-  sum_.reduce_scatter(nodes_, trainer_.pool());
-  const Slice own = slice(gradient_.size(), share_.rank, share_.ranks);
-  if (count > 1) std::ranges::copy(nodes_[0].subspan(own.first, own.count), gradient_.begin() + own.first);
-  all_gather_slices(world_, gradient_);
-
+  for (const TrainedRange& range : trainer_.layout().ranges()) sum_range(range);
+  if (trainer_.divides_moments()) add_squares();
   store_.push("gradient");
   store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
   store_.fill("token_count", &few_[0][kTokens], sizeof(float));

@@ -1,13 +1,14 @@
 // A training step whose batch is cut into data shards, on one rank or on several. Each rank computes its shards one
 // after the other and adds their gradients in the order of the shard tree (comm/shard_tree.h); the sum over the ranks
-// is the same on all of them, and so is all that follows: clipping, the optimizer, the moving average. For one number of
-// shards every number of ranks trains to the same bits.
+// is the same on all of them, and so is all that follows: clipping, the optimizer, the moving average. For one number
+// of shards every number of ranks trains to the same bits.
 //
 //   ShardedStep shards(trainer, world);
 //   shards.begin();
 //   for each shard of this rank: { trainer.accumulate(...) for each of its batches; shards.add(); }
 //   shards.finish();
 //   trainer.apply(...);
+//   shards.share_update();
 //
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
@@ -38,8 +39,15 @@ class ShardedStep {
   void add();
   // Waits for all ranks. Throws Stopped on all of them when a stop was requested on any: nothing was updated then.
   void finish();
+  // After the update. Where the ranks have divided the moments, each has updated its slice of the parameters, and of
+  // their moving average, which the others need for an evaluation or a checkpoint alone: then share_average().
+  void share_update();
+  void share_average();
 
  private:
+  void sum_range(const TrainedRange& range);
+  void add_squares();
+  void share_slices(const char* state);
   std::span<float> waiting_gradient(size_t index) const;
   void reset_shard();
 
@@ -55,6 +63,7 @@ class ShardedStep {
   std::vector<std::vector<float>> few_;  // of each node: loss, tokens, requests to stop, buffers
   std::vector<float> buffers_before_;    // the step
   std::vector<std::span<float>> nodes_;
+  std::vector<double> squares_;  // of each block of a range
 };
 
 }  // namespace linnet

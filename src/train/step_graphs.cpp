@@ -1,5 +1,7 @@
 #include "train/step_graphs.h"
 
+#include <algorithm>
+
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "passes/gradient.h"
@@ -59,27 +61,35 @@ OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& com
   return attrs;
 }
 
+// `state(name)` is an input of the graph.
+template <class State>
+OptimizerState optimizer_state(const OptimizerAttrs& attrs, const State& state) {
+  OptimizerState s{state("parameters"), state("moment1"), {}, {}};
+  if (attrs.kind == OptimizerAttrs::Kind::kAdam) s.moment2 = state("moment2");
+  if (attrs.ema_decay > 0) s.ema = state("ema");
+  return s;
+}
+
+void update_state(Graph& graph, const OptimizerState& state, const OptimizerState& next) {
+  graph.update(state.parameters, next.parameters);
+  graph.update(state.moment1, next.moment1);
+  if (next.moment2.defined()) graph.update(state.moment2, next.moment2);
+  if (next.ema.defined()) graph.update(state.ema, next.ema);
+}
+
 // One optimizer node for each range; all are clipped by the norm of all gradients.
 void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
                  std::span<const Tensor> gradients, Tensor count) {
   std::vector<OptimizerState> states;
-  for (const TrainedRange& range : layout.ranges()) {
-    const OptimizerAttrs attrs = optimizer_of(range, options.optimizer);
-    const auto state = [&](const char* name) { return flat_state(graph, name, range, options.dtype); };
-    OptimizerState& s = states.emplace_back(OptimizerState{state("parameters"), state("moment1"), {}, {}});
-    if (attrs.kind == OptimizerAttrs::Kind::kAdam) s.moment2 = state("moment2");
-    if (attrs.ema_decay > 0) s.ema = state("ema");
-  }
+  for (const TrainedRange& range : layout.ranges())
+    states.push_back(optimizer_state(optimizer_of(range, options.optimizer),
+                                     [&](const char* name) { return flat_state(graph, name, range, options.dtype); }));
   Tensor squares = sum_of_squares(gradients[0]);
   for (const Tensor& gradient : gradients.subspan(1)) squares = squares + sum_of_squares(gradient);
   const Tensor control = graph.input("control", {options.dtype, {2}});
   for (size_t i = 0; i < states.size(); ++i) {
     const OptimizerAttrs attrs = optimizer_of(layout.ranges()[i], options.optimizer);
-    const OptimizerState next = optimizer_step(states[i], gradients[i], squares, count, control, attrs);
-    graph.update(states[i].parameters, next.parameters);
-    graph.update(states[i].moment1, next.moment1);
-    if (next.moment2.defined()) graph.update(states[i].moment2, next.moment2);
-    if (next.ema.defined()) graph.update(states[i].ema, next.ema);
+    update_state(graph, states[i], optimizer_step(states[i], gradients[i], squares, count, control, attrs));
   }
   graph.output("sum_of_squares", squares);
 }
@@ -116,19 +126,50 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
   return trace.finish();
 }
 
+namespace {
+
+// Loss and tokens are copied out before they are cleared, with the gradients, for the next step.
+Graph finish_apply(Trace& trace, std::vector<Tensor> gradients, Tensor count, Tensor sum) {
+  Graph& graph = trace.graph();
+  graph.output("loss_sum", sum * 1.0);
+  graph.output("token_count", count * 1.0);
+  gradients.insert(gradients.end(), {count, sum});
+  for (const Tensor& state : gradients) graph.update(state, fill(graph, state.type(), 0));
+  return trace.finish();
+}
+
+}  // namespace
+
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   Trace trace({.dtype = options.dtype});
   Graph& graph = trace.graph();
-  std::vector<Tensor> states = gradient_states(graph, layout, options.dtype);
+  const std::vector<Tensor> gradients = gradient_states(graph, layout, options.dtype);
   const Tensor count = graph.input("token_count", {options.dtype, {}}),
                sum = graph.input("loss_sum", {options.dtype, {}});
-  add_updates(graph, layout, options, states, count);
-  // Copied out before they are cleared for the next step.
-  graph.output("loss_sum", sum * 1.0);
-  graph.output("token_count", count * 1.0);
-  states.insert(states.end(), {count, sum});
-  for (const Tensor& state : states) graph.update(state, fill(graph, state.type(), 0));
-  return trace.finish();
+  add_updates(graph, layout, options, gradients, count);
+  return finish_apply(trace, gradients, count, sum);
+}
+
+Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices,
+                         const StepOptions& options) {
+  Trace trace({.dtype = options.dtype});
+  Graph& graph = trace.graph();
+  const TensorType scalar{options.dtype, {}};
+  const std::vector<Tensor> gradients = gradient_states(graph, layout, options.dtype);
+  const Tensor count = graph.input("token_count", scalar), sum = graph.input("loss_sum", scalar),
+               squares = graph.input("sum_of_squares", scalar), control = graph.input("control", {options.dtype, {2}});
+  for (const RangeSlice& own : slices) {
+    const TrainedRange& range = layout.ranges()[own.range];
+    OptimizerAttrs attrs = optimizer_of(range, options.optimizer);
+    attrs.decay_count = std::clamp<int64_t>(range.decay_count - own.first, 0, own.count);
+    const OptimizerState state = optimizer_state(attrs, [&](const std::string& name) {
+      return graph.input("own." + name + range.suffix, {options.dtype, {own.count}});
+    });
+    const Tensor gradient = slice(gradients[own.range], 0, own.first, own.count);
+    update_state(graph, state, optimizer_step(state, gradient, squares, count, control, attrs));
+  }
+  graph.output("sum_of_squares", squares * 1.0);
+  return finish_apply(trace, gradients, count, sum);
 }
 
 Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss_function, const std::string& flat_name,

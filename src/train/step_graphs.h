@@ -17,6 +17,13 @@
 
 namespace linnet {
 
+// A part of a trained range. The states of apply_slices_graph() are those of slices: "own.parameters", "own.moment1",
+// "own.moment2", "own.ema" [count], with the range's suffix.
+struct RangeSlice {
+  size_t range;  // of ParameterLayout::ranges()
+  int64_t first, count;
+};
+
 struct StepOptions {
   DType dtype = DType::kF32;
   OptimizerAttrs optimizer;
@@ -25,6 +32,9 @@ struct StepOptions {
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
+// The same for slices of the parameters alone, where other processes update the rest. "sum_of_squares" [] of all
+// gradients is an input.
+Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options);
 // `flat_name`: "parameters", or "ema" to evaluate the moving average.
 Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name,
                      DType dtype = DType::kF32);

@@ -38,6 +38,7 @@ void StepQueue::submit_step(double rate, int64_t step) {
   if (trainer_.accumulates()) {
     waiting.batch = shards_ ? accumulate_shards(step) : accumulate(step);
     waiting.report = trainer_.submit_apply(rate, step);
+    if (shards_) shards_->share_update();
   } else {
     const Batch& batch = next_batch();
     waiting.batch = batch;

@@ -15,6 +15,7 @@
 #include "kernels/peak.h"
 #include "nn/model_store.h"
 #include "plan/memory_map.h"
+#include "train/divided_states.h"
 #include "train/sharded_step.h"
 
 namespace linnet {
@@ -73,9 +74,13 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
       options_(options),
       step_options_{DType::kF32, options.optimizer},
       pool_(options.threads) {
+  divides_moments_ = options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host();
   declare_states();
-  if (options_.training && accumulates())
-    apply_ = make_plan(optimize(apply_graph(layout, step_options_), passes()), store, shared, planning());
+  if (options_.training && accumulates()) {
+    Graph apply = divides_moments_ ? apply_slices_graph(layout, own_slices(layout, options.shards), step_options_)
+                                   : apply_graph(layout, step_options_);
+    apply_ = make_plan(optimize(std::move(apply), passes()), store, shared, planning());
+  }
   if (options_.training) profile(options_.profile.is_on() ? options_.profile : profile_options_from_environment());
 }
 
@@ -120,11 +125,14 @@ void Trainer::declare_states() {
     states_.emplace_back("moment1");
     if (any_adam()) states_.emplace_back("moment2");
     if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
+    if (divides_moments_) declare_own_states();
     for (size_t i = 1; i < states_.size(); ++i)
-      declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
+      if (!is_divided(states_[i]))
+        declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
     if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
     if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards);
   }
+  if (divides_moments_) bind_own_slices(store_, layout_, options_.shards, states_);
   evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
   const size_t constants = float_bytes(layout_.constant_count());
   store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
@@ -134,7 +142,16 @@ void Trainer::declare_states() {
     for (const char* name : names) store_.bind(name, {id, std::exchange(offset, offset + kLine)}, kLine);
   };
   small("step inputs", MemoryKind::kBatch, {"control", "random"});
-  small("loss sums", MemoryKind::kGradients, {"loss_sum", "token_count"});
+  small("loss sums", MemoryKind::kGradients, {"loss_sum", "token_count", "sum_of_squares"});
+}
+
+// Of the states that are divided, this rank's slices, one after the other.
+void Trainer::declare_own_states() {
+  int64_t count = 0;
+  for (const RangeSlice& own : own_slices(layout_, options_.shards)) count += own.count;
+  for (const std::string& state : states_)
+    if (is_divided(state))
+      store_.bind(state, {store_.add_region(state, MemoryKind::kOptimizer, float_bytes(count)), 0}, float_bytes(count));
 }
 
 PassOptions Trainer::training_passes() const {

@@ -28,6 +28,8 @@ struct TrainerOptions {
   // A step is this many batches, or groups of accumulate_steps, whose gradients are added in the order of the shard
   // tree; see train/sharded_step.h.
   ShardShare shards = {};
+  // ZeRO stage 1 (Rajbhandari et al. 2020): each rank has the moments of a slice of the parameters, and updates it.
+  bool divide_moments = false;
   int threads = 1;
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
@@ -144,6 +146,10 @@ class Trainer {
   bool accumulates() const { return options_.accumulate_steps > 1 || is_sharded(); }
   bool is_sharded() const { return options_.shards.shards > 1; }
   const Store& store() const { return store_; }
+  // Whether the moments, which state() then does not have as a whole, are divided between ranks: see
+  // train/divided_states.h. On the CPU only.
+  bool divides_moments() const { return divides_moments_; }
+  bool is_divided(const std::string& state) const { return divides_moments_ && state.starts_with("moment"); }
   // Flat states by name: "parameters" [parameter_count], "moment1", "moment2", "ema" [trained_count] floats.
   const std::vector<std::string>& states() const { return states_; }
   // With a device: the host's copy, see pull_states().
@@ -189,6 +195,7 @@ class Trainer {
   PlanOptions planning() const { return {.threads = options_.threads, .verify = options_.verify_plans}; }
   bool any_adam() const;
   void declare_states();
+  void declare_own_states();
   void set_control(double learning_rate, int64_t step);
   void set_random(int64_t step, int64_t micro);
   MachinePeak measure_peak();
@@ -200,6 +207,7 @@ class Trainer {
   StepOptions step_options_;
   std::vector<std::string> states_;
   std::string evaluated_;
+  bool divides_moments_ = false;
   std::vector<std::unique_ptr<ShapePlans>> shapes_;
   std::vector<PassReport> pass_reports_;
   Plan apply_;

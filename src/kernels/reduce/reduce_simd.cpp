@@ -15,7 +15,6 @@
 namespace linnet {
 namespace {
 
-constexpr int64_t kSumBlock = 4096;
 constexpr int64_t kStrip = 1024;   // columns that sum_rows handles at once: 4 KiB of partial sums
 constexpr int64_t kRowBlock = 64;  // rows added up before they join the larger sum, which bounds rounding errors
 
@@ -119,6 +118,12 @@ double sum(int64_t n, const float* x, void* workspace, ThreadPool& pool) {
 
 double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& pool) {
   return sum_in_blocks(true, n, x, workspace, pool);
+}
+
+void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool) {
+  for_ranges(pool, ceil_div(n, kSumBlock), kSumBlock, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SumBlocks)(true, begin, end, n, x, blocks);
+  });
 }
 
 size_t sum_rows_workspace(int64_t rows, int64_t width) {
