@@ -24,12 +24,12 @@ void export_model_folder(const std::string& folder, const ExportOnnxRequest& req
   export_onnx_folder(model, layout, parameters.data(), request.out, options_of(request));
 }
 
-void export_image_run(const Config& config, const ExportOnnxRequest& request) {
+void export_image_onnx(const Config& config, const ExportOnnxRequest& request) {
   const ImageFormat format = ImageFormat::load(request.model);
   ImageSession session(config, format, /*training=*/false);
   take_run_weights(session, request.model);
   make_directories(request.out);
-  for (const OnnxFile& file : onnx_files(session.model))
+  for (const OnnxFile& file : onnx_files(session.image_model()))
     save_onnx(session.layout, session.store.as<float>("parameters"), file.source,
               (fs::path(request.out) / file.name).string(), options_of(request).onnx);
   format.save(request.out);
@@ -53,7 +53,7 @@ void export_onnx(const ExportOnnxRequest& request) {
   const RunFolder run(request.model);
   if (!run.has_config()) return export_model_folder(request.model, request);
   const Config config = run.load_config();
-  if (task_kind(config) == TaskKind::kImages) return export_image_run(config, request);
+  if (task_kind(config) == TaskKind::kImages) return export_image_onnx(config, request);
   // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.
   const TemporaryFolder folder(request.out + ".folder.tmp");
   task_actions(config).export_model(request.model, folder.path);

@@ -31,6 +31,7 @@ struct ModelConfig {
   bool share_embeddings = false;
   bool tie_head = false;
   int64_t filters = 16;
+  int64_t depth = 20;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -48,6 +49,8 @@ struct DataConfig {
   double held_out = 0.1;
   int64_t image_size = 0;
   std::string image_fit = "crop";
+  int64_t augment_shift = 0, augment_cutout = 0;
+  bool augment_mirror = false;
   int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
   std::string tokenizer = "sentencepiece";
   std::string tokenizer_model = "bpe";

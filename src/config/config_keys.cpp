@@ -75,10 +75,10 @@ const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
       one_of(MODEL(architecture),
              "An encoder-decoder Transformer for translation (in the layout of T5 or Marian, too), a convolutional "
-             "network for task = \"images\", a decoder "
+             "or residual network for task = \"images\", a decoder "
              "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" or "
              "\"classification\".",
-             {"transformer", "cnn", "gpt", "llama", "bert", "t5", "marian"}),
+             {"transformer", "cnn", "resnet", "gpt", "llama", "bert", "t5", "marian"}),
       of(kTokens, any(MODEL(from),
                       "A model folder in the layout of Hugging Face to start from: its configuration takes the place "
                       "of the keys "
@@ -109,6 +109,11 @@ const std::vector<ConfigKey>& table() {
       of({"transformer", "t5", "marian", "llama"},
          any(MODEL(tie_head), "The output layer uses the target embedding's weights; a gpt's always does.")),
       of({"cnn"}, between(MODEL(filters), "Of the convolutional network: channels of its convolution.", 1, kMaxSize)),
+      of({"resnet"},
+         between(MODEL(depth),
+                 "Of the residual network: 18, 34 or 50 as for large images; 20, 32, 44, 56 (6 n + 2) as for "
+                 "small ones.",
+                 8, 1202)),
 
       one_of(DATA(task),
              "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
@@ -158,6 +163,11 @@ const std::vector<ConfigKey>& table() {
          one_of(DATA(image_fit),
                 "How images become of that size: scaled and the middle kept, or both sides scaled by themselves.",
                 {"crop", "stretch"})),
+      of({"images"}, between(DATA(augment_shift),
+                             "Training images are shifted by up to so many pixels in either direction.", 0, 4096)),
+      of({"images"}, any(DATA(augment_mirror), "Left and right are exchanged in every second training image.")),
+      of({"images"}, between(DATA(augment_cutout),
+                             "Side of a square, somewhere in each training image, that is covered; 0: none.", 0, 4096)),
       of(kGenerated, between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount)),
       of(kGenerated, between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount)),
       of(kGenerated, between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount)),
@@ -223,8 +233,9 @@ const std::vector<ConfigKey>& table() {
               "Of matrices, not of biases and norms. AdamW, Lion: decoupled; others: added to the gradient.", 0,
               kMaxReal),
       between(TRAIN(clip_norm), "Largest norm of all gradients together; 0: no clipping.", 0, kMaxReal),
-      of({"transformer", "t5", "marian", "language", "masked_language"},
-         below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary.", 0, 1)),
+      of({"transformer", "t5", "marian", "language", "masked_language", "images"},
+         below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary or the classes.", 0,
+               1)),
       below(TRAIN(ema_decay),
             "Of a moving average of the weights; less in the first steps: (1 + step) / (10 + step). 0: none. Each "
             "evaluation "

@@ -290,6 +290,33 @@ clip_norm = 0.0
 max_steps = 64
 metric = "loss"
 )"},
+    {"resnet20", "A residual network of 20 layers for small images, a folder for each class: --data FOLDER.", R"(
+[model]
+architecture = "resnet"
+depth = 20
+
+[data]
+task = "images"
+held_out = 0.1
+batch_size = 64
+augment_shift = 4
+augment_mirror = true
+augment_cutout = 8
+
+[train]
+optimizer = "sgd"
+learning_rate = 0.1
+schedule = "cosine"
+warmup_steps = 200
+momentum = 0.9
+weight_decay = 5e-4
+label_smoothing = 0.1
+clip_norm = 0.0
+max_steps = 5000
+eval_every = 250
+save_every = 250
+metric = "accuracy"
+)"},
     {"shakespeare", "Learns to write verse, character by character; data.dir=FOLDER with input.txt, or data.text=FILE.",
      R"(
 [model]

@@ -2,10 +2,7 @@
 
 #include <cmath>
 
-#include "nn/trace.h"
-#include "ops/argmax/argmax.h"
 #include "ops/conv_pool/conv_pool.h"
-#include "ops/cross_entropy/cross_entropy.h"
 #include "ops/movement/movement.h"
 
 namespace linnet {
@@ -32,26 +29,14 @@ Tensor ConvPool::operator()(At images, const PixelScaling& scaling) {
 }
 
 Cnn::Cnn(const CnnConfig& config)
-    : config(config),
-      scaling(pixel_scaling(config.channels, config.mean, config.deviation)),
+    : ImageModel({config.height, config.width, config.channels, config.classes}, config.mean, config.deviation),
+      config(config),
       conv{this, "conv", config.channels, config.filters},
       head{this, "head", config.height / 2 * (config.width / 2) * config.filters, config.classes} {}
 
 Tensor Cnn::operator()(At images) {
   const Tensor pooled = conv(images, scaling);
   return head(reshape(At(pooled, images.where), {pooled.dim(0), pooled.shape().elements(1, 4)}));
-}
-
-Loss cnn_loss(Cnn& model, Trace& trace, int64_t batch) {
-  const CnnConfig& c = model.config;
-  const Tensor images = trace.input("images", {DType::kU8, {batch, c.height, c.width, c.channels}});
-  const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
-  const Tensor logits = model(images);
-  if (!trace.options().training) {
-    trace.graph().output("predictions", argmax_last(logits));
-    trace.graph().output("logits", logits);
-  }
-  return {cross_entropy_sum(logits, labels), count_targets(labels, logits.type().dtype)};
 }
 
 }  // namespace linnet

@@ -3,18 +3,14 @@
 #pragma once
 #include <vector>
 
+#include "models/image_model.h"
 #include "nn/layers.h"
-#include "nn/loss.h"
-#include "ops/pixels/pixels.h"
 
 namespace linnet {
 
 struct CnnConfig {
   int64_t height = 28, width = 28, channels = 1, filters = 16, classes = 10;
-  // Of each channel of the training images, for pixels from 0 to 1 (data/images/image_dataset.h channel_moments);
-  // empty: 0 and
-  // 1. Part of the model: images are given as bytes.
-  std::vector<double> mean = {}, deviation = {};
+  std::vector<double> mean = {}, deviation = {};  // see ImageModel
 };
 
 // conv_relu_pool (ops/conv_pool) with its parameters. Images u8 [N, H, W, C], or floats already scaled.
@@ -25,19 +21,13 @@ struct ConvPool : Module {
   Parameter weight, bias;  // [filters, 3, 3, channels], [filters]
 };
 
-struct Cnn : Module {
-  explicit Cnn(const CnnConfig& config);  // user error where mean and deviation do not fit the channels
-  Tensor operator()(At images);           // u8 [B, height, width, channels] -> logits [B, classes]
+struct Cnn : ImageModel {
+  explicit Cnn(const CnnConfig& config);
+  Tensor operator()(At images) override;
 
   const CnnConfig config;
-  const PixelScaling scaling;
   ConvPool conv;
   Linear head;
 };
-
-// Cross-entropy of a batch. Inputs of the graph: "images" u8 [B, height, width, channels] and "labels" i32 [B]; rows
-// with a negative label count for nothing. Outside of training the graph also has the outputs "predictions"
-// i32 [B], each row's most likely class, and "logits" [B, classes].
-Loss cnn_loss(Cnn& model, Trace& trace, int64_t batch);
 
 }  // namespace linnet

@@ -41,7 +41,7 @@ TEST(Cnn, TheMnistModelHasTheParametersItShould) {
 
 TEST(Cnn, LearnsWhichHalfIsBright) {
   Cnn model(small());
-  SingleShapeLearner learner(model, [&](Trace& trace) { return cnn_loss(model, trace, kBatch); });
+  SingleShapeLearner learner(model, [&](Trace& trace) { return image_loss(model, trace, kBatch); });
   const Halves data;
   learner.set<uint8_t>("images", data.images);
   learner.set<int32_t>("labels", data.labels);
@@ -54,7 +54,7 @@ TEST(Cnn, RowsWithoutALabelChangeNothing) {
   const Halves data;
   std::vector<float> weights[2];
   for (const uint8_t rubbish : {0, 200}) {
-    SingleShapeLearner learner(model, [&](Trace& trace) { return cnn_loss(model, trace, kBatch); });
+    SingleShapeLearner learner(model, [&](Trace& trace) { return image_loss(model, trace, kBatch); });
     Halves padded = data;
     for (int64_t row = kBatch - 3; row < kBatch; ++row) {
       padded.labels[static_cast<size_t>(row)] = -1;
@@ -73,7 +73,7 @@ TEST(Cnn, PredictionsAreAnOutputOfEvaluationOnly) {
   Cnn model(small());
   for (const bool training : {true, false}) {
     Trace trace({.training = training});
-    cnn_loss(model, trace, kBatch);
+    image_loss(model, trace, kBatch);
     const auto& outputs = trace.graph().outputs();
     ASSERT_EQ(outputs.size(), training ? 0u : 2u);
     if (training) continue;

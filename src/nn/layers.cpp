@@ -4,9 +4,10 @@
 
 #include "base/error.h"
 #include "nn/trace.h"
+#include "ops/batch_norm/batch_norm.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
-#include "ops/reduce/reduce.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace linnet {
 
@@ -48,22 +49,18 @@ BatchNorm::BatchNorm(Module* parent, std::string name, int64_t channels, double 
 Tensor BatchNorm::operator()(At x) {
   ModuleScope scope(*this);
   const Shape& channels = weight.spec().shape;
-  const auto at = [&](Tensor value) { return At(value, x.where); };
-  Tensor mean = running_mean, variance = running_var;
-  Tensor centered = x - mean;  // checks the number of channels
-  if (Trace::current().options().training) {
-    const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
-    if (count < 2)
-      fail_user("batch normalization of " + x.value.shape().text() + " has one element a channel, of which it cannot " +
-                "take the variance (in " + path() + ")");
-    const Tensor batch_mean = sum_to(x, channels) * (1 / count);
-    centered = x - batch_mean;
-    const Tensor squares = sum_to(square(at(centered)), channels);
-    running_mean.update(mean * (1 - momentum) + batch_mean * momentum);
-    running_var.update(variance * (1 - momentum) + squares * (momentum / (count - 1)));
-    variance = squares * (1 / count);
+  if (!Trace::current().options().training) {
+    const Tensor centered = x - running_mean;  // checks the number of channels
+    return At(centered, x.where) * (rsqrt(running_var.tensor() + epsilon) * weight) + bias;
   }
-  return at(centered) * (rsqrt(variance + epsilon) * weight) + bias;
+  const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
+  if (count < 2)
+    fail_user("batch normalization of " + x.value.shape().text() + " has one element a channel, of which it cannot " +
+              "take the variance (in " + path() + ")");
+  const BatchNormResult batch = batch_norm(x, weight, bias, epsilon);
+  running_mean.update(running_mean.tensor() * (1 - momentum) + batch.mean * momentum);
+  running_var.update(running_var.tensor() * (1 - momentum) + batch.variance * (momentum * count / (count - 1)));
+  return batch.y;
 }
 
 Embedding::Embedding(Module* parent, std::string name, int64_t vocab_size, int64_t width)

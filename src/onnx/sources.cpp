@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "models/bert.h"
-#include "models/cnn.h"
+#include "models/image_model.h"
 #include "models/gpt.h"
 #include "models/llama.h"
 #include "models/t5.h"
@@ -151,10 +151,10 @@ std::vector<OnnxFile> encoder_decoder_files(EncoderDecoder& model, bool cache) {
   return files;
 }
 
-std::vector<OnnxFile> image_file(Cnn& model) {
+std::vector<OnnxFile> image_file(ImageModel& model) {
   OnnxSource source{.symbols = first_symbols(1)};
   source.trace = [&model](Trace& trace, std::span<const int64_t> sizes) {
-    const CnnConfig& c = model.config;
+    const ImageShape& c = model.images;
     const Tensor images = trace.input("images", {DType::kU8, {sizes[0], c.height, c.width, c.channels}});
     trace.graph().output("logits", model(images));
   };
@@ -188,7 +188,7 @@ std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options)
   if (auto* model = dynamic_cast<Llama*>(&module))
     return decoder_files(*model, model->layers[0].self_attn.config, options.cache);
   if (auto* model = dynamic_cast<EncoderDecoder*>(&module)) return encoder_decoder_files(*model, options.cache);
-  if (auto* model = dynamic_cast<Cnn*>(&module)) return image_file(*model);
+  if (auto* model = dynamic_cast<ImageModel*>(&module)) return image_file(*model);
   fail_user("there is no form of this kind of model in ONNX");
 }
 

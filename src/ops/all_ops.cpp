@@ -5,6 +5,7 @@
 
 #include "ops/argmax/argmax.h"
 #include "ops/attention/attention.h"
+#include "ops/batch_norm/batch_norm.h"
 #include "ops/cache/cache.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv_pool/conv_pool.h"
@@ -53,6 +54,8 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kQuantizedEmbedding, quantized_embedding_kernels()},
       OpEntry{&kQuantizedMatmul, quantized_matmul_kernels()},
 
+      OpEntry{&kBatchNorm, batch_norm_kernels()},
+      OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},
       OpEntry{&kLayerNorm, layer_norm_kernels()},
       OpEntry{&kLayerNormGrad, layer_norm_grad_kernels()},
       OpEntry{&kResidualNorm, residual_norm_kernels()},

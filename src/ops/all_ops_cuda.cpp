@@ -39,6 +39,8 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"max_pool", max_pool_cuda_kernels()},
       BackendOp{"max_pool_grad", max_pool_grad_cuda_kernels()},
 
+      BackendOp{"batch_norm", batch_norm_cuda_kernels()},
+      BackendOp{"batch_norm_grad", batch_norm_grad_cuda_kernels()},
       BackendOp{"layer_norm", layer_norm_cuda_kernels()},
       BackendOp{"layer_norm_grad", layer_norm_grad_cuda_kernels()},
       BackendOp{"residual_norm", residual_norm_cuda_kernels()},

@@ -38,6 +38,8 @@ KernelList embedding_grad_cuda_kernels();
 KernelList max_pool_cuda_kernels();
 KernelList max_pool_grad_cuda_kernels();
 
+KernelList batch_norm_cuda_kernels();
+KernelList batch_norm_grad_cuda_kernels();
 KernelList layer_norm_cuda_kernels();
 KernelList layer_norm_grad_cuda_kernels();
 KernelList residual_norm_cuda_kernels();

@@ -17,8 +17,9 @@ std::string line(const char* name, const std::string& value) { return fmt::forma
 std::string model_text(const Config& config, const std::string& folder) {
   const ModelConfig& m = config.model;
   if (!m.from.empty()) return fmt::format("{}, started from '{}'", m.architecture, m.from);
-  if (m.architecture == "cnn") {
-    std::string text = fmt::format("{}, {} filters", m.architecture, m.filters);
+  if (m.architecture == "cnn" || m.architecture == "resnet") {
+    std::string text = m.architecture == "cnn" ? fmt::format("{}, {} filters", m.architecture, m.filters)
+                                               : fmt::format("{} of depth {}", m.architecture, m.depth);
     if (!file_exists(folder + "/images.json")) return text;
     const ImageFormat format = ImageFormat::load(folder);
     return text + fmt::format(", images of {} x {} x {} in {} classes", format.height, format.width, format.channels,

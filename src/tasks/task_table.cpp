@@ -84,7 +84,7 @@ constexpr std::array kActions{
                 .classify = classify_images,
                 .tokenizer = nullptr,
                 .no_tokenizer = "reads images, not text: it has no tokenizer",
-                .export_model = export_language_run},
+                .export_model = export_image_run},
 };
 
 // Said before anything else is read: what `model.from` names is a model folder.

@@ -28,7 +28,7 @@ Workload cnn_workload(int64_t batch) {
   Workload workload;
   workload.unit = "samples/s", workload.units_per_step = static_cast<double>(batch);
   workload.model = model;
-  workload.loss = [model, batch](Trace& trace) { return cnn_loss(*model, trace, batch); };
+  workload.loss = [model, batch](Trace& trace) { return image_loss(*model, trace, batch); };
   workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
   workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8;
   workload.learning_rate = 1e-3;

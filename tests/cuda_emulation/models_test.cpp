@@ -108,7 +108,7 @@ ModelCase t5(bool gated) {
 
 ModelCase cnn() {
   auto model = std::make_shared<Cnn>(CnnConfig{.height = 12, .width = 12, .filters = 16});
-  return {model, [model](Trace& trace) { return cnn_loss(*model, trace, 5); },
+  return {model, [model](Trace& trace) { return image_loss(*model, trace, 5); },
           [](SingleShapeLearner& learner) {
             std::vector<uint8_t> pixels;
             for (const int32_t value : ids(5 * 12 * 12, 0, 256, 1)) pixels.push_back(static_cast<uint8_t>(value));

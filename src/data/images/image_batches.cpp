@@ -28,10 +28,11 @@ std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes) {
   return {{"images", count * static_cast<size_t>(image_bytes)}, {"labels", count * sizeof(int32_t)}};
 }
 
-ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed)
+ImageBatches::ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed, Augmentation augmentation)
     : dataset_(dataset),
       batch_size_(batch_size),
       seed_(seed),
+      augmentation_(std::move(augmentation)),
       owned_(image_inputs(std::max<int64_t>(batch_size, 0), dataset.image_bytes())) {
   if (dataset.count == 0) fail_user("there are no images to train on");
   if (batch_size < 1) fail_user("a batch of " + std::to_string(batch_size) + " images");
@@ -61,6 +62,11 @@ std::span<const int32_t> ImageBatches::take(BatchPosition& position) {
 const Batch& ImageBatches::next() {
   const auto indices = take(owned_.batch);
   gather_images(dataset_, indices, batch_size_, owned_.data<uint8_t>(0), owned_.data(1));
+  if (!augmentation_.any()) return owned_.batch;
+  const auto bytes = static_cast<size_t>(dataset_.image_bytes());
+  for (size_t i = 0; i < indices.size(); ++i)
+    augment_image(augmentation_, seed_, ordered_epoch_, indices[i], dataset_,
+                  std::span(owned_.data<uint8_t>(0) + i * bytes, bytes));
   return owned_.batch;
 }
 

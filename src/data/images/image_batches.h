@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/batch_source.h"
+#include "data/images/augmentation.h"
 #include "data/images/image_dataset.h"
 
 namespace linnet {
@@ -20,7 +21,8 @@ std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes);
 class ImageBatches : public BatchSource {
  public:
   // The dataset must outlive this. Starts at epoch 0, batch 0. User error when there are no images or no rows.
-  ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed);
+  // With augmentation, batches come from next() alone: next_rows() and device_data() name the images as they are.
+  ImageBatches(const ImageDataset& dataset, int64_t batch_size, uint64_t seed, Augmentation augmentation = {});
 
   const Batch& next() override;  // the last batch of an epoch may have fewer images
   void seek(int64_t epoch, int64_t index) override { cursor_.seek(epoch, index, batches_per_epoch()); }
@@ -39,6 +41,7 @@ class ImageBatches : public BatchSource {
   const ImageDataset& dataset_;
   const int64_t batch_size_;
   const uint64_t seed_;
+  const Augmentation augmentation_;
   std::vector<int32_t> order_;  // of the images in ordered_epoch_
   int64_t ordered_epoch_ = -1;
   BatchCursor cursor_;

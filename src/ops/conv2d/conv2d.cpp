@@ -52,6 +52,14 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
           args.graph.add_one(kConv2dWeightGrad, std::array{x, dy}, for_weight, args.node.where)};
 }
 
+// Of one multiply-add for each tap of each result, those in the padding included.
+double flops_of(const Shape& weight, const Shape& y) {
+  return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(weight.elements(1, 4));
+}
+double flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.out[0].shape); }
+double input_grad_flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.in[0].shape); }
+double weight_grad_flops(const FlopsArgs& args) { return flops_of(args.out[0].shape, args.in[1].shape); }
+
 }  // namespace
 
 const OpDef kConv2d{.name = "conv2d",
@@ -61,19 +69,22 @@ const OpDef kConv2d{.name = "conv2d",
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<Conv2dAttrs>,
                     .to_onnx = conv2d_to_onnx,
-                    .by_gpu_library = true};
+                    .by_gpu_library = true,
+                    .flops = flops};
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
                              .infer = infer_input_grad,
                              .read_attrs = read_attrs<Conv2dAttrs>,
                              .product = ProductKind::kMatrix,
                              .with_precision = set_precision<Conv2dAttrs>,
-                             .by_gpu_library = true};
+                             .by_gpu_library = true,
+                             .flops = input_grad_flops};
 const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
                               .infer = infer_weight_grad,
                               .read_attrs = read_attrs<Conv2dAttrs>,
                               .product = ProductKind::kMatrix,
                               .with_precision = set_precision<Conv2dAttrs>,
-                              .by_gpu_library = true};
+                              .by_gpu_library = true,
+                              .flops = weight_grad_flops};
 
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
   return {.images = x[0],

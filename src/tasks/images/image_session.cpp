@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/images/image_batches.h"
+#include "models/cnn.h"
+#include "models/resnet.h"
 
 namespace linnet {
 namespace {
@@ -15,14 +17,18 @@ std::string size_text(int64_t height, int64_t width, int64_t channels) {
   return std::to_string(height) + " x " + std::to_string(width) + " x " + std::to_string(channels);
 }
 
-CnnConfig cnn_config(const Config& config, const ImageFormat& format) {
-  return {.height = format.height,
-          .width = format.width,
-          .channels = format.channels,
-          .filters = config.model.filters,
-          .classes = static_cast<int64_t>(format.class_names.size()),
-          .mean = format.mean,
-          .deviation = format.deviation};
+std::unique_ptr<ImageModel> make_model(const Config& config, const ImageFormat& format) {
+  const auto classes = static_cast<int64_t>(format.class_names.size());
+  if (config.model.architecture == "resnet")
+    return std::make_unique<ResNet>(ResNetConfig{
+        config.model.depth, {format.height, format.width, format.channels, classes}, format.mean, format.deviation});
+  return std::make_unique<Cnn>(CnnConfig{.height = format.height,
+                                         .width = format.width,
+                                         .channels = format.channels,
+                                         .filters = config.model.filters,
+                                         .classes = classes,
+                                         .mean = format.mean,
+                                         .deviation = format.deviation});
 }
 
 }  // namespace
@@ -66,15 +72,18 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
 
 ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans,
                            int64_t train_images)
-    : OwnedCnn{Cnn(cnn_config(config, format))},
-      Session(config, model, training, verify_plans),
+    : OwnedImageModel{make_model(config, format)},
+      Session(config, *owned, training, verify_plans),
       batch_size(config.data.batch_size) {
   std::vector<ResidentOptions::Input> device_data;
   if (train_images > 0)
     device_data = {{"images", {DType::kU8, {train_images, format.height, format.width, format.channels}}},
                    {"labels", {DType::kI32, {train_images}}}};
   plan(image_inputs(batch_size, format.height * format.width * format.channels),
-       {[this](Trace& trace) { return cnn_loss(model, trace, batch_size); }}, device_data);
+       {[this, smoothing = config.train.label_smoothing](Trace& trace) {
+         return image_loss(*owned, trace, batch_size, smoothing);
+       }},
+       device_data);
 }
 
 std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
@@ -84,7 +93,7 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
     const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, owned.data<uint8_t>(0), owned.data(1));
     trainer->evaluate(owned.batch);
     const float* found = trainer->evaluation_output(0, "logits").as<const float>();
-    all.insert(all.end(), found, found + rows * model.config.classes);
+    all.insert(all.end(), found, found + rows * image_model().images.classes);
   }
   return all;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/images/image_dataset.h"
-#include "models/cnn.h"
+#include "models/image_model.h"
 #include "run/training_task.h"
 #include "tasks/session.h"
 
@@ -25,12 +25,14 @@ struct ImageFormat {
 };
 
 // The model, made before the session that plans it.
-struct OwnedCnn {
-  Cnn model;
+struct OwnedImageModel {
+  std::unique_ptr<ImageModel> owned;
 };
 
-class ImageSession : public OwnedCnn, public Session {
+class ImageSession : public OwnedImageModel, public Session {
  public:
+  ImageModel& image_model() { return *owned; }
+
   // `train_images`: how many there are to train on, of which the device may hold all (Session::resident).
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
                int64_t train_images = 0);

@@ -3,12 +3,15 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "data/images/image_splits.h"
+#include "pretrained/torchvision.h"
+#include "run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -24,6 +27,13 @@ ImageSplits load_splits(const Config& config) {
   return load_image_splits(
       data.data_dir, loading_of(config),
       {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
+}
+
+Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
+  const DataConfig& data = config.data;
+  Augmentation how{.shift = data.augment_shift, .mirror = data.augment_mirror, .cutout = data.augment_cutout};
+  for (const double mean : format.mean) how.fill.push_back(static_cast<uint8_t>(std::lround(255 * mean)));
+  return how;
 }
 
 void check_classes(const ImageDataset& train, const std::string& directory) {
@@ -46,9 +56,10 @@ ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity
   log_info(std::to_string(train_.count) + " images to train on, " + std::to_string(valid_.count) +
            " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
            std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes");
-  session_.emplace(config, format_, true, capacity == Capacity::kMustSuffice, train_.count);
+  const Augmentation augmentation = augmentation_of(config, format_);
+  session_.emplace(config, format_, true, capacity == Capacity::kMustSuffice, augmentation.any() ? 0 : train_.count);
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
-    batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed));
+    batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed), augmentation);
     if (session_->resident)
       for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
   }
@@ -76,6 +87,19 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
   ImageDataset all = read_image_folder(images, format.class_names, loading_of(config));
   if (format.channels == 3) make_colour(all);
   return all;
+}
+
+void export_image_run(const std::string& folder, const std::string& out) {
+  const Config config = RunFolder(folder).load_config();
+  if (config.model.architecture != "resnet")
+    fail_user("'" + folder + "': the architecture \"" + config.model.architecture +
+              "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");
+  const ImageFormat format = ImageFormat::load(folder);
+  ImageSession session(config, format, false);
+  take_run_weights(session, folder);
+  make_directories(out);
+  save_torchvision(out + "/model.safetensors", session.layout, session.store.as<float>("parameters"));
+  format.save(out);
 }
 
 Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images) {

@@ -37,6 +37,10 @@ ImageDataset load_image_split(const Config& config, std::string& split);
 // All images of a directory of class folders, or the test images of one that is divided, for the run in `folder`.
 ImageDataset load_labelled_images(const Config& config, const std::string& folder, const std::string& images);
 
+// `linnet export` of a run of images: a residual network's weights under torchvision's names (pretrained/torchvision.h) in
+// model.safetensors, and images.json. User error for another architecture.
+void export_image_run(const std::string& folder, const std::string& out);
+
 // `linnet eval` of a run of images.
 Evaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
 

@@ -168,7 +168,9 @@ PlanAnswer plan_images(const PlanRequest& request) {
   const auto make_session = [&](int64_t rows) {
     Config other = config;
     other.data.batch_size = rows;
-    return std::make_unique<ImageSession>(other, format, true, false, images);
+    const DataConfig& data = config.data;  // images that are changed on the way are not kept on the device
+    const bool changed = data.augment_shift > 0 || data.augment_mirror || data.augment_cutout > 0;
+    return std::make_unique<ImageSession>(other, format, true, false, changed ? 0 : images);
   };
   answer_rows(answer, *make_session(config.data.batch_size), images, resident, request.memory, make_session);
   answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
