@@ -11,17 +11,14 @@ set(LINNET_FORWARD_INCLUDE ${PROJECT_BINARY_DIR}/public/forward)
 # The header of src/ and its public name.
 set(copied_headers
   base/error.h error.h
-  ir/attrs.h attrs.h
-  ir/fields.h fields.h
-  ir/graph.h graph.h
   ir/source_line.h source_line.h
+  ir/tensor.h tensor.h
   ir/tensor_type.h tensor_type.h
   nn/initializer.h initializer.h
   nn/layers.h layers.h
   nn/loss.h loss.h
   nn/low_rank.h low_rank.h
   nn/module.h module.h
-  nn/trace.h trace.h
   text/pretrained_tokenizer.h pretrained_tokenizer.h
   text/tokenizer.h tokenizer.h
   train/schedule.h schedule.h)
@@ -75,14 +72,23 @@ foreach(op ${op_headers})
 endforeach()
 linnet_write_header(${LINNET_FORWARD_INCLUDE}/linnet/ops.h "${forward}")
 
-# linnet.h includes all of them but the C interface.
+# linnet.h includes all of them but the C interface and what tests use.
 file(GLOB written RELATIVE ${PROJECT_SOURCE_DIR}/include/linnet CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/include/linnet/*.h)
 set(all ${written} ${names})
-list(REMOVE_ITEM all linnet.h linnet_c.h)
+list(REMOVE_ITEM all linnet.h linnet_c.h testing.h)
 list(SORT all)
 set(text "// All of Linnet.\n#pragma once\n")
 foreach(name ${all})
   string(APPEND text "#include \"linnet/${name}\"  // IWYU pragma: export\n")
 endforeach()
 linnet_write_header(${LINNET_PUBLIC_INCLUDE}/linnet/linnet.h "${text}")
+
+# What an earlier configuration has written and this one does not.
+foreach(folder ${LINNET_PUBLIC_INCLUDE} ${LINNET_FORWARD_INCLUDE})
+  file(GLOB old RELATIVE ${folder}/linnet ${folder}/linnet/*.h)
+  list(REMOVE_ITEM old ${names} linnet.h ops.h)
+  foreach(name ${old})
+    file(REMOVE ${folder}/linnet/${name})
+  endforeach()
+endforeach()

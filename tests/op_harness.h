@@ -13,29 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "exec/interpreter.h"
+#include "exec/op_trial.h"
 #include "ir/graph.h"
 #include "plan/store.h"
 
 namespace linnet::testing {
 
-struct OpInput {
-  Shape shape;
-  bool integer = false;           // i32
-  int32_t low = 0, high = 0;      // integers and bytes in [low, high)
-  double center = 0, spread = 1;  // floats: uniform in center +- spread
-  bool byte = false;              // u8
-  bool full = false;              // fp32 also where activations are bf16: weights, statistics
-};
-
-struct OpCase {
-  std::vector<OpInput> inputs;
-  std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;  // the outputs to check
-  double tolerance = 2e-5;  // float32 against float64, relative to the norm
-  bool differentiate = true;
-  // Above 0: on a backend once more with floats stored as bf16, within this distance.
-  double bf16_tolerance = 0;
-};
+using OpInput = OpTrialInput;
+using OpCase = OpTrial;
 
 void check_op(const OpCase& op);
 

@@ -3,10 +3,12 @@
 are loaded there, and give the losses, logits and embeddings that linnet says.
 
     tools/check_export.py build/release/src/cli/linnet TEXT     needs torch and transformers; TEXT: e.g. WikiText's test
+    tools/check_export.py --head build/release/examples/library/bert TEXT      the last of the checks alone
 
 Decoders: loss, perplexity and tokens of `linnet eval --json` over the same windows; BERT: embeddings of `linnet embed`,
 accuracy and loss of a classifier; BERT's heads, T5 and Marian: the logits of random ids, bit for bit those of the
-folder that was converted.
+folder that was converted. A program's own model, examples/library/bert.cpp, which is BERT with a head and frozen layers:
+fine-tuned and saved, its logits for every line.
 """
 
 import json
@@ -273,7 +275,43 @@ def check_classifier(check):
     print(f"a run of bert_classifier: loss {loss:.6f}, accuracy {right / len(rows):.3f}, the same in linnet")
 
 
+@torch.no_grad()
+def check_own_head(check, program):
+    """What the library's example wrote: the encoder as transformers loads it, and the head beside it."""
+    from safetensors.torch import load_file
+    folder, out = check.make("bert_head", "BertModel", ENCODER, "bert.json"), check / "bert_head_out"
+    lines = [line.strip().replace("\t", " ")[:120] for line in open(check.text) if len(line) > 20][:60]
+    with open(check / "head.tsv", "w") as file:
+        file.write("text\tlabel\n" + "".join(f"{line}\t{len(line) % 2}\n" for line in lines))
+    frozen = load_file(os.path.join(folder, "model.safetensors"))
+    subprocess.run([program, folder, check / "head.tsv", out, "3"], check=True, capture_output=True)
+    kept = load_file(os.path.join(out, "model.safetensors"))
+    prefix = "bert." if any(name.startswith("bert.") for name in kept) else ""
+    for name in "embeddings.word_embeddings.weight", "encoder.layer.0.output.dense.weight", "pooler.dense.weight":
+        assert torch.equal(frozen[name], kept[prefix + name]), name
+    moved = "encoder.layer.2.output.dense.weight"
+    assert not torch.equal(frozen[moved], kept[prefix + moved])
+    model, report = transformers.BertModel.from_pretrained(out, output_loading_info=True)
+    assert not any(report.values()), report
+    head, model = load_file(os.path.join(out, "head.safetensors")), model.eval()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=os.path.join(out, "tokenizer.json"))
+    ours = [[float(x) for x in line.split()] for line in open(os.path.join(out, "logits.txt"))]
+    assert len(ours) == len(lines)
+    worst = 0
+    for line, row in zip(lines, ours):
+        ids = torch.tensor([tokenizer(line, truncation=True, max_length=32)["input_ids"]])
+        first = model(input_ids=ids).last_hidden_state[:, 0]
+        hidden = torch.relu(torch.nn.functional.linear(first, head["hidden.weight"], head["hidden.bias"]))
+        want = torch.nn.functional.linear(hidden, head["out.weight"], head["out.bias"])[0]
+        worst = max(worst, (want - torch.tensor(row)).abs().max().item())
+    assert worst < 1e-5, worst
+    print(f"bert with a head, layers frozen: the logits of {len(lines)} lines within {worst:.1e}")
+
+
 if __name__ == "__main__":
+    head_alone = sys.argv[1:2] == ["--head"]
+    if head_alone:
+        del sys.argv[1]
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     transformers.logging.set_verbosity_error()
@@ -284,6 +322,9 @@ if __name__ == "__main__":
         with open(sys.argv[2]) as file, open(text, "w") as out:
             out.write(file.read(60000))
         check = Check(os.path.abspath(sys.argv[1]), text, folder)
+        if head_alone:
+            check_own_head(check, check.linnet)
+            sys.exit()
         check_decoders(check)
         check_runs(check)
         check_generation(check)
@@ -292,3 +333,4 @@ if __name__ == "__main__":
         check_classifier(check)
         check_masked(check)
         check_pairs(check)
+        check_own_head(check, os.path.join(os.path.dirname(check.linnet), "../../examples/library/bert"))

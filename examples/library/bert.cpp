@@ -1,7 +1,9 @@
 // Fine-tunes a BERT folder with a head of one's own; the embeddings and the lower half of the layers are frozen:
 //
-//   bert FOLDER LINES.TSV OUT [EPOCHS]      lines "text<TAB>label" under a header; OUT: a folder that transformers
-//   loads
+//   bert FOLDER LINES.TSV OUT [EPOCHS]      lines "text<TAB>label" under a header
+//
+// OUT is a folder that transformers loads, with the head in head.safetensors, and logits.txt has the logits of each
+// line of the file: tools/check_export.py computes them there.
 #include <linnet/linnet.h>
 
 #include <cstdio>
@@ -19,6 +21,25 @@ struct Classifier : Module {
   Linear hidden{this, "hidden", bert.width(), 32, he_normal()}, out;
   Dropout dropout{this, "dropout", 0.1f};
 };
+
+// The logits of each line by itself, in the order of the file. A row is padded to the shorter of two lengths that fits.
+void write_logits(Learner& learner, const Dataset& lines, const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (!file) fail_system("cannot write " + path);
+  for (int64_t i = 0; i < lines.size(); ++i) {
+    const Arrays sample = lines.sample(i);
+    const std::span<const int32_t> tokens = sample.get<int32_t>("tokens");
+    std::vector<int32_t> row(tokens.begin(), tokens.end());
+    row.resize(row.size() <= 16 ? 16 : 32);
+    Arrays request;
+    request.set("tokens", {1, static_cast<int64_t>(row.size())}, row);
+    request.set("tokens_length", {1}, {static_cast<int32_t>(tokens.size())});
+    const Arrays answer = learner.predict(request);
+    const auto logits = answer.get<float>("logits");
+    std::fprintf(file, "%.9g %.9g\n", static_cast<double>(logits[0]), static_cast<double>(logits[1]));
+  }
+  if (std::fclose(file) != 0) fail_system("cannot write " + path);
+}
 
 int run(int count, char** words) {
   if (count < 4) fail_user("usage: bert FOLDER LINES.TSV OUT [EPOCHS]");
@@ -55,6 +76,7 @@ int run(int count, char** words) {
   const Evaluation result = learner.evaluate(test_batches, {accuracy()});
   std::printf("loss %.3f, accuracy %.1f%%\n", result.loss, 100 * result.metrics.at("accuracy"));
   model.bert.save(learner, words[3]);
+  write_logits(learner, lines, std::string(words[3]) + "/logits.txt");
   return 0;
 }
 

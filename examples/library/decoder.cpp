@@ -23,7 +23,7 @@ struct Block : Module {
 
 struct Writer : Decoder {
   Embedding bytes{this, "bytes", 256, kWidth, normal_init(0.02)};
-  Modules<Block> blocks{this, "blocks", 2};
+  ModuleList<Block> blocks{this, "blocks", 2};
   RmsNorm norm{this, "norm", kWidth};
 
   Tensor states(Tensor tokens, Tensor) override {

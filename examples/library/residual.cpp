@@ -35,7 +35,7 @@ struct ResNet : Module {
     for (Block& block : blocks) x = block(x);
     return out(global_avg_pool(x));
   }
-  Modules<Block> blocks{this, "blocks"};
+  ModuleList<Block> blocks{this, "blocks"};
   Linear out;
 };
 

@@ -18,18 +18,22 @@ using InputTypes = std::map<std::string, TensorType>;
 // The element type that a C++ type is; float, double, int32_t and uint8_t have one.
 template <class T>
 constexpr DType dtype_of();
+// Of float.
 template <>
 constexpr DType dtype_of<float>() {
   return DType::kF32;
 }
+// Of double.
 template <>
 constexpr DType dtype_of<double>() {
   return DType::kF64;
 }
+// Of int32_t.
 template <>
 constexpr DType dtype_of<int32_t>() {
   return DType::kI32;
 }
+// Of uint8_t.
 template <>
 constexpr DType dtype_of<uint8_t>() {
   return DType::kU8;
@@ -107,5 +111,9 @@ class Arrays {
 
   std::map<std::string, Entry> entries_;
 };
+
+// The indices of the k largest values, the largest first; equal ones in their order, NaN behind all. Throws
+// Error(kUser) unless 0 <= k <= values.size().
+std::vector<int32_t> top_k(std::span<const float> values, int64_t k);
 
 }  // namespace linnet

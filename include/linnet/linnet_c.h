@@ -20,6 +20,7 @@
 extern "C" {
 #endif
 
+/* Marks what the library exports. */
 #if defined(__GNUC__)
 #define LINNET_C_API __attribute__((visibility("default")))
 #else
@@ -29,16 +30,17 @@ extern "C" {
 /* Grows when functions or members of options are added; what there was stays as it is. */
 #define LINNET_C_VERSION 1
 
+/* What a call comes to. */
 typedef enum linnet_status {
-  LINNET_OK = 0,
-  LINNET_BAD_ARGUMENT = 1,  /* a null pointer, or a call that such a model does not answer */
-  LINNET_USER_ERROR = 2,    /* a path, a file or a text that is wrong; the message says which */
-  LINNET_NUMERIC_ERROR = 3, /* the model's numbers are not finite */
-  LINNET_SYSTEM_ERROR = 4,  /* the machine refuses: a file cannot be read */
-  LINNET_OUT_OF_MEMORY = 5,
+  LINNET_OK = 0,               /* it did what was asked */
+  LINNET_BAD_ARGUMENT = 1,     /* a null pointer, or a call that such a model does not answer */
+  LINNET_USER_ERROR = 2,       /* a path, a file or a text that is wrong; the message says which */
+  LINNET_NUMERIC_ERROR = 3,    /* the model's numbers are not finite */
+  LINNET_SYSTEM_ERROR = 4,     /* the machine refuses: a file cannot be read */
+  LINNET_OUT_OF_MEMORY = 5,    /* the machine has no memory left */
   LINNET_BUFFER_TOO_SMALL = 6, /* the size that is needed was stored */
   LINNET_BUSY = 7,             /* more texts wait than linnet_model_options.waiting */
-  LINNET_INTERNAL_ERROR = 70
+  LINNET_INTERNAL_ERROR = 70   /* a mistake in Linnet */
 } linnet_status;
 
 /* "0.1.0" */
@@ -51,6 +53,7 @@ LINNET_C_API const char* linnet_last_error(void);
 /* A loaded model. */
 typedef struct linnet_model linnet_model;
 
+/* What a model does. */
 typedef enum linnet_model_kind {
   LINNET_LANGUAGE = 0,    /* goes on from a text: linnet_generate */
   LINNET_TRANSLATION = 1, /* answers a text: linnet_generate, linnet_translate */
@@ -58,6 +61,7 @@ typedef enum linnet_model_kind {
   LINNET_EMBEDDER = 3     /* linnet_embed */
 } linnet_model_kind;
 
+/* How a model is opened. */
 typedef struct linnet_model_options {
   size_t size;        /* sizeof(linnet_model_options); set by linnet_model_options_init() */
   int32_t threads;    /* 0: what the machine and its cgroup allow */
@@ -66,6 +70,7 @@ typedef struct linnet_model_options {
   int64_t max_length; /* tokens of a text with its prompt; 0: the model's, at most 2048 */
   int64_t waiting;    /* texts that may wait (1024) */
 } linnet_model_options;
+/* Sets the defaults, those in parentheses above. */
 LINNET_C_API void linnet_model_options_init(linnet_model_options* options);
 
 /* Loads `path`, a run or a model folder. options NULL: the defaults. On failure *model is NULL. */
@@ -74,6 +79,7 @@ LINNET_C_API linnet_status linnet_model_open(const char* path, const linnet_mode
 /* Waits for what is computed. NULL does nothing. */
 LINNET_C_API void linnet_model_close(linnet_model* model);
 
+/* What the model does. */
 LINNET_C_API linnet_model_kind linnet_model_get_kind(const linnet_model* model);
 /* Numbers of a row: of an embedding, or classes. 0 for models that write texts. */
 LINNET_C_API size_t linnet_model_width(const linnet_model* model);
@@ -90,6 +96,7 @@ LINNET_C_API linnet_status linnet_embed(linnet_model* model, const char* const* 
 /* The probability of each class for each text, `count` rows of linnet_model_width() floats. */
 LINNET_C_API linnet_status linnet_classify(linnet_model* model, const char* const* texts, size_t count, float* rows);
 
+/* How a text is written. */
 typedef struct linnet_generate_options {
   size_t size;               /* sizeof(linnet_generate_options); set by linnet_generate_options_init() */
   int64_t max_tokens;        /* 0: as the model's author says, else 200 */
@@ -103,6 +110,7 @@ typedef struct linnet_generate_options {
   const char* stop;          /* a text before which the answer ends; NULL: none */
   int32_t is_chat;           /* not 0: the prompt is a question, put by the folder's chat template */
 } linnet_generate_options;
+/* Sets the defaults, those in parentheses above and else what the model's author says. */
 LINNET_C_API void linnet_generate_options_init(linnet_generate_options* options);
 
 /* Hears a text piece by piece, in whole characters, in the thread that asked; `piece` is `size` bytes and ends in 0.
@@ -116,6 +124,7 @@ LINNET_C_API linnet_status linnet_generate(linnet_model* model, const char* prom
                                            void* user, char** text);
 /* Translates a text as `linnet translate` does. *translation is to be given to linnet_string_free(). */
 LINNET_C_API linnet_status linnet_translate(linnet_model* model, const char* text, char** translation);
+/* Frees a text that a function has stored. NULL does nothing. */
 LINNET_C_API void linnet_string_free(char* text);
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "linnet/graph.h"
+#include "linnet/tensor.h"
 
 namespace linnet {
 
@@ -68,6 +68,9 @@ Tensor max(At x, int axis);
 // The smallest element along one axis, which is left out of the result. Equal ones share the gradient.
 Tensor min(At x, int axis);
 
+// Rows of x [V, ...] by their numbers: ids i32 [...] in [0, V) -> [ids' axes, x's axes behind the first]. An id outside
+// is an Error(kUser) when the graph runs on the CPU, and gives NaN on a GPU.
+Tensor gather(At x, Tensor ids);
 // Tensors one behind another along an axis; at least one.
 Tensor concat(const std::vector<Tensor>& parts, int axis, SourceLine where = SourceLine::current());
 // Bytes of images u8 [..., C] as floats (x / 255 - mean[c]) / deviation[c]; empty lists are a mean of 0 and a deviation

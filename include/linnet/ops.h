@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "linnet/graph.h"
 #include "linnet/math.h"
+#include "linnet/tensor.h"
 
 namespace linnet {
 

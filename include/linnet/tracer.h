@@ -4,7 +4,7 @@
 #include <string>
 
 #include "linnet/arrays.h"
-#include "linnet/graph.h"
+#include "linnet/tensor.h"
 
 namespace linnet {
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <optional>
 
 #include "base/error.h"
@@ -60,13 +61,15 @@ const Backend* open_cuda(int index) {
 }  // namespace
 
 // The number in the middle: raised whenever Device, Backend or what kernels are given changes.
-const char* backend_version() { return "linnet " LINNET_VERSION ", backend 3, " __VERSION__; }
+const char* backend_version() { return "linnet " LINNET_VERSION ", backend 4, " __VERSION__; }
 
 const Backend& open_backend(const std::string& device) {
+  static std::mutex mutex;
   static std::map<int, const Backend*> opened;
   if (device == "cpu") return cpu_backend();
   const int index = cuda_index(device);
   if (index < 0) fail_user("unknown device \"" + device + "\"; there are cpu, cuda and cuda:N");
+  const std::lock_guard lock(mutex);
   const auto [location, is_new] = opened.try_emplace(index);
   if (is_new || !location->second) location->second = open_cuda(index);
   return *location->second;

@@ -69,7 +69,8 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
     return trace.finish();
   };
   std::vector<Graph> prefills;
-  for (const int64_t length : options_.prompt_lengths) prefills.push_back(optimize(prefill_graph(length)));
+  for (const int64_t length : options_.prompt_lengths)
+    prefills.push_back(optimize(prefill_graph(length), {.independent_rows = options_.independent_prompts}));
   std::vector<DecodeGraph> decodes;
   if (options_.cache) decodes.push_back({slots(), optimize(decode_graph(), {.independent_rows = true})});
   prefills_ = make_plans(std::move(prefills), std::move(decodes));

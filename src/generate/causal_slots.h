@@ -17,7 +17,8 @@ struct CausalOptions {
   int64_t max_length = 0;  // prompt and generated tokens of a request; 0: what the model can
   // Padded lengths of prompts, ascending; the last is at most max_length. Empty: powers of two.
   std::vector<int64_t> prompt_lengths = {};
-  bool cache = true;                     // false: every token computes the whole sequence again, for comparison
+  bool cache = true;                 // false: every token computes the whole sequence again, for comparison
+  bool independent_prompts = false;  // prompts by the pass independent_rows, too: the same bits with and without cache
   std::string flat_name = "parameters";  // or "ema"
   int threads = 1;                       // the most a pool may have
   bool verify_plans = true;              // see PlanOptions

@@ -1,12 +1,37 @@
 #include "ir/graph.h"
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "ir/op.h"
 
 namespace linnet {
 namespace {
+
+struct LiveGraphs {
+  std::mutex mutex;
+  std::unordered_set<uint32_t> numbers;
+  uint32_t last = 0;
+
+  uint32_t add() {
+    const std::lock_guard lock(mutex);
+    do ++last;  // 0 means that a tensor is not checked
+    while (last == 0 || !numbers.insert(last).second);
+    return last;
+  }
+  void remove(uint32_t number) {
+    const std::lock_guard lock(mutex);
+    numbers.erase(number);
+  }
+};
+
+// Never destroyed: graphs of static storage may be destroyed after it.
+LiveGraphs& live_graphs() {
+  static auto* live = new LiveGraphs;
+  return *live;
+}
 
 std::string in_scope(const std::string& path) { return path.empty() ? "" : " (in " + path + ")"; }
 
@@ -24,8 +49,33 @@ Graph Graph::clone() const {
   return copy;
 }
 
+GraphStamp::GraphStamp() : number_(live_graphs().add()) {}
+
+GraphStamp::GraphStamp(GraphStamp&& other) : number_(live_graphs().add()) {
+  live_graphs().remove(other.number_);
+  other.number_ = live_graphs().add();
+}
+
+GraphStamp& GraphStamp::operator=(GraphStamp&& other) {
+  for (GraphStamp* stamp : {this, &other}) {
+    live_graphs().remove(stamp->number_);
+    stamp->number_ = live_graphs().add();
+  }
+  return *this;
+}
+
+GraphStamp::~GraphStamp() { live_graphs().remove(number_); }
+
+bool GraphStamp::is_alive(uint32_t number) {
+  LiveGraphs& live = live_graphs();
+  const std::lock_guard lock(live.mutex);
+  return live.numbers.contains(number);
+}
+
 TensorType Tensor::type() const {
-  if (!graph) fail_internal("an undefined tensor was used");
+  if (!graph) fail_user("an undefined tensor was used; a Tensor gets its value from an input or from an op");
+  if (stamp != 0 && !GraphStamp::is_alive(stamp))
+    fail_user("a tensor was used after its recording had ended; keep no tensors between calls of the loss function");
   return graph->value(id).type;
 }
 
@@ -38,7 +88,10 @@ std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attr
   std::vector<TensorType> types;
   for (const Tensor& tensor : in) {
     if (!tensor.defined()) shape_error("an operand is undefined");
-    if (tensor.graph != this) shape_error("an operand belongs to another graph");
+    if (tensor.stamp != 0 && !GraphStamp::is_alive(tensor.stamp))
+      shape_error("an operand is a tensor whose recording has ended");
+    if (tensor.graph != this || (tensor.stamp != 0 && tensor.stamp != stamp_.number()))
+      shape_error("an operand belongs to another graph");
     node.in.push_back(tensor.id);
     types.push_back(tensor.type());
   }
@@ -56,7 +109,7 @@ std::vector<Tensor> Graph::append(Node node, std::span<const TensorType> out_typ
   for (size_t i = 0; i < out_types.size(); ++i) {
     values_.push_back({out_types[i], node_count(), static_cast<int>(i), std::nullopt});
     node.out.push_back(value_count() - 1);
-    out.push_back({this, value_count() - 1});
+    out.push_back(tensor(value_count() - 1));
   }
   nodes_.push_back(std::move(node));
   return out;
@@ -78,11 +131,11 @@ Tensor Graph::input(std::string name, TensorType type) {
     if (value(*found).type != type)
       throw Error(ErrorKind::kShape,
                   "input " + name + " is used both as " + value(*found).type.text() + " and as " + type.text());
-    return {this, *found};
+    return tensor(*found);
   }
   values_.push_back({type, kNone, 0, std::nullopt});
   inputs_.push_back({std::move(name), value_count() - 1});
-  return {this, value_count() - 1};
+  return tensor(value_count() - 1);
 }
 
 void Graph::output(std::string name, Tensor tensor) { outputs_.push_back({std::move(name), tensor.id}); }

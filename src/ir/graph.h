@@ -9,18 +9,13 @@
 #include <vector>
 
 #include "ir/attrs.h"
-#include "ir/source_line.h"
-#include "ir/tensor_type.h"
+#include "ir/tensor.h"
 
 namespace linnet {
 
 struct OpDef;
-class Graph;
 
-using ValueId = int32_t;
 using NodeId = int32_t;
-using ScopeId = int32_t;
-constexpr int32_t kNone = -1;
 
 // A value that has no memory of its own: element (i, j, ...) is element offset + i*strides[0] + j*strides[1] + ... of
 // `base`. Only the views pass makes these; before it every value is dense.
@@ -62,25 +57,19 @@ struct StateUpdate {
   ValueId value;
 };
 
-// The user's handle to a value. Not a number and not a bool: using one in a condition does not compile.
-struct Tensor {
-  Graph* graph = nullptr;
-  ValueId id = kNone;
+// The number of a graph among all of the process (Tensor::stamp). It is alive while the graph object lives and is not
+// moved from: both sides of a move get new numbers, as tensors point to the object.
+class GraphStamp {
+ public:
+  GraphStamp();
+  GraphStamp(GraphStamp&& other);
+  GraphStamp& operator=(GraphStamp&& other);
+  ~GraphStamp();
+  uint32_t number() const { return number_; }
+  static bool is_alive(uint32_t number);
 
-  bool defined() const { return graph != nullptr; }
-  // By value: the graph's own storage moves as it grows.
-  TensorType type() const;
-  Shape shape() const { return type().shape; }
-  int64_t dim(int axis) const { return shape()[axis]; }  // negative counts from the end
-  explicit operator bool() const = delete;
-};
-
-// A tensor together with the line that used it. Operators cannot take default arguments, but a converting constructor
-// can; every op's function takes its first operand this way.
-struct At {
-  At(Tensor v, SourceLine w = SourceLine::current()) : value(v), where(w) {}  // NOLINT
-  Tensor value;
-  SourceLine where;
+ private:
+  uint32_t number_;
 };
 
 class Graph {
@@ -130,7 +119,9 @@ class Graph {
 
  private:
   std::vector<Tensor> append(Node node, std::span<const TensorType> out_types);
+  Tensor tensor(ValueId id) { return {this, id, stamp_.number()}; }
 
+  GraphStamp stamp_;
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<GraphInput> inputs_;

@@ -6,10 +6,13 @@
 
 namespace linnet {
 
-// The strings live as long as the process: they are literals of the compiler or interned.
+// A line of a source file. The strings live as long as the process: they are literals of the compiler or interned.
 struct SourceLine {
+  // The path of the file as the compiler was given it.
   const char* file = "";
+  // The line's number, counted from 1.
   uint32_t line = 0;
+  // The name of the function.
   const char* function = "";
 
   // The caller's line, as the default argument of a function.
@@ -17,10 +20,11 @@ struct SourceLine {
                                       const char* function = __builtin_FUNCTION()) {
     return {file, line, function};
   }
-  std::string text() const;  // "gpt.cpp:57"; the file's folder is left out
+  // The line as messages show it: "gpt.cpp:57". The file's folder is left out.
+  std::string text() const;
 };
 
-// The same for a line that is known only at run time, as one read from a file. Equal strings are kept once, for ever.
+// A line that is known only at run time, such as one read from a file. Each string is stored once and never freed.
 SourceLine intern_source_line(std::string_view file, uint32_t line, std::string_view function);
 
 }  // namespace linnet

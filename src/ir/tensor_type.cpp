@@ -44,7 +44,7 @@ Shape::Shape(std::span<const int64_t> sizes) {
 }
 
 void Shape::push_back(int64_t size) {
-  if (rank_ == kMaxRank) fail_internal("a tensor has more than " + std::to_string(kMaxRank) + " axes");
+  if (rank_ == kMaxRank) fail_user("a tensor has more than " + std::to_string(kMaxRank) + " axes");
   sizes_[static_cast<size_t>(rank_++)] = size;
 }
 
@@ -54,6 +54,10 @@ int64_t Shape::elements(int from, int to) const {
   int64_t count = 1;
   for (int axis = from; axis < to; ++axis) count *= sizes_[static_cast<size_t>(axis)];
   return count;
+}
+
+void Shape::fail_axis(int axis) const {
+  throw Error(ErrorKind::kShape, "there is no axis " + std::to_string(axis) + " in the shape " + text());
 }
 
 bool Shape::operator==(const Shape& other) const { return std::ranges::equal(sizes(), other.sizes()); }

@@ -1,6 +1,9 @@
 #include "linnet/arrays.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "linnet/error.h"
 
@@ -49,6 +52,20 @@ InputTypes Arrays::types() const {
   InputTypes types;
   for (const auto& [name, entry] : entries_) types[name] = entry.type;
   return types;
+}
+
+std::vector<int32_t> top_k(std::span<const float> values, int64_t k) {
+  if (k < 0 || k > static_cast<int64_t>(values.size()))
+    fail_user("the " + std::to_string(k) + " largest of " + std::to_string(values.size()) + " values are asked for");
+  std::vector<int32_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int32_t a, int32_t b) {
+    const float x = values[static_cast<size_t>(a)], y = values[static_cast<size_t>(b)];
+    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) == std::isnan(y) ? a < b : std::isnan(y);
+    return x > y || (x == y && a < b);
+  });
+  order.resize(static_cast<size_t>(k));
+  return order;
 }
 
 }  // namespace linnet

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "generate/causal_generator.h"
+#include "library/decoding_scope.h"
 #include "models/causal_model.h"
 #include "nn/model_store.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -16,20 +17,6 @@
 
 namespace linnet {
 namespace {
-
-// What the attention layers of the decoder that is being traced do with keys and values; null: nothing.
-thread_local const AttentionContext* t_context = nullptr;
-
-class ContextScope {
- public:
-  explicit ContextScope(const AttentionContext& context) : outer_(t_context) { t_context = &context; }
-  ~ContextScope() { t_context = outer_; }
-  ContextScope(const ContextScope&) = delete;
-  ContextScope& operator=(const ContextScope&) = delete;
-
- private:
-  const AttentionContext* outer_;
-};
 
 // 0, 1, ... in every row.
 Tensor counted_positions(Tensor tokens) {
@@ -47,7 +34,7 @@ struct DecoderModel : CausalModel {
   Tensor head_weight() override { return decoder.head(); }
   Tensor hidden(const TokenRows& rows) override {
     const AttentionContext context = rows.context();
-    const ContextScope scope(context);
+    const DecodingScope scope(context);
     return decoder.states(rows.tokens, rows.positions.defined() ? rows.positions : counted_positions(rows.tokens));
   }
 
@@ -55,34 +42,6 @@ struct DecoderModel : CausalModel {
 };
 
 }  // namespace
-
-struct CausalAttention::State {
-  State(Module* parent, const AttentionConfig& config) : attention(parent, "", config) {}
-  SelfAttention attention;
-};
-
-CausalAttention::CausalAttention(Module* parent, std::string name, int64_t width, int64_t heads,
-                                 const CausalAttentionOptions& options)
-    : Module(parent, std::move(name)) {
-  const int64_t kv_heads = options.kv_heads > 0 ? options.kv_heads : heads;
-  if (heads < 1 || width % heads != 0 || heads % kv_heads != 0)
-    fail_user("attention \"" + path() + "\" of width " + std::to_string(width) + " with " + std::to_string(heads) +
-              " heads and " + std::to_string(kv_heads) + " of keys: each must be a multiple of the next");
-  if (!(options.dropout >= 0 && options.dropout < 1))
-    fail_user("attention \"" + path() + "\" has a dropout of " + std::to_string(options.dropout) +
-              ", which is not in [0, 1)");
-  AttentionConfig config{.width = width, .heads = heads, .dropout = options.dropout};
-  config.kv_heads = options.kv_heads;
-  config.biases = config.output_bias = options.biases;
-  if (options.rotary_theta > 0) config.rotary = RotaryConfig{.theta = options.rotary_theta};
-  state_ = std::make_unique<State>(this, config);
-}
-
-CausalAttention::~CausalAttention() = default;
-
-Tensor CausalAttention::operator()(Tensor x) {
-  return state_->attention(x, t_context ? *t_context : AttentionContext{.causal = true});
-}
 
 Loss decoder_loss(Decoder& decoder, Tracer& trace) {
   const Tensor tokens = trace.input("tokens"), targets = trace.input("targets");
@@ -101,6 +60,7 @@ struct TextGenerator::State {
                   {.rows = options.slots,
                    .max_length = options.max_length > 0 ? options.max_length : decoder.max_length(),
                    .cache = options.cache,
+                   .independent_prompts = options.same_bits,
                    .threads = options.threads > 0 ? options.threads : available_threads()}),
         pool(options.threads > 0 ? options.threads : available_threads()) {
     store.allocate();

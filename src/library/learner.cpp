@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "library/learner_state.h"
+#include "library/own_op_scope.h"
 
 namespace linnet {
 namespace {
@@ -99,6 +100,8 @@ Learner::State::State(const Module& module, TracedLoss given, const std::vector<
 LossFunction Learner::State::traced(const InputTypes* types) const {
   return [this, types](Trace& trace) {
     Tracer tracer(trace, types);
+    trace.set_model(model);
+    const OwnOpDecomposition own_ops(!trainer_options.backend->has_references);
     const Loss traced = loss(tracer);
     check_loss(traced, trace.graph());
     return traced;

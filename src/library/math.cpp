@@ -8,44 +8,17 @@
 #include "base/error.h"
 #include "library/zeros.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/embedding/embedding.h"
 #include "ops/graph_of.h"
 #include "ops/movement/movement.h"
 #include "ops/pixels/pixels.h"
 #include "ops/pointwise/expression_builder.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/scalar_functions.h"
 #include "ops/reduce/reduce.h"
 
 namespace linnet {
 namespace {
-
-using Ref = ExpressionBuilder::Ref;
-
-Tensor unary(Scalar function, At x) {
-  ExpressionBuilder e;
-  return pointwise(e.finish(e.apply(function, e.input(0))), std::array{x.value}, x.where);
-}
-
-Tensor binary(Scalar function, At a, Tensor b) {
-  ExpressionBuilder e;
-  if (a.value.graph == b.graph && a.value.id == b.id) {  // one operand
-    const Ref x = e.input(0);
-    return pointwise(e.finish(e.apply(function, x, x)), std::array{b}, a.where);
-  }
-  const Ref x = e.input(0), y = e.input(1);
-  return pointwise(e.finish(e.apply(function, x, y)), std::array{a.value, b}, a.where);
-}
-
-Tensor with_number(Scalar function, At a, double b) {
-  ExpressionBuilder e;
-  const Ref x = e.input(0);
-  return pointwise(e.finish(e.apply(function, x, e.constant(b))), std::array{a.value}, a.where);
-}
-
-Tensor of_number(Scalar function, double a, At b) {
-  ExpressionBuilder e;
-  const Ref x = e.constant(a);
-  return pointwise(e.finish(e.apply(function, x, e.input(0))), std::array{b.value}, b.where);
-}
 
 Shape last_to_one(const Tensor& x) {
   Shape shape = x.shape();
@@ -65,38 +38,27 @@ int64_t checked_size(const At& x, int axis, const char* op) {
 
 Tensor zeros(Tensor like, const Shape& shape) { return fill(*graph_of(At(like)), {like.type().dtype, shape}, 0); }
 
-Tensor operator-(At a, double b) { return with_number(Scalar::kSub, a, b); }
-Tensor operator/(At a, double b) { return with_number(Scalar::kDiv, a, b); }
-Tensor operator+(double a, At b) { return with_number(Scalar::kAdd, b, a); }
-Tensor operator-(double a, At b) { return of_number(Scalar::kSub, a, b); }
-Tensor operator*(double a, At b) { return with_number(Scalar::kMul, b, a); }
-Tensor operator/(double a, At b) { return of_number(Scalar::kDiv, a, b); }
-Tensor operator-(At x) { return unary(Scalar::kNeg, x); }
-Tensor maximum(At a, Tensor b) { return binary(Scalar::kMax, a, b); }
-Tensor minimum(At a, Tensor b) { return binary(Scalar::kMin, a, b); }
-Tensor greater(At a, Tensor b) { return binary(Scalar::kGreater, a, b); }
-Tensor equal(At a, Tensor b) { return binary(Scalar::kEqual, a, b); }
-Tensor log(At x) { return unary(Scalar::kLog, x); }
-Tensor sqrt(At x) { return unary(Scalar::kSqrt, x); }
-Tensor abs(At x) { return unary(Scalar::kAbs, x); }
-Tensor sin(At x) { return unary(Scalar::kSin, x); }
-Tensor cos(At x) { return unary(Scalar::kCos, x); }
-Tensor erf(At x) { return unary(Scalar::kErf, x); }
-Tensor sigmoid(At x) { return unary(Scalar::kSigmoid, x); }
-Tensor pow(At x, double exponent) { return with_number(Scalar::kPow, x, exponent); }
+Tensor operator-(At a, double b) { return apply_scalar(Scalar::kSub, a, b); }
+Tensor operator/(At a, double b) { return apply_scalar(Scalar::kDiv, a, b); }
+Tensor operator+(double a, At b) { return apply_scalar(Scalar::kAdd, b, a); }
+Tensor operator-(double a, At b) { return apply_scalar(Scalar::kSub, a, b); }
+Tensor operator*(double a, At b) { return apply_scalar(Scalar::kMul, b, a); }
+Tensor operator/(double a, At b) { return apply_scalar(Scalar::kDiv, a, b); }
+Tensor operator-(At x) { return apply_scalar(Scalar::kNeg, x); }
+Tensor maximum(At a, Tensor b) { return apply_scalar(Scalar::kMax, a, b); }
+Tensor minimum(At a, Tensor b) { return apply_scalar(Scalar::kMin, a, b); }
+Tensor greater(At a, Tensor b) { return apply_scalar(Scalar::kGreater, a, b); }
+Tensor equal(At a, Tensor b) { return apply_scalar(Scalar::kEqual, a, b); }
+Tensor log(At x) { return apply_scalar(Scalar::kLog, x); }
+Tensor sqrt(At x) { return apply_scalar(Scalar::kSqrt, x); }
+Tensor abs(At x) { return apply_scalar(Scalar::kAbs, x); }
+Tensor sin(At x) { return apply_scalar(Scalar::kSin, x); }
+Tensor cos(At x) { return apply_scalar(Scalar::kCos, x); }
+Tensor erf(At x) { return apply_scalar(Scalar::kErf, x); }
+Tensor sigmoid(At x) { return apply_scalar(Scalar::kSigmoid, x); }
+Tensor pow(At x, double exponent) { return apply_scalar(Scalar::kPow, x, exponent); }
 
-Tensor where(At condition, Tensor a, Tensor b) {
-  ExpressionBuilder e;
-  std::vector<Tensor> operands;
-  const auto operand = [&](Tensor tensor) {  // equal operands are one
-    for (size_t i = 0; i < operands.size(); ++i)
-      if (operands[i].graph == tensor.graph && operands[i].id == tensor.id) return e.input(static_cast<int>(i));
-    operands.push_back(tensor);
-    return e.input(static_cast<int>(operands.size()) - 1);
-  };
-  const auto c = operand(condition.value), x = operand(a), y = operand(b);
-  return pointwise(e.finish(e.apply(Scalar::kSelect, c, x, y)), operands, condition.where);
-}
+Tensor where(At condition, Tensor a, Tensor b) { return apply_scalar(Scalar::kSelect, condition, a, b); }
 
 Tensor clamp(At x, double low, double high) {
   if (!(low <= high)) {
@@ -193,6 +155,15 @@ Tensor global_avg_pool(At x) {
 
 Tensor binary_cross_entropy_sum(At logits, Tensor targets) {
   return sum(At(At(softplus(logits), logits.where) - logits * targets, logits.where));
+}
+
+Tensor gather(At x, Tensor ids) {
+  const Shape shape = x.value.shape();
+  const int64_t rows = checked_size(x, 0, "gather");
+  Shape result = ids.shape();
+  for (int axis = 1; axis < shape.rank(); ++axis) result.push_back(shape[axis]);
+  const Tensor table = reshape(x, {rows, shape.elements(1, shape.rank())});
+  return reshape(At(embedding(At(table, x.where), ids), x.where), result);
 }
 
 Tensor concat(const std::vector<Tensor>& parts, int axis, SourceLine where) {

@@ -32,11 +32,6 @@ Tensor GroupNorm::operator()(At x) {
   return at(reshape(at(back), shape)) * weight + bias;
 }
 
-void fail_module_index(const std::string& path, size_t i, size_t size) {
-  fail_user("the list \"" + path + "\" has " + std::to_string(size) + " modules, numbered from 0; there is no " +
-            std::to_string(i));
-}
-
 Sequential::Sequential(Module* parent, std::string name) : Module(parent, std::move(name)) {}
 
 Sequential& Sequential::add(std::function<Tensor(At)> function) {

@@ -46,6 +46,7 @@ Tensor Tracer::full(const TensorType& type, double value, SourceLine where) {
 void Tracer::output(const std::string& name, At value) {
   if (is_reserved(name)) fail_user("an output cannot be called \"" + name + "\", a name that the trainer uses");
   if (!value.value.defined()) fail_user(value.where.text() + ": output \"" + name + "\" is an undefined tensor");
+  (void)value.value.type();  // an Error when its recording has ended
   if (value.value.graph != &trace_->graph())
     fail_user(value.where.text() + ": output \"" + name + "\" is a tensor of another graph");
   if (training()) return;

@@ -75,6 +75,21 @@ Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
   return out_proj(attention(queries, keys, values, options));
 }
 
+Tensor SelfAttention::cross(Tensor x, Tensor memory, Tensor lengths) {
+  ModuleScope scope(*this);
+  // The first rows of the weight make queries, the others keys and values.
+  const auto part = [&](Tensor of, int64_t first, int64_t rows) {
+    const Tensor product = matmul(of, slice(in_proj.weight.tensor(), 0, first, rows), false, true);
+    return in_proj.bias ? product + slice(in_proj.bias->tensor(), 0, first, rows) : product;
+  };
+  const int64_t queries = config.query_width(), key_width = config.key_width();
+  const Tensor q = part(x, 0, queries);
+  const std::vector<Tensor> kv = split_evenly(part(memory, queries, 2 * key_width), -1, 2);
+  AttentionOptions options = options_for(config, *this);
+  options.lengths = lengths;
+  return out_proj(attention(q, kv[0], kv[1], options));
+}
+
 CrossAttention::CrossAttention(Module* parent, std::string name, const AttentionConfig& config)
     : Module(parent, std::move(name)),
       config(config),

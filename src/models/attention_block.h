@@ -66,6 +66,9 @@ struct SelfAttention : Module {
 
   // x [B, T, D] -> [B, T, D]. The same for training, for prompts and for decoding one token in each row.
   Tensor operator()(Tensor x, const AttentionContext& context);
+  // x [B, T, D] attends to memory [B, S, D], of which the first lengths[b] rows count, by the same weights: queries are
+  // made of x, keys and values of the memory. Nothing is rotated.
+  Tensor cross(Tensor x, Tensor memory, Tensor lengths);
 
   AttentionConfig config;
   Linear in_proj, out_proj;  // in_proj stacks query, key and value: [query_width + 2 key_width, D]

@@ -4,6 +4,7 @@
 #pragma once
 #include "models/blocks.h"
 #include "nn/loss.h"
+#include "nn/trace.h"
 
 namespace linnet {
 

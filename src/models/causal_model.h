@@ -2,6 +2,7 @@
 #pragma once
 #include "models/key_value_cache.h"
 #include "nn/loss.h"
+#include "nn/trace.h"
 
 namespace linnet {
 

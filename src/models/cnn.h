@@ -5,6 +5,9 @@
 
 #include "models/image_model.h"
 #include "nn/layers.h"
+#include "nn/loss.h"
+#include "nn/trace.h"
+#include "ops/pixels/pixels.h"
 
 namespace linnet {
 

@@ -5,6 +5,7 @@
 #include "models/blocks.h"
 #include "models/encoder_decoder.h"
 #include "nn/loss.h"
+#include "nn/trace.h"
 
 namespace linnet {
 

@@ -5,6 +5,7 @@
 #pragma once
 #include "models/encoder_decoder.h"
 #include "nn/loss.h"
+#include "nn/trace.h"
 
 namespace linnet {
 

@@ -18,8 +18,11 @@ Initializer constant_init(double value) {
 
 Initializer glorot_uniform(int64_t parts) {
   return [parts](std::span<float> values, const Shape& shape, const auto& uniform) {
-    const double bound =
-        std::sqrt(6.0 / (static_cast<double>(shape[1]) + static_cast<double>(shape[0]) / static_cast<double>(parts)));
+    const auto elements = static_cast<double>(shape.elements());
+    const bool is_vector = shape.rank() < 2;  // whose fans are its size
+    const double in = is_vector ? elements : elements / static_cast<double>(shape[0]);
+    const double out = is_vector ? elements : elements / static_cast<double>(shape[-1]);
+    const double bound = std::sqrt(6.0 / (in + out / static_cast<double>(parts)));
     for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
   };
 }

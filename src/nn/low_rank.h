@@ -17,6 +17,7 @@ class LowRank {
   // outputs [first_row, first_row + rows).
   void add(Module& layer, const std::string& part, int64_t first_row, int64_t rows, int64_t in, int64_t rank,
            double scale);
+  // Whether there are no adapters.
   bool empty() const { return adapters_.empty(); }
 
   // What the adapters add to the layer's result of `out` features: x [..., in] -> [..., out].

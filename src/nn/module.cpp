@@ -1,5 +1,7 @@
 #include "nn/module.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "nn/trace.h"
 
@@ -8,6 +10,27 @@ namespace linnet {
 Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
   if (!parent) fail_user("module \"" + name_ + "\" has no parent: pass `this` of the module that it is a part of");
   parent->members_.push_back({this, nullptr});
+}
+
+Module::~Module() {
+  for (const Member& member : members_)
+    if (member.module)
+      member.module->parent_ = nullptr;
+    else
+      member.parameter->module_ = nullptr;
+  if (parent_) parent_->remove({this, nullptr});
+}
+
+// Members are usually destroyed in the opposite order of their declaration, so the search begins at the end.
+void Module::remove(const Member& member) {
+  const auto found = std::find(members_.rbegin(), members_.rend(), member);
+  if (found != members_.rend()) members_.erase(std::next(found).base());
+}
+
+bool Module::is_within(const Module& root) const {
+  const Module* module = this;
+  while (module && module != &root) module = module->parent_;
+  return module != nullptr;
 }
 
 std::string Module::path() const {
@@ -75,14 +98,31 @@ std::string full_name(const Module* module, const std::string& name, const Shape
 }  // namespace
 
 Parameter::Parameter(Module* module, const std::string& name, Shape shape, Initializer initializer, bool table)
-    : spec_{full_name(module, name, shape, initializer), shape, std::move(initializer), shape.rank() >= 2} {
+    : spec_{full_name(module, name, shape, initializer), shape, std::move(initializer), shape.rank() >= 2},
+      module_(module) {
   spec_.table = table;
   module->members_.push_back({nullptr, this});
 }
 
-Parameter::operator Tensor() const { return Trace::current().parameter(spec_); }
+Parameter::~Parameter() {
+  if (module_) module_->remove({nullptr, this});
+}
+
+Parameter::operator Tensor() const {
+  Trace& trace = Trace::current();
+  const Module* model = trace.model();
+  if (model && !(module_ && module_->is_within(*model)))
+    fail_user("the model that is traced has no parameter \"" + spec_.name + "\" of shape " + spec_.shape.text() +
+              ": its module is no part of the model");
+  return trace.parameter(spec_);
+}
 
 void SavedBuffer::update(Tensor next) const { Trace::current().update_buffer(spec_, next); }
+
+void fail_module_index(const std::string& path, size_t i, size_t size) {
+  fail_user("the list \"" + path + "\" has " + std::to_string(size) + " modules, numbered from 0; there is no " +
+            std::to_string(i));
+}
 
 ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}
 ModuleScope::~ModuleScope() { Trace::current().graph().leave_scope(outer_); }

@@ -7,6 +7,7 @@
 
 namespace linnet {
 
+class Module;
 class ParameterLayout;
 struct ParameterSpec;
 
@@ -25,7 +26,12 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  static Trace& current();  // internal error when none is alive
+  static Trace& current();  // Error(kUser) when none is alive
+
+  // From now on parameters of modules outside of `model` are errors, also where the model has some of the same name.
+  // nullptr: any parameter that the layout knows by name and shape.
+  void set_model(const Module* model) { model_ = model; }
+  const Module* model() const { return model_; }
 
   Graph& graph() { return graph_; }
   // A value that is given from outside, by name.
@@ -47,6 +53,7 @@ class Trace {
   TraceOptions options_;
   std::map<std::string, Tensor> parts_;         // parameters cut from the flat inputs, by name
   std::map<std::string, Tensor> next_buffers_;  // updated buffers, by name
+  const Module* model_ = nullptr;
   Trace* outer_;
 };
 

@@ -1,4 +1,4 @@
-// The one list of all ops: a new op is a folder and a row here.
+// The one list of all ops: a new op is a folder and a row here. Those that programs define are in ops/own.
 #include <array>
 #include <cstring>
 #include <vector>
@@ -21,6 +21,7 @@
 #include "ops/max_pool/max_pool.h"
 #include "ops/movement/movement.h"
 #include "ops/optimizer/optimizer.h"
+#include "ops/own/own.h"
 #include "ops/pixels/pixels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/quantized/quantized.h"
@@ -110,6 +111,11 @@ const Kernel* choose(KernelList kernels, const KernelQuery& query) {
   return nullptr;
 }
 
+// Ops of programs have kernels for the CPU alone, whose backend has references.
+KernelList kernels_of_own_op(const Backend& backend) {
+  return backend.has_references ? own_op_kernels() : KernelList{};
+}
+
 KernelList kernels_of(const Backend& backend, const char* op) {
   for (const BackendOp& entry : backend.ops)
     if (std::strcmp(entry.op, op) == 0) return entry.kernels;
@@ -118,6 +124,10 @@ KernelList kernels_of(const Backend& backend, const char* op) {
 
 // A backend may list an op twice: its own kernels, then those of a library.
 const Kernel* find_fast_kernel(const KernelQuery& query, const Backend& backend) {
+  if (is_own_op(*query.node.op)) {
+    const KernelList kernels = kernels_of_own_op(backend);
+    return kernels.empty() ? nullptr : choose(kernels.first(kernels.size() - 1), query);
+  }
   for (const BackendOp& entry : backend.ops) {
     if (std::strcmp(entry.op, query.node.op->name) != 0) continue;
     const size_t count = entry.kernels.size() - (backend.has_references ? 1 : 0);
@@ -148,12 +158,16 @@ const Backend& cpu_backend() {
 const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend) {
   if (set == KernelSet::kFast)
     if (const Kernel* kernel = find_fast_kernel(query, backend)) return *kernel;
-  const KernelList kernels = kernels_of(backend, query.node.op->name);
+  const OpDef& op = *query.node.op;
+  const KernelList kernels = is_own_op(op) ? kernels_of_own_op(backend) : kernels_of(backend, op.name);
   if (!backend.has_references || kernels.empty()) fail_no_kernel(query, backend);
   return kernels.back();
 }
 
 const Kernel* find_named_kernel(const KernelQuery& query, std::string_view name, const Backend& backend) {
+  if (is_own_op(*query.node.op))
+    for (const Kernel& kernel : kernels_of_own_op(backend))
+      if (name == kernel.name && (!kernel.supports || kernel.supports(query))) return &kernel;
   for (const BackendOp& entry : backend.ops)
     if (std::strcmp(entry.op, query.node.op->name) == 0)
       for (const Kernel& kernel : entry.kernels)
@@ -168,7 +182,7 @@ bool has_fast_kernel(const KernelQuery& query, const Backend& backend) {
 const OpDef* find_op(std::string_view name) {
   for (const OpEntry& entry : all_ops())
     if (name == entry.op->name) return entry.op;
-  return nullptr;
+  return find_own_op(name);
 }
 
 }  // namespace linnet

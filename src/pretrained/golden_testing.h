@@ -7,6 +7,7 @@
 #include "exec/interpreter.h"
 #include "io/safetensors.h"
 #include "nn/loss.h"
+#include "nn/trace.h"
 #include "pretrained/pretrained.h"
 
 namespace linnet {

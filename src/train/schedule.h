@@ -5,18 +5,28 @@
 
 namespace linnet {
 
+// How the learning rate goes.
 struct Schedule {
+  // The way down from the peak.
   enum class Kind {
-    kConstant,
+    kConstant,     // stays at the peak
     kLinear,       // a straight line to `final` at max_steps
     kCosine,       // half a cosine to `final` at max_steps (Loshchilov & Hutter 2017)
     kInverseSqrt,  // peak * sqrt(warmup / step) (Vaswani et al. 2017)
-  } kind = Kind::kConstant;
-  double peak = 1e-3, final = 0;
-  int64_t warmup_steps = 0, max_steps = 1;
+  };
+  // As named.
+  Kind kind = Kind::kConstant;
+  // The rate after the warmup.
+  double peak = 1e-3;
+  // The rate at max_steps; of kLinear and kCosine.
+  double final = 0;
+  // Steps in which the rate grows from 0 to the peak.
+  int64_t warmup_steps = 0;
+  // Steps of the whole training.
+  int64_t max_steps = 1;
 };
 
-// `step` counts from 1.
+// The rate of a step, counted from 1.
 double learning_rate(const Schedule& schedule, int64_t step);
 
 }  // namespace linnet

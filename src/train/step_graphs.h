@@ -13,6 +13,7 @@
 #pragma once
 #include "nn/loss.h"
 #include "nn/parameter_layout.h"
+#include "nn/trace.h"
 #include "ops/optimizer/optimizer.h"
 
 namespace linnet {

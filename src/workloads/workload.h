@@ -8,6 +8,7 @@
 
 #include "nn/loss.h"
 #include "nn/module.h"
+#include "nn/trace.h"
 #include "ops/optimizer/optimizer.h"
 
 namespace linnet {

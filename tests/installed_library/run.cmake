@@ -29,7 +29,7 @@ foreach(header ${headers})
     message(FATAL_ERROR "${header} is installed")
   endif()
 endforeach()
-file(WRITE ${work}/umbrella.cpp "#include <linnet/linnet.h>\n")
+file(WRITE ${work}/umbrella.cpp "#include <linnet/linnet.h>\n#include <linnet/testing.h>\n")
 set(strict -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror)
 find_program(CLANG NAMES clang++-14 clang++)
 set(compilers ${COMPILER})
@@ -47,6 +47,12 @@ foreach(compiler ${compilers})
   endforeach()
 endforeach()
 
+run(python3 ${SOURCE}/examples/make_mnist.py ${work}/mnist)
+set(lines "text\tlabel\n")
+foreach(i RANGE 1 12)
+  string(APPEND lines "the dog runs\t0\nthe cat runs\t1\ntax law\t0\n")
+endforeach()
+file(WRITE ${work}/lines.tsv "${lines}")
 foreach(compiler ${compilers})
   get_filename_component(name ${compiler} NAME)
   set(build ${work}/${name})
@@ -54,11 +60,20 @@ foreach(compiler ${compilers})
     -DCMAKE_CXX_COMPILER=${compiler} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
     "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wconversion -Wshadow -Werror")
   run(${CMAKE_COMMAND} --build ${build})
-  foreach(example minimal residual multi_input)
+  foreach(example minimal residual multi_input decoder own_op)
     run(${build}/${example})
     message("${name}: ${example}:\n${output}")
   endforeach()
+  run(${build}/mnist_mlp ${work}/mnist 1)
+  run(${build}/mnist_conv ${work}/mnist --epochs 1)
+  run(${build}/bert ${SOURCE}/tests/golden/pretrained/bert_model ${work}/lines.tsv ${work}/bert_${name} 1)
+  message("${name}: bert:\n${output}")
 endforeach()
+
+# The example in C, on models of the repository.
+run(${CMAKE_COMMAND} -D PROGRAM=${build}/retrieve -D GOLDEN=${SOURCE}/tests/golden/pretrained
+  -D WORK=${work}/retrieve -P ${SOURCE}/examples/run_retrieve.cmake)
+message("${output}")
 
 # A shared object of a program exports what the program defines and nothing of Linnet, nor of what Linnet is made with.
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/installed_library/plugin -B ${work}/plugin -DCMAKE_PREFIX_PATH=${stage}

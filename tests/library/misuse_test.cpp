@@ -2,19 +2,25 @@
 // go on. None ends in a signal, an abort or a result.
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
+#include <linnet/testing.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <thread>
 
 namespace {
 
 using namespace linnet;
+namespace testing = linnet::testing;
 
 struct Net : Module {
   Linear hidden{this, "hidden", 2, 4}, out{this, "out", 4, 1};
@@ -63,6 +69,21 @@ std::string temporary() {
 std::string file_of(const std::string& text) {
   std::ofstream(temporary()) << text;
   return temporary();
+}
+
+// An op of floats without a gradient.
+OpDefinition definition(const std::string& name) {
+  OpDefinition op{.name = name};
+  op.infer = [](const OpTypes& types) -> std::vector<TensorType> {
+    if (types.in.size() != 1 || !is_float(types.in[0].dtype)) throw Error(ErrorKind::kShape, "expected one float");
+    return {types.in[0]};
+  };
+  op.decompose = [](const OpOperands& operands) -> std::vector<Tensor> { return {operands.in[0] * 0.5}; };
+  op.kernel = [](const OpCall& call) {
+    for (size_t i = 0; i < call.in[0].as<float>().size(); ++i)
+      call.out[0].as<float>()[i] = call.in[0].as<float>()[i] / 2;
+  };
+  return op;
 }
 
 struct Misuse {
@@ -134,6 +155,94 @@ const std::vector<Misuse>& misuses() {
        [] {
          trace([](Tracer& t, Tensor, Tensor, Tensor) { return t.input("z", {DType::kF32, {1, 1, 1, 1, 1, 1, 1}}); });
        }},
+      {"DimOutOfRange",
+       [] {
+         trace([](Tracer&, Tensor x, Tensor, Tensor) {
+           (void)x.dim(2);
+           return x;
+         });
+       }},
+      {"AxisOutOfRange",
+       [] {
+         (void)Shape{2, 3}[-3];
+       }},
+      {"AxisOfScalar", [] { Shape{}.set(0, 1); }},
+      {"SevenAxes",
+       [] {
+         Shape shape{1, 2, 3, 4, 5, 6};
+         shape.push_back(7);
+       }},
+      {"TensorOfEarlierRecording",
+       [] {
+         Tensor kept;
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss {
+           const Tensor x = t.input("x", kX);
+           if (!kept.defined()) kept = x;
+           return {sum(net(kept)), t.number(1)};
+         });
+       }},
+      {"TensorAfterRecording",
+       [] {
+         Tensor kept;
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss {
+           kept = net(t.input("x", kX));
+           return {sum(kept), t.number(1)};
+         });
+         (void)kept.shape();
+       }},
+      {"OutputOfEarlierRecording",
+       [] {
+         Tensor kept;
+         trace([&](Tracer& t, Tensor x, Tensor, Tensor) {
+           if (!kept.defined()) kept = x;
+           if (!t.training()) t.output("kept", kept);
+           return x;
+         });
+         trace([&](Tracer& t, Tensor x, Tensor, Tensor) {
+           t.output("kept", kept);
+           return x;
+         });
+       }},
+      {"TensorOfOtherLearner",
+       [] {
+         Tensor kept;
+         trace([&](Tracer&, Tensor x, Tensor, Tensor) { return kept = x; });
+         trace([&](Tracer&, Tensor x, Tensor, Tensor) { return x + kept; });
+       }},
+      {"TensorAfterRecordingFirst",
+       [] {
+         Tensor kept;
+         trace([&](Tracer&, Tensor x, Tensor, Tensor) { return kept = x; });
+         trace([&](Tracer&, Tensor, Tensor, Tensor) { return relu(kept); });
+       }},
+      // Ops of the program
+      {"OpWithoutKernel", [] { OwnOp(OpDefinition{.name = "half"}); }},
+      {"OpWithoutName", [] { OwnOp(definition("")); }},
+      {"OpOfTakenName", [] { OwnOp(definition("matmul")); }},
+      {"OpTwice",
+       [] {
+         const OwnOp first(definition("twice"));
+         const OwnOp second(definition("twice"));
+       }},
+      {"OpOfIds",
+       [] {
+         const OwnOp half(definition("half"));
+         trace([&](Tracer&, Tensor, Tensor, Tensor ids) { return half(ids); });
+       }},
+      {"OpWithoutGradient",
+       [] {
+         const OwnOp half(definition("half"));
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(half(net(t.input("x", kX)))), t.number(1)}; });
+       }},
+      {"OpOfUndefined",
+       [] {
+         const OwnOp half(definition("half"));
+         trace([&](Tracer&, Tensor, Tensor, Tensor) { return half(Tensor{}); });
+       }},
+      {"OpIsCheckedWithoutFunction", [] { testing::check_op({}); }},
       // Modules
       {"NoParent", [] { Linear layer(nullptr, "layer", 2, 2); }},
       {"NoModule", [] { Parameter parameter(nullptr, "weight", {2}, constant_init(0)); }},
@@ -184,6 +293,37 @@ const std::vector<Misuse>& misuses() {
          } other;
          Learner(net, [&](Tracer& t) -> Loss { return {sum(other.layer(t.input("x", kX))), t.number(1)}; });
        }},
+      {"ForeignModuleOfTheSameShape",
+       [] {
+         Net net, other;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(other(t.input("x", kX))), t.number(1)}; });
+       }},
+      {"PartIsDestroyed",
+       [] {
+         Module root;
+         std::make_unique<Linear>(&root, "layer", 2, 1);
+         Learner(root, [&](Tracer& t) -> Loss { return {sum(t.input("x", kX)), t.number(1)}; });
+       }},
+      {"ParentIsDestroyed",
+       [] {
+         auto parent = std::make_unique<Net>();
+         Linear layer(parent.get(), "layer", 2, 1);
+         parent.reset();
+         Net net;
+         Learner(net, [&](Tracer& t) -> Loss { return {sum(layer(t.input("x", kX))), t.number(1)}; });
+       }},
+      {"AdoptedTwice",
+       [] {
+         Module root;
+         Net net;
+         root.adopt(net, "net");
+         root.adopt(net, "again");
+       }},
+      {"HeadsDoNotDivide",
+       [] {
+         Module root;
+         CausalAttention attention(&root, "attention", 16, 3);
+       }},
       {"EmptyModel",
        [] {
          Module root;
@@ -230,7 +370,7 @@ const std::vector<Misuse>& misuses() {
       {"ListIndex",
        [] {
          Module root;
-         Modules<Linear> layers(&root, "layers", 2, int64_t{2}, int64_t{2});
+         ModuleList<Linear> layers(&root, "layers", 2, int64_t{2}, int64_t{2});
          (void)layers[2];
        }},
       {"EmptyFunction",
@@ -522,10 +662,48 @@ TEST(Misuses, AreErrorsOfOneLine) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_FALSE(WIFSIGNALED(status)) << misuse.name << " ends in signal " << WTERMSIG(status);
-    if (WIFEXITED(status))
+    if (WIFEXITED(status)) {
       EXPECT_EQ(WEXITSTATUS(status), kError)
           << misuse.name << ": 1 nothing was noticed, 2 another exception, 3 not one line";
+    }
   }
+}
+
+// What is no mistake: parts come and go in any order, and the model has those that are there.
+TEST(Misuses, PartsMayBeDestroyedBeforeTheModel) {
+  struct Growing : Module {
+    Linear first{this, "first", 2, 2};
+  } net;
+  auto second = std::make_unique<Linear>(&net, "second", 2, 1);
+  auto third = std::make_unique<Linear>(&net, "third", 2, 1);
+  second.reset();
+  Learner learner(net, [&](Tracer& t) -> Loss { return {sum((*third)(net.first(t.input("x", kX)))), t.number(1)}; });
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : learner.parameters()) names.push_back(spec.name);
+  std::ranges::sort(names);
+  EXPECT_EQ(names, (std::vector<std::string>{"first.bias", "first.weight", "third.bias", "third.weight"}));
+  third.reset();
+  EXPECT_TRUE(learner.step(0.1).finite);
+}
+
+// Learners, devices that there are not, ops and tensors from several threads at once.
+TEST(Misuses, ThreadsShareNothingThatHurts) {
+  std::vector<std::thread> threads;
+  std::atomic<int> errors = 0, steps = 0;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        Ready on_device({.device = "cuda:" + std::to_string(900 + i % 2)});
+      } catch (const Error&) {
+        ++errors;
+      }
+      const OwnOp half(definition("half" + std::to_string(i)));
+      Ready ready({.threads = 1});
+      for (int step = 0; step < 3; ++step) steps += ready.learner.step(0.1).finite;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(errors, 8);
+  EXPECT_EQ(steps, 24);
 }
 
 // What does not compile: a tensor in a condition, and copies of modules, learners and loaders.

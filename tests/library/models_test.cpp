@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 namespace {
 
@@ -26,7 +28,7 @@ struct Block : Module {
 struct Writer : Decoder {
   Embedding tokens{this, "tokens", 11, kWidth, normal_init(0.5)},
       positions{this, "positions", 32, kWidth, normal_init(0.5)};
-  Modules<Block> blocks{this, "blocks", 2};
+  ModuleList<Block> blocks{this, "blocks", 2};
   LayerNorm norm{this, "norm", kWidth};
   Tensor states(Tensor ids, Tensor at) override {
     Tensor x = tokens(ids) + positions(at);
@@ -65,9 +67,20 @@ TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
   EXPECT_EQ(texts[0], texts[1]);
   ASSERT_EQ(logits[0].size(), 20u);
   ASSERT_EQ(logits[1].size(), 20u);
-  // The products have the same bits; attention sums in another order for one query than for many.
-  for (size_t i = 0; i < logits[0].size(); ++i)
-    for (size_t v = 0; v < 11; ++v) EXPECT_NEAR(logits[0][i][v], logits[1][i][v], 1e-5) << i;
+  for (size_t i = 0; i < logits[0].size(); ++i) EXPECT_EQ(logits[0][i], logits[1][i]) << i;
+  // Another text beside it, and the faster way to read prompts.
+  TextGenerator several(writer, {.slots = 3, .threads = 1});
+  several.take(learner);
+  EXPECT_EQ(several.generate({{3, 3}, {0, 1, 4, 9}}, {.max_tokens = 20, .temperature = 0})[1], texts[0]);
+  TextGenerator fast(writer, {.same_bits = false});
+  fast.take(learner);
+  size_t heard = 0;
+  fast.generate({{0, 1, 4, 9}}, {.max_tokens = 20, .temperature = 0},
+                [&](int64_t, int32_t, std::span<const float> given) {
+                  for (size_t v = 0; v < given.size(); ++v) EXPECT_NEAR(given[v], logits[0][heard][v], 1e-4);
+                  return ++heard < 20;
+                });
+  EXPECT_EQ(heard, 20u);
   // What training's evaluation computes of a whole sequence differs by roundings alone.
   std::vector<int32_t> whole{0, 1, 4, 9};
   whole.insert(whole.end(), texts[0].begin(), texts[0].begin() + 12);
@@ -76,6 +89,96 @@ TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
   const Arrays answer = learner.predict(batch);
   for (size_t i = 0; i < 12; ++i)
     for (size_t v = 0; v < 11; ++v) EXPECT_NEAR(answer.get<float>("logits")[(i + 3) * 11 + v], logits[0][i][v], 1e-4);
+}
+
+// Attention by its definition, in double: queries of x [T, 4], keys and values of memory [S, 4], two heads of 2.
+std::vector<double> attend(const std::vector<float>& x, const std::vector<float>& memory, int64_t seen, bool causal,
+                           Learner& learner) {
+  const auto in = learner.parameter("attention.in_proj.weight"), in_bias = learner.parameter("attention.in_proj.bias");
+  const auto out = learner.parameter("attention.out_proj.weight"),
+             out_bias = learner.parameter("attention.out_proj.bias");
+  const auto line = [](std::span<const float> weight, std::span<const float> bias, size_t row, const auto* values) {
+    double total = bias[row];
+    for (size_t i = 0; i < 4; ++i) total += static_cast<double>(weight[row * 4 + i]) * static_cast<double>(values[i]);
+    return total;
+  };
+  std::vector<double> result;
+  for (size_t t = 0; t < x.size() / 4; ++t) {
+    std::vector<double> joined;
+    for (size_t head = 0; head < 2; ++head) {
+      std::vector<double> weights;
+      double sum = 0;
+      const size_t count = causal ? t + 1 : static_cast<size_t>(seen);
+      for (size_t s = 0; s < count; ++s) {
+        double score = 0;
+        for (size_t i = 2 * head; i < 2 * head + 2; ++i)
+          score += line(in, in_bias, i, &x[4 * t]) * line(in, in_bias, 4 + i, &memory[4 * s]);
+        weights.push_back(std::exp(score / std::sqrt(2.0)));
+        sum += weights.back();
+      }
+      for (size_t i = 2 * head; i < 2 * head + 2; ++i) {
+        double value = 0;
+        for (size_t s = 0; s < count; ++s) value += weights[s] / sum * line(in, in_bias, 8 + i, &memory[4 * s]);
+        joined.push_back(value);
+      }
+    }
+    for (size_t row = 0; row < 4; ++row) result.push_back(line(out, out_bias, row, joined.data()));
+  }
+  return result;
+}
+
+TEST(MultiHeadAttention, IsTheDefinitionOfAttention) {
+  struct Net : Module {
+    MultiHeadAttention attention{this, "attention", 4, 2};
+  } net;
+  Learner learner(net, [&](Tracer& trace) -> Loss {
+    const Tensor x = trace.input("x", {DType::kF32, {1, 5, 4}}),
+                 memory = trace.input("memory", {DType::kF32, {1, 3, 4}});
+    const Tensor lengths = trace.input("lengths", {DType::kI32, {1}});
+    trace.output("all", net.attention(x));
+    trace.output("causal", net.attention(x, {.causal = true}));
+    trace.output("some", net.attention(x, {.lengths = lengths}));
+    trace.output("cross", net.attention(x, memory, {.lengths = lengths}));
+    return {.sum = sum(square(net.attention(x))), .count = trace.number(1)};
+  });
+  std::vector<float> x, memory;
+  for (int i = 0; i < 20; ++i) x.push_back(static_cast<float>(i * 7 % 11) / 5 - 1);
+  for (int i = 0; i < 12; ++i) memory.push_back(static_cast<float>(i * 5 % 7) / 3 - 1);
+  for (float& value : learner.parameter("attention.in_proj.bias")) value = 0.25f;
+  learner.set("x", x);
+  learner.set("memory", memory);
+  learner.set<int32_t>("lengths", {2});
+  learner.evaluate();
+  const auto expect = [&](const char* name, const std::vector<double>& wanted) {
+    const auto got = learner.output(name);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-5) << name << " " << i;
+  };
+  expect("all", attend(x, x, 5, false, learner));
+  expect("causal", attend(x, x, 5, true, learner));
+  expect("some", attend(x, x, 2, false, learner));
+  expect("cross", attend(x, memory, 2, false, learner));
+}
+
+TEST(Functions, GatherAndTopK) {
+  struct Net : Module {
+    Parameter table{this, "table", {4, 1, 2}, values_init({0, 1, 2, 3, 4, 5, 6, 7})};
+  } net;
+  Learner learner(net, [&](Tracer& trace) -> Loss {
+    const Tensor rows = gather(net.table.tensor(), trace.input("ids", {DType::kI32, {3}}));
+    trace.output("rows", rows);
+    return {.sum = sum(square(rows)), .count = trace.number(1)};
+  });
+  learner.set<int32_t>("ids", {3, 0, 3});
+  learner.evaluate();
+  EXPECT_TRUE(std::ranges::equal(learner.output("rows"), std::vector<float>{6, 7, 0, 1, 6, 7}));
+  learner.step(0.0);
+  EXPECT_EQ(learner.gradient("table"), (std::vector<float>{0, 2, 0, 0, 0, 0, 24, 28}));
+  const float nan = std::nanf("");
+  const std::vector<float> values{1, nan, 5, 5, -2};
+  EXPECT_EQ(top_k(values, 3), (std::vector<int32_t>{2, 3, 0}));
+  EXPECT_EQ(top_k(values, 5).back(), 1);
+  EXPECT_THROW(top_k(values, 6), Error);
 }
 
 struct Classifier : Module {
@@ -130,6 +233,52 @@ TEST(PretrainedBert, IsAPartOfAModelAndIsWrittenBackWithItsHead) {
   const Arrays one = learner.predict(batch), two = second.predict(batch);
   EXPECT_TRUE(std::ranges::equal(one.get<float>("logits"), two.get<float>("logits")));
   std::filesystem::remove_all(out);
+}
+
+// The model of examples/library/bert.cpp.
+struct FineTuned : Module {
+  explicit FineTuned(const std::string& folder) : bert{this, "bert", folder} {}
+  Tensor operator()(Tensor tokens, Tensor lengths) {
+    const Tensor states = bert(tokens, lengths);
+    return out(relu(hidden(reshape(slice(states, 1, 0, 1), {tokens.dim(0), bert.width()}))));
+  }
+  PretrainedBert bert;
+  Linear hidden{this, "hidden", bert.width(), 32}, out{this, "out", 32, 2};
+};
+
+TEST(PretrainedBert, WhatAProgramSavedGivesTheLogitsOfTransformers) {
+  const std::string folder = "tests/golden/fine_tuned";
+  FineTuned model(folder);
+  Learner learner(model,
+                  [&](Tracer& trace) -> Loss {
+                    const Tensor logits = model(trace.input("tokens"), trace.input("tokens_length"));
+                    trace.output("logits", logits);
+                    return {.sum = sum(logits), .count = trace.number(1)};
+                  },
+                  {{{"tokens", {DType::kI32, {1, 16}}}, {"tokens_length", {DType::kI32, {1}}}}}, {.training = false});
+  const LoadReport report = model.bert.load(learner);
+  EXPECT_EQ(report.fresh, (std::vector<std::string>{"hidden.weight", "out.weight", "hidden.bias", "out.bias"}));
+  EXPECT_EQ(report.unused, std::vector<std::string>{});
+  EXPECT_EQ(learner.load(folder + "/head.safetensors", {.strict = false}).taken, report.fresh);
+  std::ifstream lines(folder + "/logits.txt");
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    std::istringstream words(line);
+    std::vector<int32_t> tokens;
+    for (std::string word; words >> word && word != "|";) tokens.push_back(std::stoi(word));
+    const auto length = static_cast<int32_t>(tokens.size());
+    tokens.resize(16);
+    Arrays request;
+    request.set("tokens", {1, 16}, tokens);
+    request.set("tokens_length", {1}, {length});
+    const Arrays answer = learner.predict(request);
+    for (const float logit : answer.get<float>("logits")) {
+      double wanted = 0;
+      words >> wanted;
+      EXPECT_NEAR(logit, wanted, 1e-5) << line;
+    }
+  }
+  EXPECT_EQ(count, 6);
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ struct AttentionArgs {
   bool biased = false;
   const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
   int64_t bias_stride = 0;               // between the biases of samples; 0: all have one. Forward only.
+  // A query has the same bits whatever the number of queries and of keys that it does not see. Forward only, by
+  // attention_few_queries().
+  bool independent_queries = false;
 };
 
 // The first key that query i of a sample may see.

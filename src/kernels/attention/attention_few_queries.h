@@ -1,5 +1,5 @@
 // Attention of a few queries to many keys: one step of decoding, where packing keys into blocks costs more than the
-// products.
+// products. Queries are computed one by one, so that the bits of each depend on itself and the keys that it sees alone.
 #pragma once
 #include <cstddef>
 
@@ -9,7 +9,8 @@ namespace linnet {
 
 constexpr int64_t kFewQueries = 8;
 
-// At most kFewQueries, no dropout, not causal. With or without starts and a bias.
+// At most kFewQueries, not causal and without a window; or any, where args asks for independent queries. No dropout.
+// With or without starts and a bias.
 bool has_few_queries(const AttentionArgs& args);
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);

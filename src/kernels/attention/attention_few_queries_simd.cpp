@@ -104,14 +104,15 @@ HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const f
 void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
                  float* lse, int64_t sample, int64_t head, int64_t head_end, float* scores) {
   const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
-  const int64_t keys =
+  const int64_t valid =
       args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
   for (; head < head_end; ++head) {
     const float* head_k = k.data + sample * k.batch_stride + head / group * width;
     const float* head_v = v.data + sample * v.batch_stride + head / group * width;
     for (int64_t row = 0; row < args.query_length; ++row) {
-      const int64_t first =
-          args.starts ? std::clamp<int64_t>(args.starts[sample * args.query_length + row], 0, keys) : 0;
+      const int64_t past = row + 1 + args.key_length - args.query_length;  // keys up to the query's own position
+      const int64_t keys = args.causal ? std::clamp<int64_t>(past, 0, valid) : valid;
+      const int64_t first = std::clamp<int64_t>(first_key_seen(args, sample, row), 0, keys);
       float& log_sum = lse[(sample * args.query_heads + head) * args.query_length + row];
       log_sum = -std::numeric_limits<float>::infinity();
       if (keys > first) {
@@ -149,7 +150,8 @@ int64_t score_floats(const AttentionArgs& args) { return (args.key_length + 15) 
 }  // namespace
 
 bool has_few_queries(const AttentionArgs& args) {
-  return args.query_length <= kFewQueries && args.dropout == 0 && !args.causal && args.window == 0;
+  if (args.dropout > 0) return false;
+  return args.independent_queries || (args.query_length <= kFewQueries && !args.causal && args.window == 0);
 }
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {

@@ -74,6 +74,31 @@ TEST(AttentionFewQueries, EqualsFlashAttentionWithStartsAndBias) {
   }
 }
 
+// A causal query of many has the bits of one query that is asked alone, with longer memory for keys behind it.
+TEST(AttentionFewQueries, IndependentQueriesHaveTheBitsOfEachAlone) {
+  for (const int64_t window : {0, 5}) {
+    Problem many = problem(1, 4, 2, 37, 37, 20);
+    many.lengths = {37};
+    many.args.causal = true, many.args.independent_queries = true, many.args.window = window;
+    ASSERT_TRUE(has_few_queries(many.args));
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          const std::vector<float> all = few_queries(many, pool);
+          for (int64_t i = 0; i < 37; ++i) {
+            Problem alone = problem(1, 4, 2, 1, 64, 20);
+            std::copy_n(many.q.begin() + i * 80, 80, alone.q.begin());
+            std::copy_n(many.kv.begin(), 37 * 80, alone.kv.begin());
+            alone.lengths = {static_cast<int32_t>(i + 1)};
+            if (window > 0) alone.starts = {static_cast<int32_t>(i + 1 - window)};
+            const std::vector<float> one = few_queries(alone, pool);
+            EXPECT_TRUE(std::equal(one.begin(), one.begin() + 80, all.begin() + i * 80)) << i;
+          }
+          return all;
+        },
+        [](const std::vector<float>&) {});
+  }
+}
+
 TEST(AttentionFewQueries, MaskedKeysMayHoldAnythingAndNanShows) {
   Problem p = problem(3, 2, 2, 2, 10, 16);
   p.lengths = {4, 10, 0};

@@ -133,6 +133,17 @@ double backward_flops(const FlopsArgs& args) { return 2 * forward_flops(args); }
 
 }  // namespace
 
+namespace {
+
+// Without a causal mask the kernel follows from the number of queries alone, which decoding does not change.
+Attrs with_independent_queries(const Attrs& old) {
+  AttentionAttrs attrs = old.as<AttentionAttrs>();
+  attrs.independent_queries = attrs.causal && attrs.dropout == 0;
+  return attrs;
+}
+
+}  // namespace
+
 const OpDef kAttention{.name = "attention",
                        .infer = infer,
                        .gradient = gradient,
@@ -143,6 +154,7 @@ const OpDef kAttention{.name = "attention",
                        .storage = reduced<0b111, 0b1>,
                        .product = ProductKind::kAttention,
                        .with_precision = set_precision<AttentionAttrs>,
+                       .with_independent_rows = with_independent_queries,
                        .to_onnx = attention_to_onnx,
                        .by_gpu_library = true,
                        .flops = forward_flops};

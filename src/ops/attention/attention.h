@@ -28,11 +28,13 @@ struct AttentionAttrs {
   float dropout = 0;
   uint64_t dropout_site = 0;
   Precision precision = Precision::kF32;  // of the products; what they are summed to and the rest is fp32
+  // Set by the independent_rows pass; see AttentionArgs::independent_queries. The kernels of GPUs do not know it.
+  bool independent_queries = false;
   void fields(FieldVisitor& visit) {
     visit("heads", heads), visit("kv_heads", kv_heads), visit("scale", scale), visit("causal", causal);
     visit("has_lengths", has_lengths), visit("has_starts", has_starts), visit("has_bias", has_bias);
     visit("window", window), visit("dropout", dropout), visit("dropout_site", dropout_site);
-    visit("precision", precision);
+    visit("precision", precision), visit("independent_queries", independent_queries);
   }
 
   // Optional operands follow the `fixed` first ones in this order: lengths, starts, bias, random.

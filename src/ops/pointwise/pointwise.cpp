@@ -7,6 +7,7 @@
 #include "ops/broadcast.h"
 #include "ops/graph_of.h"
 #include "ops/pointwise/expression_builder.h"
+#include "ops/pointwise/scalar_functions.h"
 #include "ops/reduce/reduce.h"
 
 namespace linnet {
@@ -83,27 +84,6 @@ std::string label(const Node& node) {
   return text;
 }
 
-Tensor unary(Scalar function, At x) {
-  ExpressionBuilder e;
-  return pointwise(e.finish(e.apply(function, e.input(0))), std::array{x.value}, x.where);
-}
-
-Tensor binary(Scalar function, At a, Tensor b) {
-  ExpressionBuilder e;
-  if (a.value.graph == b.graph && a.value.id == b.id) {  // x + x is one operand
-    const auto x = e.input(0);
-    return pointwise(e.finish(e.apply(function, x, x)), std::array{b}, a.where);
-  }
-  const auto x = e.input(0), y = e.input(1);
-  return pointwise(e.finish(e.apply(function, x, y)), std::array{a.value, b}, a.where);
-}
-
-Tensor with_number(Scalar function, At a, double b) {
-  ExpressionBuilder e;
-  const auto x = e.input(0);
-  return pointwise(e.finish(e.apply(function, x, e.constant(b))), std::array{a.value}, a.where);
-}
-
 }  // namespace
 
 const OpDef kPointwise{.name = "pointwise",
@@ -176,17 +156,17 @@ Expression join(const Expression& a, int a_operands, const Expression& b, int ho
   return e.finish(e.inline_expression(b, second));
 }
 
-Tensor operator+(At a, Tensor b) { return binary(Scalar::kAdd, a, b); }
-Tensor operator-(At a, Tensor b) { return binary(Scalar::kSub, a, b); }
-Tensor operator*(At a, Tensor b) { return binary(Scalar::kMul, a, b); }
-Tensor operator/(At a, Tensor b) { return binary(Scalar::kDiv, a, b); }
-Tensor operator*(At a, double b) { return with_number(Scalar::kMul, a, b); }
-Tensor operator+(At a, double b) { return with_number(Scalar::kAdd, a, b); }
-Tensor exp(At x) { return unary(Scalar::kExp, x); }
-Tensor rsqrt(At x) { return unary(Scalar::kRsqrt, x); }
-Tensor square(At x) { return unary(Scalar::kSquare, x); }
-Tensor relu(At x) { return unary(Scalar::kRelu, x); }
-Tensor tanh(At x) { return unary(Scalar::kTanh, x); }
+Tensor operator+(At a, Tensor b) { return apply_scalar(Scalar::kAdd, a, b); }
+Tensor operator-(At a, Tensor b) { return apply_scalar(Scalar::kSub, a, b); }
+Tensor operator*(At a, Tensor b) { return apply_scalar(Scalar::kMul, a, b); }
+Tensor operator/(At a, Tensor b) { return apply_scalar(Scalar::kDiv, a, b); }
+Tensor operator*(At a, double b) { return apply_scalar(Scalar::kMul, a, b); }
+Tensor operator+(At a, double b) { return apply_scalar(Scalar::kAdd, a, b); }
+Tensor exp(At x) { return apply_scalar(Scalar::kExp, x); }
+Tensor rsqrt(At x) { return apply_scalar(Scalar::kRsqrt, x); }
+Tensor square(At x) { return apply_scalar(Scalar::kSquare, x); }
+Tensor relu(At x) { return apply_scalar(Scalar::kRelu, x); }
+Tensor tanh(At x) { return apply_scalar(Scalar::kTanh, x); }
 
 // silu(x) = x / (1 + exp(-x))
 Tensor silu(At x) {

@@ -7,7 +7,7 @@ struct Net : linnet::Module {
   linnet::ConvReluPool conv{this, "conv", 1, 4};
   linnet::BatchNorm norm{this, "norm", 4};
   linnet::Sequential rest{this, "rest"};
-  linnet::Modules<linnet::Linear> layers{this, "layers", 2, int64_t{4}, int64_t{4}};
+  linnet::ModuleList<linnet::Linear> layers{this, "layers", 2, int64_t{4}, int64_t{4}};
 };
 
 }  // namespace
