@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -80,8 +81,8 @@ struct Ending {
   std::string death;
 };
 
-// What mpirun writes to standard error, line by line. Its own reports stand between lines of dashes: they are left out,
-// and of one about a rank that was ended by a signal the text in the middle is kept, "rank 1 was ended by signal 9
+// What mpirun and the ranks write to standard error. mpirun's own reports stand between lines of dashes: those that
+// tell how a rank ended are left out, and of one that was ended by a signal death() is "rank 1 was ended by signal 9
 // (Killed)".
 class MpirunOutput {
  public:
@@ -99,12 +100,15 @@ class MpirunOutput {
  private:
   static constexpr std::string_view kRule =
       "--------------------------------------------------------------------------\n";
+  static constexpr std::string_view kForwarding = "mpirun: Forwarding signal ";
   static constexpr std::string_view kShared = " Read -1, expected ";
-  // Whether what has come of the line is a rule, or "[host:pid] Read -1, ...", which shared memory writes when the
-  // other process was just ended. Such a line is held until its end; all else is passed on at once, as progress is.
+  // Whether what has come of the line is a rule, or mpirun's note of a signal that this process has sent, or
+  // "[host:pid] Read -1, ...", which shared memory writes when the other process was just ended. Such a line is held
+  // until its end; all else is passed on at once, as progress is.
   bool may_be_left_out() const {
     if (passed_ > 0) return false;
     if (kRule.starts_with(line_)) return true;
+    if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;
     const size_t end = std::min(line_.find(']'), line_.size());
     const std::string_view host = std::string_view(line_).substr(0, end), rest = std::string_view(line_).substr(end);
     const auto is_name = [](char c) {
@@ -117,19 +121,30 @@ class MpirunOutput {
   void pass_on() { std::fwrite(line_.data(), 1, line_.size(), stderr), passed_ += line_.size(), line_.clear(); }
   void end_line() {
     if (line_ == kRule && passed_ == 0) {
+      if (is_report_) end_report();
       is_report_ = !is_report_;
-    } else if (!is_report_) {
-      if (!may_be_left_out()) pass_on();
-    } else if (const size_t rank = line_.find("process rank "), with = line_.find(" with PID "),
-               by = line_.find("exited on signal ");
-               rank != line_.npos && with != line_.npos && by != line_.npos) {
-      death_ = line_.substr(rank + 8, with - rank - 8) + " was ended by " + line_.substr(by + 10);
-      while (!death_.empty() && (death_.back() == '\n' || death_.back() == '.')) death_.pop_back();
+    } else if (is_report_) {
+      report_ += line_;
+    } else if (!may_be_left_out()) {
+      pass_on();
     }
     line_.clear(), passed_ = 0;
   }
+  // That a rank has ended is told in one line, by the rank itself or here. Anything else, such as a machine that cannot
+  // be reached, only mpirun knows.
+  void end_report() {
+    const size_t rank = report_.find("process rank "), with = report_.find(" with PID "),
+                 by = report_.find("exited on signal ");
+    if (rank != report_.npos && with != report_.npos && by != report_.npos) {
+      death_ = report_.substr(rank + 8, with - rank - 8) + " was ended by " + report_.substr(by + 10);
+      while (!death_.empty() && (death_.back() == '\n' || death_.back() == '.')) death_.pop_back();
+    } else if (report_.find("non-zero") == report_.npos) {
+      std::fputs(report_.c_str(), stderr);
+    }
+    report_.clear();
+  }
 
-  std::string line_, death_;
+  std::string line_, report_, death_;
   size_t passed_ = 0;  // bytes of this line that were passed on already
   bool is_report_ = false;
 };
@@ -204,7 +219,15 @@ int start_ranks(int ranks, int restarts) {
 }
 
 int run_as_rank(FunctionRef<int(Communicator& world)> body) {
-  Communicator& world = join_world();
+  const std::optional<Starter> starter = find_starter();
+  Communicator* joined = nullptr;
+  try {
+    joined = &join_world();
+  } catch (const Error& error) {
+    if (!starter || starter->rank == 0) throw;
+    return exit_code(error.kind());  // all ranks meet the same, and rank 0 tells it
+  }
+  Communicator& world = *joined;
   if (world.size() == 1) return body(world);
   if (world.rank() > 0) silence_log();
   try {

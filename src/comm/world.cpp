@@ -42,23 +42,44 @@ std::vector<std::filesystem::path> module_places() {
   return {folder / kModule, folder / "../lib/linnet" / kModule, folder / "../mpi" / kModule};
 }
 
-OpenWorld load_module() {
+std::filesystem::path find_module() {
   std::string looked;
   for (const auto& location : module_places()) {
+    if (std::filesystem::exists(location)) return location;
     looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
-    if (!std::filesystem::exists(location)) continue;
-    // Open MPI loads plugins that need its symbols. The module is never unloaded.
-    void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (!module) fail_user("cannot load the MPI module: " + std::string(dlerror()));
-    const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
-    if (!open) fail_user(location.string() + " is not Linnet's MPI module");
-    return open;
   }
   fail_user(
       "this program has no MPI module, which training by several ranks needs; build it where MPI is installed "
       "(Debian: libopenmpi-dev; looked for " +
       looked + ")");
 }
+
+OpenWorld load_module() {
+  const std::filesystem::path location = find_module();
+  // Open MPI loads plugins that need its symbols. The module is never unloaded.
+  void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!module) fail_user("cannot load the MPI module: " + std::string(dlerror()));
+  const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
+  if (!open) fail_user(location.string() + " is not Linnet's MPI module");
+  return open;
+}
+
+class ModuleCommunicator : public Communicator {
+ public:
+  explicit ModuleCommunicator(const ModuleWorld& module) : module_(module) {}
+  int rank() const override { return module_.rank; }
+  int size() const override { return module_.size; }
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) override {
+    check(module_.exchange(outgoing, incoming));
+  }
+  void leave() override { check(module_.leave()); }
+
+ private:
+  static void check(const char* problem) {
+    if (problem) throw Error(ErrorKind::kSystem, problem);
+  }
+  const ModuleWorld& module_;
+};
 
 std::optional<std::string> on_path(const char* program) {
   const char* path = std::getenv("PATH");
@@ -88,9 +109,9 @@ Communicator& join_world() {
   if (!starter || starter->ranks == 1) return single_process();
   static Communicator* world = [&] {
     std::array<char, 1024> message{};
-    Communicator* opened = load_module()(comm_version(), message.data(), message.size());
+    const ModuleWorld* opened = load_module()(comm_version(), message.data(), message.size());
     if (!opened) fail_user(message.data());
-    return opened;
+    return new ModuleCommunicator(*opened);
   }();
   if (world->size() != starter->ranks)
     fail_user(starter->name + " has started " + std::to_string(starter->ranks) + " processes, and MPI sees " +
@@ -108,6 +129,7 @@ int threads_of_rank() {
 }
 
 std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& arguments) {
+  find_module();  // a missing one is told once
   const std::optional<std::string> mpirun = on_path("mpirun");
   if (!mpirun) fail_user("--ranks starts the ranks with mpirun, which is not installed (Debian: openmpi-bin)");
   std::vector<std::string> command{*mpirun, "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
@@ -116,7 +138,7 @@ std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string
   return command;
 }
 
-// The number in the middle: raised whenever Communicator changes.
-const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 1, " __VERSION__; }
+// The number in the middle: raised whenever ModuleWorld changes.
+const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 2, " __VERSION__; }
 
 }  // namespace linnet

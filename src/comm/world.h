@@ -28,12 +28,21 @@ Communicator& join_world();
 int threads_of_rank();
 
 // The command that starts `ranks` ranks of `arguments` (a program's path first) on this machine. User error when there
-// is no mpirun.
+// is no mpirun, or no MPI module.
 std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& arguments);
 
-// What the module exports, as `linnet_mpi_open`: the communicator of all ranks, or null and a message. Module and
-// program share C++ types, so they must be of one build.
-using OpenWorld = Communicator* (*)(const char* program_version, char* message, size_t message_size);
+// The module's side of a Communicator, as plain functions: classes that are compiled into both the program and the
+// module would be two types. They return null, or the message of an error, which is valid until the next call.
+struct ModuleWorld {
+  int rank, size;
+  const char* (*exchange)(std::span<const Communicator::Outgoing> outgoing,
+                          std::span<const Communicator::Incoming> incoming);
+  const char* (*leave)();
+};
+
+// What the module exports as `linnet_mpi_open`: the ranks that were started together, or null and a message. It must
+// be of the program's build.
+using OpenWorld = const ModuleWorld* (*)(const char* program_version, char* message, size_t message_size);
 const char* comm_version();
 
 }  // namespace linnet

@@ -57,6 +57,7 @@ TEST_F(Starters, AMissingModuleIsOneLine) {
 }
 
 TEST(MpirunCommand, StartsTheProgramWithItsArguments) {
+  ::setenv("LINNET_MPI_MODULE", "/proc/self/exe", 1);  // a file that is there
   if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed (openmpi-bin)";
   const std::vector<std::string> command = mpirun_command(4, {"/bin/linnet", "train", "dates"});
   EXPECT_EQ(command[command.size() - 3], "/bin/linnet");

@@ -1,5 +1,5 @@
-// The ranks of MPI_COMM_WORLD as a Communicator, and the one function that the program looks up (comm/world.h). Of MPI
-// it uses messages alone: no reduction, whose order of summation MPI does not state.
+// The ranks of MPI_COMM_WORLD, and the one function that the program looks up (comm/world.h). Of MPI it uses messages
+// alone: no reduction, whose order of summation MPI does not state.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -32,9 +32,12 @@ void check(int code, const char* what) {
   throw Error(ErrorKind::kSystem, std::string("MPI: ") + what + ": " + std::string(text, static_cast<size_t>(length)));
 }
 
-class MpiCommunicator : public Communicator {
+class MpiWorld {
  public:
-  MpiCommunicator() {
+  using Outgoing = Communicator::Outgoing;
+  using Incoming = Communicator::Incoming;
+
+  MpiWorld() {
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_SERIALIZED) fail_user("this MPI cannot be used by a program with threads");
@@ -45,10 +48,10 @@ class MpiCommunicator : public Communicator {
     pulse_ = std::thread([this] { watch_neighbor(); });
   }
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
 
-  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) override {
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) {
     {
       const std::lock_guard lock(mpi_);
       start(outgoing, incoming);
@@ -56,7 +59,7 @@ class MpiCommunicator : public Communicator {
     wait();
   }
 
-  void leave() override {
+  void leave() {
     leaving_ = true;
     pulse_.join();  // the rank before this one is leaving too
     check(MPI_Finalize(), "MPI_Finalize");
@@ -143,7 +146,7 @@ class MpiCommunicator : public Communicator {
     std::fprintf(stderr,
                  "linnet: rank %d has not answered for %d s: it was stopped, or its machine cannot be reached\n", rank,
                  static_cast<int>(kPatience / std::chrono::seconds(1)));
-    _exit(kLostRank);  // mpirun ends the others
+    _exit(Communicator::kLostRank);  // mpirun ends the others
   }
 
   int rank_ = 0, size_ = 1;
@@ -154,22 +157,44 @@ class MpiCommunicator : public Communicator {
   std::thread pulse_;
 };
 
+MpiWorld* world = nullptr;  // never destroyed: a rank that fails must not wait for the others
+
+// Null, or the message of what `call` has thrown.
+template <class Call>
+const char* message_of(const Call& call) {
+  static std::string message;
+  try {
+    call();
+    return nullptr;
+  } catch (const std::exception& error) {
+    message = error.what();
+    return message.c_str();
+  }
+}
+
 }  // namespace
 }  // namespace linnet
 
-extern "C" __attribute__((visibility("default"))) linnet::Communicator* linnet_mpi_open(const char* program_version,
-                                                                                        char* message,
-                                                                                        size_t message_size) {
+extern "C" __attribute__((visibility("default"))) const linnet::ModuleWorld* linnet_mpi_open(
+    const char* program_version, char* message, size_t message_size) {
   using namespace linnet;
-  try {
+  const char* problem = message_of([&] {
     if (std::string(program_version) != comm_version())
       fail_user("the MPI module is of another build (" + std::string(comm_version()) + ") than the program (" +
                 program_version + ")");
-    // Never destroyed: leave() ends the communication, and a rank that fails must not wait for the others.
-    static auto* world = new MpiCommunicator;
-    return world;
-  } catch (const std::exception& error) {
-    std::snprintf(message, message_size, "%s", error.what());
+    if (!world) world = new MpiWorld;
+  });
+  if (problem) {
+    std::snprintf(message, message_size, "%s", problem);
     return nullptr;
   }
+  static const ModuleWorld module{
+      .rank = world->rank(),
+      .size = world->size(),
+      .exchange =
+          [](std::span<const Communicator::Outgoing> outgoing, std::span<const Communicator::Incoming> incoming) {
+            return message_of([&] { world->exchange(outgoing, incoming); });
+          },
+      .leave = [] { return message_of([] { world->leave(); }); }};
+  return &module;
 }

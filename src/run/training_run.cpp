@@ -21,6 +21,7 @@
 #include "run/run_record.h"
 #include "run/run_reporter.h"
 #include "run/trainer_options.h"
+#include "run/where_it_runs.h"
 #include "train/schedule.h"
 #include "train/step_queue.h"
 
@@ -51,30 +52,6 @@ int64_t last_step(const TrainConfig& config, int64_t batches) {
   const double steps =
       config.data_shards > 1 ? std::ceil(epochs * count / per_step) : epochs * std::ceil(count / per_step);
   return steps < static_cast<double>(config.max_steps) ? static_cast<int64_t>(steps) : config.max_steps;
-}
-
-// "fp32", or why it is not what was asked for.
-std::string cpu_precision_text(const std::string& wanted) {
-  const std::string real = precision_name(cpu_precision(precision_of(wanted)));
-  return real == wanted
-             ? real
-             : real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
-}
-
-// "2 threads, avx512, fp32", or the GPU and what its precision means.
-std::string where_it_runs(const TrainConfig& train, int threads) {
-  const Device& device = *open_backend(train.device).device;
-  const bool other = train.attention_precision != "same" && train.attention_precision != train.precision;
-  const auto attention = [&](const std::string& precision) {
-    return other ? ", " + precision + " products in attention" : "";
-  };
-  if (device.is_host())
-    return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + current_isa() + ", " +
-           cpu_precision_text(train.precision) + attention(cpu_precision_text(train.attention_precision));
-  const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
-                                : train.precision == "tf32" ? "tf32 products, the rest fp32"
-                                                            : "strict fp32";
-  return device.info().name + ", " + precision + attention(train.attention_precision);
 }
 
 class TrainingRun {

@@ -95,6 +95,8 @@ TEST_F(Ranks, AStoppedRunGoesOnWithAnotherNumberOfRanks) {
   while (program.running() && read_metrics(folder_ / "run").size() < 20) ::usleep(500);
   program.send(SIGTERM);
   const Outcome stopped = program.wait();
+  EXPECT_EQ(stopped.exit_code, 0);
+  EXPECT_EQ(stopped.error, "");
   EXPECT_LT(read_metrics(folder_ / "run").size(), 303u) << stopped.error;
   ASSERT_TRUE(exists(folder_ / "run/training_state.safetensors")) << stopped.error;
 
@@ -120,6 +122,9 @@ TEST_F(Ranks, MistakesAreOneLine) {
   EXPECT_NE(message(translation(folder_ / "run", {"batch_size=15"}), 2)
                 .find("batch_size = 15 cannot be cut into data_shards = 2 equal parts"),
             std::string::npos);
+  ::setenv("LINNET_MPI_MODULE", "/nowhere/module.so", 1);
+  EXPECT_NE(message(translation(folder_ / "run", {}), 2).find("has no MPI module"), std::string::npos);
+  ::unsetenv("LINNET_MPI_MODULE");
   EXPECT_NE(message({"train", "nothing", "--run", folder_ / "run"}, 2).find("nothing"), std::string::npos);
 }
 

@@ -1,0 +1,36 @@
+#include "run/where_it_runs.h"
+
+#include "exec/backend.h"
+#include "kernels/isa.h"
+#include "run/trainer_options.h"
+#include "train/trainer.h"
+
+namespace linnet {
+namespace {
+
+// "fp32", or why it is not what was asked for.
+std::string cpu_precision_text(const std::string& wanted) {
+  const std::string real = precision_name(cpu_precision(precision_of(wanted)));
+  return real == wanted
+             ? real
+             : real + " (" + wanted + " was asked for, and " + current_isa() + " has no instructions for it)";
+}
+
+}  // namespace
+
+std::string where_it_runs(const TrainConfig& train, int threads) {
+  const Device& device = *open_backend(train.device).device;
+  const bool other = train.attention_precision != "same" && train.attention_precision != train.precision;
+  const auto attention = [&](const std::string& precision) {
+    return other ? ", " + precision + " products in attention" : "";
+  };
+  if (device.is_host())
+    return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + current_isa() + ", " +
+           cpu_precision_text(train.precision) + attention(cpu_precision_text(train.attention_precision));
+  const std::string precision = train.precision == "bf16"   ? "bf16 products and activations, fp32 weights and sums"
+                                : train.precision == "tf32" ? "tf32 products, the rest fp32"
+                                                            : "strict fp32";
+  return device.info().name + ", " + precision + attention(train.attention_precision);
+}
+
+}  // namespace linnet

@@ -1,0 +1,12 @@
+// What a run trains on, in words.
+#pragma once
+#include <string>
+
+#include "config/config.h"
+
+namespace linnet {
+
+// "2 threads, avx512, fp32", or the GPU and what its precision means.
+std::string where_it_runs(const TrainConfig& train, int threads);
+
+}  // namespace linnet
