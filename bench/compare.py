@@ -42,11 +42,14 @@ def arguments():
     parser.add_argument("--mode", choices=MODES, action="append", help="of the peer; may be repeated; default: all")
     parser.add_argument("--all-rounds", action="store_true", help="of modes, too, that are far behind in the first")
     parser.add_argument("--dropout", type=float, help="instead of 0.1, in r-* and bert-base; rows of their own")
+    parser.add_argument("--isa", choices=("avx2",), help="both sides held to these instructions; rows of their own, fp32 only")
     parser.add_argument("--resume", action="store_true", help="keep what an interrupted table has already measured")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--peer-only", action="store_true", help="a look: the results stay as they are")
     only.add_argument("--linnet-only", action="store_true", help="the same")
     options = parser.parse_args()
+    if options.isa and options.precision == "bf16":
+        parser.error(f"--isa {options.isa} has no bf16 rows: those instructions multiply nothing in bf16")
     for name in options.names:
         if name not in STEP_SECONDS:
             parser.error(f"there is no workload {name}; there are {', '.join(STEP_SECONDS)}")
@@ -63,6 +66,7 @@ class Row:
         varied = options.dropout is not None and not name.startswith(("cnn", "gpt"))
         self.dropout = options.dropout if varied else None
         self.label = name if not varied else f"{name}-nodropout" if options.dropout == 0 else f"{name}-p{self.dropout:g}"
+        self.label += f"-{options.isa}" if options.isa else ""
         self.sides = [] if options.peer_only else ["linnet"]
         if not options.linnet_only:
             self.sides += options.mode or MODES
@@ -85,7 +89,8 @@ class Row:
         if self.dropout is not None:
             shared += ["--dropout", str(self.dropout)]
         if side == "linnet":
-            return [str(LINNET), "bench", self.name, "--json", *shared]
+            held = ["--isa", options.isa] if options.isa else []
+            return [str(LINNET), "bench", self.name, "--json", *shared, *held]
         given = ["--data", str(data)] if data else []
         return [str(PYTHON), str(ROOT / "bench" / "peers" / "peer.py"), self.name, "--mode", side, *shared, *given]
 
@@ -134,7 +139,7 @@ def run_side(row: Row, side: str, data: Path | None, pinned: set[int]) -> dict:
         return {"error": "torch.compile needs g++, which is missing"}
     cache = row.cache(side)
     cold = not cache.exists()
-    environment = common.environment(threads) | {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
+    environment = common.environment(threads, isa=row.options.isa) | {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
     found = execute(row.command(side, data), environment, pinned)
     if cold and "error" in found:
         shutil.rmtree(cache, ignore_errors=True)
@@ -209,7 +214,7 @@ def main() -> int:
         sys.exit(f"{options.threads} threads, but this process may use {len(os.sched_getaffinity(0))} processors")
     rows = [Row(name, precision, options) for name in STEP_SECONDS if not options.names or name in options.names
             for precision in ("fp32", "bf16") if options.precision in (None, precision)
-            if precision == "fp32" or not name.startswith("cnn")]
+            if precision == "fp32" or not (name.startswith("cnn") or options.isa)]
     common.HOME.mkdir(parents=True, exist_ok=True)
     earlier = recorded()
     if options.resume:

@@ -2,7 +2,7 @@
 // GFLOP/s.
 //
 //   convolution_bench [threads=1] [seconds a pass=0.2] [filter]    a table; the filter is a part of a row's name
-//   convolution_bench --ask                 reads lines "threads seconds N H W C O R stride padding groups" and answers
+//   convolution_bench --ask [ISA]           reads lines "threads seconds N H W C O R stride padding groups" and answers
 //                                           each with the three passes' best times in milliseconds; for
 //                                           bench/convolutions.py, which sets PyTorch beside it
 #include <time.h>
@@ -19,6 +19,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/conv/convolution.h"
+#include "kernels/isa.h"
 
 namespace linnet {
 namespace {
@@ -137,6 +138,9 @@ void table(int threads, double seconds, const std::string& filter) {
 }  // namespace linnet
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string(argv[1]) == "--ask") return linnet::answer();
+  if (argc > 1 && std::string(argv[1]) == "--ask") {
+    linnet::force_isa(argc > 2 ? argv[2] : "auto");
+    return linnet::answer();
+  }
   linnet::table(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? std::atof(argv[2]) : 0.2, argc > 3 ? argv[3] : "");
 }

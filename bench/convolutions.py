@@ -1,6 +1,7 @@
 """One convolution after another, Linnet beside oneDNN as PyTorch calls it:
 
-  build/peers/bin/python bench/convolutions.py BENCH [--threads 2] [--rounds 3] [--seconds 0.2] [--filter resnet20]
+  build/peers/bin/python bench/convolutions.py BENCH [--threads 2] [--rounds 3] [--seconds 0.2] [--filter resnet20] \
+      [--isa avx2]
 
 BENCH is the program convolution_bench. Prints a Markdown table of milliseconds and ratios for the forward pass, the input
 gradient and the weight gradient. Both sides take turns for every shape; of every side the best time of all rounds counts.
@@ -9,10 +10,20 @@ PyTorch runs with channels last and with channels first, and the faster of the t
 
 import argparse
 import math
+import os
 import subprocess
+import sys
 import time
+from pathlib import Path
 
-import torch
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+
+import common  # noqa: E402
+
+if "--isa" in sys.argv and "ATEN_CPU_CAPABILITY" not in os.environ:  # has to be set before torch is imported
+    os.environ |= common.HELD_TO["avx2"]
+
+import torch  # noqa: E402
 
 # As in convolution_bench.cpp: images, size, channels, filters, window, stride, padding, groups.
 ROWS = {
@@ -69,13 +80,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--filter", default="")
+    parser.add_argument("--isa", choices=("avx2",), help="both sides held to these instructions")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {args.threads} threads; "
           "ms Linnet / ms PyTorch (PyTorch's time as a multiple of Linnet's)\n")
     print("| convolution | y | dx | dweight |\n|---|---|---|---|")
     ratios = []
-    with subprocess.Popen([args.bench, "--ask"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as linnet:
+    with subprocess.Popen([args.bench, "--ask", args.isa or "auto"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as linnet:
         for name, row in ROWS.items():
             if args.filter not in name:
                 continue

@@ -47,7 +47,12 @@ def unlocked_mkl() -> str | None:
     return str(library)
 
 
-def environment(threads: int, device: str = "cpu") -> dict[str, str]:
+# Holds PyTorch's own kernels and inductor's, oneDNN and MKL to an instruction set of Linnet's (--isa).
+HELD_TO = {None: {}, "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+                              "MKL_ENABLE_INSTRUCTIONS": "AVX2"}}
+
+
+def environment(threads: int, device: str = "cpu", isa: str | None = None) -> dict[str, str]:
     """The environment of a peer process; the caller may add to it."""
     library = unlocked_mkl() if device == "cpu" else None
     chosen = {
@@ -60,7 +65,7 @@ def environment(threads: int, device: str = "cpu") -> dict[str, str]:
     }
     if library:
         chosen["LD_PRELOAD"] = library
-    return plain_environment() | chosen
+    return plain_environment() | chosen | HELD_TO[isa]
 
 
 def memory_mb(field: str) -> float:

@@ -94,13 +94,11 @@ class TapTask {
 
   HWY_INLINE void run() const {
     for (int64_t u = 0; u < units_; ++u) copy(u);
-    const int64_t panels = ceil_div(p_.columns(), kWidth);
     ForPhases(p_, [&](const Phase& phase) LINNET_LAMBDA {
       const Runs runs = runs_of(phase);
       const int64_t depth = phase.taps() * p_.depth();
       const Deal blocks{depth, std::max<int64_t>(1, ceil_div(depth, kDepth))};
       const float* packed = call_.packed + group_ * p_.packed_floats() + phase.packed;
-      (void)panels;
       for (int64_t block = 0; block < blocks.parts(); ++block)
         for (int64_t panel = panel_; panel < panel_end_; ++panel)
           for (int64_t u = 0; u < units_; ++u) {
