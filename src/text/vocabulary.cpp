@@ -4,8 +4,8 @@ namespace linnet {
 
 bool Vocabulary::add(std::string_view piece, TokenId id) {
   if (id < 0 || id > kMaxId || has(id) || text_.size() + piece.size() >= kGap) return false;
-  if (id >= size()) places_.resize(static_cast<size_t>(id) + 1);
-  places_[static_cast<size_t>(id)] = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(piece.size())};
+  if (id >= size()) locations_.resize(static_cast<size_t>(id) + 1);
+  locations_[static_cast<size_t>(id)] = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(piece.size())};
   const bool known = find(piece) >= 0;
   text_ += piece;
   if (piece.size() > longest_) longest_ = piece.size();

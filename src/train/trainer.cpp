@@ -337,7 +337,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
     const TrainedRange& range = layout_.ranges()[i];
     if (!is_intact(plan, shared_.arena, slots[i], float_bytes(range.count))) return false;
     const auto count = static_cast<size_t>(range.count);
-    const std::byte* from = store_.slot(slots[i].region) + slots[i].offset;
+    const std::byte* from = store_.location(slots[i].region) + slots[i].offset;
     if (store_.device().is_host()) {
       visit(range, {reinterpret_cast<const float*>(from), count});
       continue;
