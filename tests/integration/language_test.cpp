@@ -173,7 +173,7 @@ TEST_F(Language, BadInputIsOneLine) {
   };
   refused({"--set", "data.text=missing.txt"}, "missing.txt");
   folder_.write("short.txt", "too short\n");
-  refused({"--set", "data.text=short.txt"}, "one window takes 33");
+  refused({"--set", "data.text=short.txt"}, "one chunk takes 33");
   folder_.write("empty.txt", "");
   refused({"--set", "data.text=empty.txt"}, "holds no text");
   folder_.write("latin.txt", "caf\xE9\n");
