@@ -60,7 +60,7 @@ class Dataset {
         const Value& range = value(item);
         const size_t before = values.size();
         values.insert(values.end(), std::begin(range), std::end(range));
-        if (before == 0) width = values.size();
+        if (&item == items.data()) width = values.size();
         if (values.size() - before != width) fail_width(name);
       }
       return add(name, Shape{static_cast<int64_t>(width)}, values);

@@ -52,7 +52,9 @@ int64_t Shape::elements() const { return elements(0, rank_); }
 
 int64_t Shape::elements(int from, int to) const {
   int64_t count = 1;
-  for (int axis = from; axis < to; ++axis) count *= sizes_[static_cast<size_t>(axis)];
+  for (int axis = from; axis < to; ++axis)
+    if (__builtin_mul_overflow(count, sizes_[static_cast<size_t>(axis)], &count))
+      fail_user("a tensor of shape " + text() + " has more elements than a program can count");
   return count;
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "generate/causal_generator.h"
+#include "library/busy.h"
 #include "library/decoding_scope.h"
 #include "models/causal_model.h"
 #include "nn/model_store.h"
@@ -31,7 +32,13 @@ struct DecoderModel : CausalModel {
   explicit DecoderModel(Decoder& decoder) : decoder(decoder) {}
   int64_t vocab_size() const override { return decoder.vocab_size(); }
   int64_t max_length() const override { return decoder.max_length(); }
-  Tensor head_weight() override { return decoder.head(); }
+  Tensor head_weight() override {
+    const Tensor head = decoder.head();
+    if (head.type().shape.rank() != 2 || head.dim(0) != vocab_size())
+      fail_user("the head of the decoder is " + head.type().text() + ", and its vocabulary has " +
+                std::to_string(vocab_size()) + " tokens: it needs a row for each");
+    return head;
+  }
   Tensor hidden(const TokenRows& rows) override {
     const AttentionContext context = rows.context();
     const DecodingScope scope(context);
@@ -75,6 +82,8 @@ struct TextGenerator::State {
   SharedRegions shared;
   CausalGenerator generator;
   ThreadPool pool;
+  bool has_weights = false;
+  std::atomic<bool> busy = false;
 };
 
 TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) {
@@ -95,14 +104,21 @@ void TextGenerator::take(Learner& learner) {
       fail_user("parameter \"" + slot.spec.name + "\" of the learner is of another shape than the decoder's");
     std::copy(values.begin(), values.end(), flat + slot.offset);
   }
+  state_->has_weights = true;
 }
 
 void TextGenerator::load(const std::string& path) {
   load_model(path, state_->layout, state_->store.as<float>("parameters"));
+  state_->has_weights = true;
 }
 
 std::vector<std::vector<int32_t>> TextGenerator::generate(const std::vector<std::vector<int32_t>>& prompts,
                                                           const GenerateOptions& options, const Listener& listener) {
+  const Busy busy(state_->busy, "a generator");
+  if (!state_->has_weights && state_->layout.parameter_count() > 0)
+    fail_user("the generator has no weights yet: take() those of a learner, or load() a file");
+  if (options.max_tokens < 1)
+    fail_user("max_tokens is " + std::to_string(options.max_tokens) + "; at least 1 is needed");
   GenerateSettings settings{.max_tokens = options.max_tokens, .ends = options.ends};
   settings.sampling = {
       .temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p, .seed = options.seed};

@@ -72,6 +72,9 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
     report.loss = mean.value();
     if (options.validation) {
       event.evaluation = evaluate(*options.validation, options.metrics);
+      if (!std::isfinite(event.evaluation->loss))
+        throw Error(ErrorKind::kNumeric,
+                    "epoch " + std::to_string(report.epochs) + ": the validation loss is not finite");
       if (!report.best || event.evaluation->loss < report.best->loss) {
         report.best = event.evaluation;
         worse = 0;

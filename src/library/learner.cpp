@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "library/busy.h"
 #include "library/learner_state.h"
 #include "library/own_op_scope.h"
 
@@ -240,6 +241,7 @@ StepResult Learner::step(const Arrays& batch, double rate) { return step(std::sp
 
 StepResult Learner::step(std::span<const Arrays> batches, double rate) {
   State& s = *state_;
+  const Busy busy(s.busy, "a learner");
   s.check_step(rate, batches.size());
   std::vector<const State::BatchKind*> kinds;
   for (const Arrays& batch : batches) kinds.push_back(&s.kind_of(batch, true));
@@ -261,6 +263,7 @@ StepResult Learner::step(std::span<const Arrays> batches, double rate) {
 
 StepResult Learner::step(double rate) {
   State& s = *state_;
+  const Busy busy(s.busy, "a learner");
   if (s.kinds.size() != 1) fail_user("the learner has several batch shapes; give step() a batch");
   s.check_step(rate, 1);
   const StepReport report = s.trainer->step(s.kinds[0]->number, rate, s.steps + 1);
@@ -320,10 +323,19 @@ Evaluation Learner::evaluate(Loader& loader, const std::vector<Metric>& metrics)
 
 Arrays Learner::predict(const Arrays& batch) {
   State& s = *state_;
+  const Busy busy(s.busy, "a learner");
   const State::BatchKind& kind = s.kind_for(batch);
-  int64_t rows = 0;
-  for (const auto& [name, type] : kind.used)
-    if (batch.has(name)) rows = std::max(rows, first_axis(batch.type(name)));
+  int64_t rows = 0, fewer = 0;
+  for (const auto& [name, type] : kind.used) {
+    if (!batch.has(name)) continue;
+    const int64_t given = first_axis(batch.type(name));
+    rows = std::max(rows, given);
+    if (given == first_axis(type)) continue;
+    if (fewer > 0 && given != fewer)
+      fail_user("\"" + name + "\" has " + std::to_string(given) + " rows, and another array of the batch has " +
+                std::to_string(fewer));
+    fewer = given;
+  }
   s.load(batch, kind);
   s.trainer->evaluate(kind.number);
   s.last_trained = nullptr;

@@ -1,5 +1,6 @@
 // What a Learner holds.
 #pragma once
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +22,8 @@ struct Learner::State {
     int number = -1;                   // the trainer's
     bool trained = false;
   };
+
+  std::atomic<bool> busy = false;  // a step or a prediction runs
 
   LossFunction traced(const InputTypes* types) const;
   void add_kind(const InputTypes* types, bool trained);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -6,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "library/busy.h"
 #include "library/shuffle.h"
 #include "linnet/dataset.h"
 #include "linnet/error.h"
@@ -29,6 +31,8 @@ bool is_label(const std::string& name, DType dtype) {
 struct Loader::State {
   State(const Dataset& data, const LoaderOptions& given);
   ~State();
+
+  std::atomic<bool> busy = false;  // next() runs
 
   void check() const;
   void choose_buckets();
@@ -225,6 +229,7 @@ int64_t Loader::batches() const { return state_->per_epoch; }
 
 const Arrays& Loader::next() {
   State& s = *state_;
+  const Busy busy(s.busy, "a loader");
   if (s.workers.empty()) {
     const std::shared_ptr<const Order> order = s.order_of(s.number / s.per_epoch);
     s.current = s.make((*order)[static_cast<size_t>(s.number % s.per_epoch)]);

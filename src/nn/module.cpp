@@ -63,6 +63,8 @@ void Module::visit(const std::function<void(Module&)>& visitor) {
 
 void Module::adopt(Module& root, const std::string& name) {
   if (root.parent_) fail_user("a module that is a part of another one cannot be adopted as \"" + name + "\"");
+  for (const Module* above = this; above; above = above->parent_)
+    if (above == &root) fail_user("a module cannot be a part of itself: it was to be adopted as \"" + name + "\"");
   root.parent_ = this, root.name_ = name;
   members_.push_back({&root, nullptr});
   root.prefix_names(root.path() + ".");

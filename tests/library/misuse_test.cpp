@@ -319,6 +319,53 @@ const std::vector<Misuse>& misuses() {
          root.adopt(net, "net");
          root.adopt(net, "again");
        }},
+      {"AdoptedByItsPart",
+       [] {
+         Module root;
+         Net net;
+         root.adopt(net, "net");
+         net.adopt(root, "root");
+       }},
+      {"AdoptedByItself",
+       [] {
+         Module root;
+         root.adopt(root, "root");
+       }},
+      {"MoreElementsThanCanBeCounted",
+       [] {
+         Dataset data;
+         data.add("x", {int64_t{1} << 32, int64_t{1} << 32}, std::vector<float>(16));
+       }},
+      {"InputOfMoreElementsThanCanBeCounted",
+       [] {
+         trace([](Tracer& t, Tensor, Tensor, Tensor) {
+           return sum(sum(t.input("z", {DType::kF32, {(int64_t{1} << 61) + 1, 8}}), 0));
+         });
+       }},
+      {"StructsOfSeveralWidths",
+       [] {
+         const std::vector<std::vector<float>> items{{}, {1, 2}, {3, 4}};
+         Dataset data;
+         data.add("x", items, [](const std::vector<float>& item) { return item; });
+       }},
+      {"PredictedRowsDiffer",
+       [] {
+         Ready ready;
+         Arrays batch;
+         batch.set("x", {2, 2}, std::vector<float>(4));
+         batch.set("y", {3, 1}, std::vector<float>(3));
+         ready.learner.predict(batch);
+       }},
+      {"ValidationIsNotFinite",
+       [] {
+         Ready ready;
+         Dataset data, broken;
+         data.add("x", {2}, std::vector<float>(16)).add("y", {1}, std::vector<float>(8));
+         broken.add("x", {2}, std::vector<float>(16, std::numeric_limits<float>::quiet_NaN()))
+             .add("y", {1}, std::vector<float>(8));
+         Loader loader(data, {.batch = 4}), validation(broken, {.batch = 4});
+         ready.learner.fit(loader, {.epochs = 3, .validation = &validation});
+       }},
       {"HeadsDoNotDivide",
        [] {
          Module root;

@@ -40,6 +40,30 @@ struct Writer : Decoder {
   int64_t max_length() const override { return 32; }
 };
 
+struct WriterOfAShortHead : Writer {
+  int64_t vocab_size() const override { return 12; }
+};
+
+TEST(Decoder, MistakesOfAGeneratorAreErrors) {
+  WriterOfAShortHead short_head;
+  EXPECT_THROW(TextGenerator(short_head, {.threads = 1}), Error);
+  Writer writer;
+  Loader loader(Dataset::chunks(std::vector<int32_t>(20, 3), 4), {.batch = 1});
+  Learner learner(
+      writer, [&](Tracer& trace) { return decoder_loss(writer, trace); }, loader.shapes());
+  TextGenerator generator(writer, {.threads = 1});
+  EXPECT_THROW(generator.generate({{1, 2}}, {.max_tokens = 2}), Error);  // no weights yet
+  generator.take(learner);
+  EXPECT_THROW(generator.generate({{1, 2}}, {.max_tokens = 0}), Error);
+  EXPECT_EQ(generator.generate({{1, 2}}, {.max_tokens = 2}).front().size(), 2u);
+  const auto again = [&](int64_t, int32_t, std::span<const float>) {
+    generator.generate({{1}}, {.max_tokens = 1});
+    return true;
+  };
+  EXPECT_THROW(generator.generate({{1, 2}}, {.max_tokens = 2}, again), Error);
+  EXPECT_EQ(generator.generate({{1, 2}}, {.max_tokens = 2}).front().size(), 2u);
+}
+
 TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
   std::vector<int32_t> ids;
   for (int i = 0; i < 400; ++i) ids.push_back(i * i % 11);
