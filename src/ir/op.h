@@ -29,6 +29,7 @@ struct GradientArgs {
   const Node& node;
   std::span<const Tensor> in, out;
   std::span<const Tensor> out_grad;  // undefined where no gradient flows into that output
+  std::span<const uint8_t> wanted;   // by operand: 1 where its gradient is used, so that an op may leave others out
 };
 
 struct DecomposeArgs {

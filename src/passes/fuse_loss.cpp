@@ -49,7 +49,7 @@ class FuseLoss {
     LinearCrossEntropyAttrs attrs = grad.attrs.as<LinearCrossEntropyAttrs>();
     attrs.loss = true;
     std::vector<Tensor> in = rewriter_.inputs_of(grad);
-    if (const ValueId start = take_start(grad.out[1], forward); start != kNone) {
+    if (const ValueId start = attrs.weight_gradient ? take_start(grad.out[1], forward) : kNone; start != kNone) {
       attrs.accumulate = true;
       move_before(start);
       in.push_back(rewriter_[start]);
@@ -67,11 +67,17 @@ class FuseLoss {
     for (NodeId id = forward + 1; id < graph_.node_count(); ++id) {
       const Node& grad = graph_.node(id);
       if (is(grad, kLinearCrossEntropyGrad) && grad.in.size() == node.in.size() + 1 &&
-          std::equal(node.in.begin(), node.in.end(), grad.in.begin()) && grad.attrs == node.attrs &&
+          std::equal(node.in.begin(), node.in.end(), grad.in.begin()) && is_of_same_loss(grad.attrs, node.attrs) &&
           can_move_before(grad.in.back(), forward))
         return id;
     }
     return kNone;
+  }
+
+  static bool is_of_same_loss(const Attrs& gradient, const Attrs& loss) {
+    auto attrs = gradient.as<LinearCrossEntropyAttrs>();
+    attrs.weight_gradient = true;
+    return Attrs(attrs) == loss;
   }
 
   // Scalars and other names of a tensor cost nothing to have early.

@@ -103,6 +103,21 @@ TEST(FuseLoss, ATiedTablesGradientIsAddedUpInPlace) {
   }
 }
 
+// A frozen table: nobody asks for its gradient, so none is computed.
+TEST(FuseLoss, AFrozenWeightHasNoGradient) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {3, kWidth}}),
+               w = graph.input("w", {DType::kF32, {kClasses, kWidth}});
+  const Tensor loss = linear_cross_entropy_sum(x, w, std::nullopt, graph.input("targets", {DType::kI32, {3}}));
+  graph.output("dx", gradients(loss, std::array{x})[0]);
+  graph.output("loss", loss);
+  const Graph fused = optimize(graph.clone()), plain = optimize(graph.clone(), {.off = {"fuse_loss"}});
+  EXPECT_EQ(fused.node_count(), 2) << "the loss with its gradient, and the gradient of the loss";
+  for (const Node& node : fused.nodes())
+    for (const ValueId out : node.out) EXPECT_TRUE(fused.value(out).type.shape != Shape({kClasses, kWidth}));
+  expect_equal_results(plain, fused);
+}
+
 TEST(FuseLoss, ALossWhoseGradientNeedsItsValueStaysApart) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {3, 4}}), w = graph.input("w", {DType::kF32, {5, 4}});

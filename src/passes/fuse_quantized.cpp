@@ -1,7 +1,7 @@
 // A product with a quantized weight, or a lookup in a quantized table, reads it as it lies in memory. What else reads
 // such a parameter computes with the numbers that it stands for.
 #include "ops/embedding/embedding.h"
-#include "ops/matmul/matmul.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/quantized/quantized.h"
 #include "passes/matcher.h"
 #include "passes/passes.h"
@@ -16,7 +16,7 @@ class Quantized {
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes())
-      if (!(is(node, kMatmul) ? product(node) : is(node, kEmbedding) && lookup(node))) rewriter_.copy(node);
+      if (!(product(node) || lookup(node) || loss(node))) rewriter_.copy(node);
     return remove_dead_code(rewriter_.finish());
   }
 
@@ -26,31 +26,42 @@ class Quantized {
     return is(producer, kDequantize) ? producer : nullptr;
   }
 
-  // a W^T with all that follows it in one node. Model code has no other product with a weight outside of training.
+  // a W^T or, in a backward pass, a W, with all that follows it in one node.
   bool product(const Node& node) {
+    if (!is(node, kMatmul)) return false;
     const auto& attrs = node.attrs.as<MatmulAttrs>();
     const Node* weight = dequantized(node.in[1]);
-    if (!weight || attrs.trans_a || !attrs.trans_b || attrs.has_aux() || attrs.pre_activation) return false;
+    if (!weight || !has_quantized_product(weight->attrs.as<QuantizedAttrs>().format, attrs)) return false;
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
-    map(node, kQuantizedMatmul, in,
-        QuantizedMatmulAttrs{.weight = weight->attrs.as<QuantizedAttrs>(),
-                             .bias = attrs.bias,
-                             .activation = attrs.activation,
-                             .accumulate = attrs.accumulate,
-                             .independent_rows = attrs.independent_rows});
+    const std::vector<Tensor> out =
+        rewriter_.add(node, kQuantizedMatmul, in, QuantizedMatmulAttrs{weight->attrs.as<QuantizedAttrs>(), attrs});
+    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(node.out[i], out[i]);
     return true;
   }
 
   bool lookup(const Node& node) {
+    if (!is(node, kEmbedding)) return false;
     const Node* table = dequantized(node.in[0]);
     if (!table) return false;
-    map(node, kQuantizedEmbedding, {rewriter_[table->in[0]], rewriter_[node.in[1]]}, table->attrs);
+    const std::vector<Tensor> in{rewriter_[table->in[0]], rewriter_[node.in[1]]};
+    rewriter_.map(node.out[0], rewriter_.add(node, kQuantizedEmbedding, in, table->attrs)[0]);
     return true;
   }
 
-  void map(const Node& node, const OpDef& op, const std::vector<Tensor>& in, const Attrs& attrs) {
-    rewriter_.map(node.out[0], rewriter_.add(node, op, in, attrs)[0]);
+  // A classifier with a frozen weight. (With kInt8, whose products round their other operand, losses are not computed.)
+  bool loss(const Node& node) {
+    if (!is(node, kLinearCrossEntropy) && !is(node, kLinearCrossEntropyGrad)) return false;
+    const Node* weight = dequantized(node.in[1]);
+    auto attrs = node.attrs.as<LinearCrossEntropyAttrs>();
+    if (!weight || weight->attrs.as<QuantizedAttrs>().format == WeightFormat::kInt8) return false;
+    if (is(node, kLinearCrossEntropyGrad) && attrs.weight_gradient) return false;
+    attrs.packed = true, attrs.weight = weight->attrs.as<QuantizedAttrs>();
+    std::vector<Tensor> in = rewriter_.inputs_of(node);
+    in[1] = rewriter_[weight->in[0]];
+    const std::vector<Tensor> out = rewriter_.add(node, *node.op, in, attrs);
+    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(node.out[i], out[i]);
+    return true;
   }
 
   const Matcher matcher_;

@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "ops/embedding/embedding.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/quantized/quantized.h"
+#include "ops/reduce/reduce.h"
+#include "passes/gradient.h"
 #include "passes/passes.h"
 
 namespace linnet {
@@ -37,12 +41,25 @@ TEST(FuseQuantized, OtherReadersComputeWithTheNumbers) {
   Graph graph;
   const PackedShape shape{WeightFormat::kInt8Blocks, 64, 64};
   const Tensor w = weight(graph, shape), x = graph.input("x", {DType::kF32, {5, 64}});
-  graph.output("y", matmul(x, w));  // not transposed: no linear layer
+  graph.output("y", w * 2.0);
   graph.output("z", matmul(x, w, false, true));
   const Graph fused = optimize(std::move(graph));
   EXPECT_EQ(count(fused, "dequantize"), 1);
-  EXPECT_EQ(count(fused, "matmul"), 1);
   EXPECT_EQ(count(fused, "quantized_matmul"), 1);
+}
+
+// A layer whose weight is frozen, forward and backward: the weight is never whole in fp32.
+TEST(FuseQuantized, TheBackwardPassReadsThePackedWeight) {
+  Graph graph;
+  const PackedShape shape{WeightFormat::kBf16, 40, 64};
+  const Tensor w = weight(graph, shape), x = graph.input("x", {DType::kF32, {5, 64}});
+  const Tensor bias = graph.input("bias", {DType::kF32, {40}});
+  const Tensor y = gelu(matmul(gelu(x), w, false, true) + bias);
+  graph.output("dx", gradients(sum_to(square(y), {}), std::array{x})[0]);
+  const Graph fused = optimize(std::move(graph));
+  EXPECT_EQ(count(fused, "dequantize"), 0);
+  EXPECT_EQ(count(fused, "matmul"), 0);
+  EXPECT_EQ(count(fused, "quantized_matmul"), 2);
 }
 
 }  // namespace

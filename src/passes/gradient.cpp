@@ -1,5 +1,7 @@
 #include "passes/gradient.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/op.h"
 #include "ops/movement/movement.h"
@@ -45,7 +47,8 @@ class Backward {
   void differentiate(NodeId id) {
     const Node node = graph_.node(id);  // a copy: the graph grows below
     std::vector<Tensor> in, out, out_grad;
-    bool flows = false, wanted = false;
+    std::vector<uint8_t> wanted;
+    bool flows = false;
     for (ValueId v : node.out) {
       out.push_back({&graph_, v});
       out_grad.push_back(gradient_[static_cast<size_t>(v)]);
@@ -53,13 +56,13 @@ class Backward {
     }
     for (ValueId v : node.in) {
       in.push_back({&graph_, v});
-      wanted = wanted || depends_[static_cast<size_t>(v)];
+      wanted.push_back(depends_[static_cast<size_t>(v)]);
     }
-    if (!flows || !wanted) return;
+    if (!flows || std::ranges::find(wanted, 1) == wanted.end()) return;
     if (!node.op->gradient) throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
     graph_.set_scope(node.scope);
     graph_.set_origin(node.where);
-    const std::vector<Tensor> gradients = node.op->gradient({graph_, node, in, out, out_grad});
+    const std::vector<Tensor> gradients = node.op->gradient({graph_, node, in, out, out_grad, wanted});
     for (size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].defined() && depends_[static_cast<size_t>(node.in[i])]) add(node, node.in[i], gradients[i]);
   }

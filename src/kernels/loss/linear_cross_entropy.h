@@ -5,16 +5,19 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/thread_pool.h"
 #include "kernels/precision.h"
+#include "kernels/quantized/packed_weight.h"
 
 namespace linnet {
 
 struct LinearCrossEntropyArgs {
   int64_t rows = 0, width = 0, classes = 0;
-  const float* hidden = nullptr;     // [rows, width]
-  const float* weight = nullptr;     // [classes, width]
+  const float* hidden = nullptr;  // [rows, width]
+  const float* weight = nullptr;  // [classes, width], or null and
+  std::optional<PackedWeight> packed = {};
   const float* bias = nullptr;       // [classes]; may be null
   const int32_t* targets = nullptr;  // [rows], below classes; rows with a negative one are left out of all products
   float smoothing = 0;
@@ -26,13 +29,14 @@ struct LinearCrossEntropyArgs {
   // Gradients of dloss * loss, all written, or none when dhidden is null.
   float dloss = 1;
   float* dhidden = nullptr;  // [rows, width], zeros in rows left out; may be hidden
-  float* dweight = nullptr;  // [classes, width]
+  float* dweight = nullptr;  // [classes, width]; null, as for a packed weight: not computed
   float* dbias = nullptr;    // [classes]; may be null
   bool accumulate = false;   // dweight += instead of dweight =
 };
 
 // Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.
-size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, int threads);
+size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
+                                      const std::optional<PackedShape>& packed, int threads);
 
 // `workspace` is 64-byte aligned. Chunks depend on shapes and targets alone.
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool);

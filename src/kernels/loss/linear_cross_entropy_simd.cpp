@@ -6,6 +6,7 @@
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/linear_cross_entropy.h"
 #include "kernels/parallel.h"
+#include "kernels/quantized/gemm_int8.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/loss/linear_cross_entropy_simd.cpp"
@@ -136,11 +137,13 @@ struct Workspace {
 };
 
 // The largest of a chunk's products. How many rows a chunk has depends on how many are left out.
-size_t product_workspace(int64_t rows, int64_t width, int64_t classes, int threads) {
+size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std::optional<PackedShape>& packed,
+                         int threads) {
   size_t most = 0;
   for (int64_t m = chunk_rows(rows, classes); m > 0; --m)
     most = std::max({most, gemm_workspace(1, m, classes, width, threads), gemm_workspace(1, m, width, classes, threads),
-                     gemm_workspace(1, classes, width, m, threads)});
+                     gemm_workspace(1, classes, width, m, threads),
+                     packed ? quantized_gemm_workspace(*packed, m, /*plain=*/false, threads) : 0});
   return most;
 }
 
@@ -193,7 +196,7 @@ class LinearCrossEntropy {
     }
     losses_and_slopes(first, rows);
     // The weight's gradient first: the other may be written over the hidden states it reads.
-    weight_gradient(rows, hidden, first > 0);
+    if (args_.dweight != nullptr) weight_gradient(rows, hidden, first > 0);
     if (args_.dbias != nullptr) bias_gradient(rows, first > 0);
     hidden_gradient(rows, adjacent ? args_.dhidden + kept[0] * args_.width : work_.hidden);
     if (!adjacent) copy_rows(rows, args_.width, work_.hidden, args_.dhidden, nullptr, kept, pool_);
@@ -255,14 +258,17 @@ class LinearCrossEntropy {
 
   void multiply(GemmArgs& product) {
     product.precision = args_.precision;
-    gemm(product, work_.product, pool_);
+    if (args_.packed)
+      quantized_gemm(product, *args_.packed, work_.product, pool_);
+    else
+      gemm(product, work_.product, pool_);
   }
 
   void clear_left_out(int64_t kept) {
     for (int64_t row = 0; row < args_.rows; ++row)
       if (args_.targets[row] < 0) std::fill_n(args_.dhidden + row * args_.width, args_.width, 0.0f);
     if (kept > 0) return;
-    if (!args_.accumulate) std::fill_n(args_.dweight, args_.classes * args_.width, 0.0f);
+    if (args_.dweight != nullptr && !args_.accumulate) std::fill_n(args_.dweight, args_.classes * args_.width, 0.0f);
     if (args_.dbias != nullptr) std::fill_n(args_.dbias, args_.classes, 0.0f);
   }
 
@@ -273,8 +279,9 @@ class LinearCrossEntropy {
 
 }  // namespace
 
-size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, int threads) {
-  return Workspace(nullptr, rows, width, classes, product_workspace(rows, width, classes, threads)).size;
+size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
+                                      const std::optional<PackedShape>& packed, int threads) {
+  return Workspace(nullptr, rows, width, classes, product_workspace(rows, width, classes, packed, threads)).size;
 }
 
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool) {

@@ -74,7 +74,8 @@ LinearCrossEntropyArgs arguments(const Problem& p, const Operands& o) {
 
 struct Scratch {
   Scratch(const Problem& p, int threads)
-      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, threads)), bytes(size + 128, std::byte{0xEE}) {}
+      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, {}, threads)),
+        bytes(size + 128, std::byte{0xEE}) {}
   std::byte* data() { return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64; }
   // Nothing was written past the end.
   bool intact() { return data()[size] == std::byte{0xEE}; }

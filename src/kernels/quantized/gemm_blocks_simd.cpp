@@ -8,6 +8,7 @@
 #include "kernels/quantized/activation_block.h"
 #include "kernels/quantized/gemm_blocks.h"
 #include "kernels/quantized/gemm_int8.h"
+#include "kernels/quantized/gemm_strips.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized/gemm_blocks_simd.cpp"
@@ -148,46 +149,24 @@ namespace {
 HWY_EXPORT(few_rows);
 
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kStripFloats = int64_t{1} << 20;  // of a weight in fp32
 
-int64_t strip_rows(const PackedShape& shape) {
-  const int64_t rows =
-      std::max<int64_t>(PackedShape::kPanel, kStripFloats / shape.columns / PackedShape::kPanel * PackedShape::kPanel);
-  return std::min(rows, shape.rows);
-}
-
-size_t strip_bytes(const PackedShape& shape) {
-  return (static_cast<size_t>(strip_rows(shape) * shape.columns) * sizeof(float) + 63) / 64 * 64;
+// The kernels for few rows compute a W^T and what adds to it or is applied to it.
+bool is_plain(const GemmArgs& args) {
+  return args.trans_b && !args.accumulate && !args.pre_activation && args.derivative == GemmActivation::kNone;
 }
 
 }  // namespace
 
-size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, int threads) {
+size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool plain, int threads) {
   if (shape.rows == 0) return 0;
   const size_t activations = static_cast<size_t>(m * shape.blocks()) * sizeof(ActivationBlock);
-  if (m <= kFewRows) return activations;
-  size_t most = 0;  // of a whole strip and of the last
-  for (const int64_t n : {strip_rows(shape), shape.rows % strip_rows(shape)})
-    most = std::max(most, gemm_workspace(1, m, n, shape.columns, threads));
-  return std::max(activations, strip_bytes(shape) + most);
+  return plain && m <= kFewRows ? activations : std::max(activations, gemm_strips_workspace(shape, m, threads));
 }
 
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
-  if (args.m <= kFewRows || args.independent_rows)
+  if (is_plain(args) && (args.m <= kFewRows || args.independent_rows))
     return HWY_DYNAMIC_DISPATCH(few_rows)(args, weight, has_vnni(), workspace, pool);
-  auto* values = reinterpret_cast<float*>(workspace);
-  const PackedShape& shape = weight.shape;
-  for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {
-    const int64_t end = std::min(shape.rows, begin + strip_rows(shape));
-    dequantize_rows(weight, begin, end, values, pool);
-    GemmArgs part = args;
-    part.n = end - begin, part.k = shape.columns;
-    part.b = values, part.ldb = shape.columns, part.trans_b = true;
-    part.c += begin;
-    if (part.bias) part.bias += begin;
-    if (part.residual) part.residual += begin;
-    gemm(part, workspace + strip_bytes(shape), pool);
-  }
+  gemm_strips(args, weight, workspace, pool);
 }
 
 }  // namespace linnet

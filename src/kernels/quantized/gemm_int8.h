@@ -1,4 +1,4 @@
-// Products with weights of 8 or 4 bits:  x = A W^T [+ residual] [+ bias],  C = activation(x).
+// Products with packed weights:  x = A W^T [+ residual] [+ bias],  C = activation(x).
 //
 // With a weight of kInt8, each row of A is rounded to 8 bits, with a scale of its own (its largest magnitude / 127),
 // and the products are added up as integers, exactly. So an element of C has the same bits whatever the number of
@@ -9,18 +9,21 @@
 // With the block formats, rows of A are rounded to 16 bits, 32 neighbors with a scale of their own, where there are few
 // rows (at most 8, or any number with independent_rows): integers are added within a block, and the sums of blocks in
 // fp32 in their order, so that what is said above of bits holds here too. The rounding is 1 in 65534 of the largest of
-// 32 neighbors, far below that of the weights. More rows are a product of gemm() with strips of the weight in fp32.
+// 32 neighbors, far below that of the weights. More rows are a product of gemm() with strips of the weight in fp32
+// (gemm_strips.h), as are all products with kBf16; these have the other form A W, too, and whatever else may follow a
+// product of gemm().
 #pragma once
 #include "kernels/gemm/gemm.h"
 #include "kernels/quantized/packed_weight.h"
 
 namespace linnet {
 
-// Bytes of workspace for m rows.
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, int threads);
+// Bytes of workspace for m rows. `plain`: trans_b, without accumulate, pre_activation and derivative.
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool plain, int threads);
 
-// Of `args` these are read: m, a, lda, c, ldc, bias, residual, activation and independent_rows (with which any number
-// of rows is computed as few rows are). The sizes n and k are those of the weight. `workspace` is 64-byte aligned.
+// The sizes n and k of `args` and the operand b are not read: they are the weight's. `trans_b` must be set for kInt8,
+// whose results have no pre_activation and no derivative. With `independent_rows` any number of rows is computed as few
+// rows are. `workspace` is 64-byte aligned.
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 
 // Does the current instruction set multiply bytes and add to 32 bits in one instruction (AVX-512 VNNI)?

@@ -7,6 +7,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/quantized/gemm_blocks.h"
 #include "kernels/quantized/gemm_int8.h"
+#include "kernels/quantized/gemm_strips.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized/gemm_int8_simd.cpp"
@@ -184,14 +185,16 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
   return HWY_DYNAMIC_DISPATCH(quantize_activations)(x, k, codes);
 }
 
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, int threads) {
-  if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, threads);
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool plain, int threads) {
+  if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
+  if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, plain, threads);
   const int64_t depth = shape.blocks() * PackedShape::kBlock;
   return static_cast<size_t>((m * depth + 63) / 64 * 64) + static_cast<size_t>(m) * sizeof(float);
 }
 
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   if (args.m == 0 || weight.shape.rows == 0) return;
+  if (weight.shape.format == WeightFormat::kBf16) return gemm_strips(args, weight, workspace, pool);
   if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
   HWY_DYNAMIC_DISPATCH(product)(args, weight, has_vnni(), workspace, pool);
 }

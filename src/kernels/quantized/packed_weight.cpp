@@ -7,7 +7,9 @@
 #include <limits>
 #include <vector>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
+#include "kernels/precision.h"
 #include "kernels/quantized/round_codes.h"
 
 namespace linnet {
@@ -101,6 +103,7 @@ int64_t word_offset(const PackedShape& shape, int64_t row, int64_t column) {
 }  // namespace
 
 size_t PackedShape::bytes() const {
+  if (format == WeightFormat::kBf16) return (static_cast<size_t>(rows * columns) * sizeof(uint16_t) + 63) / 64 * 64;
   const size_t scales = format == WeightFormat::kInt8
                             ? static_cast<size_t>(panels() * kPanel) * (sizeof(float) + sizeof(int32_t))
                             : static_cast<size_t>(panels() * blocks() * kPanel) * sizeof(uint16_t);
@@ -127,6 +130,8 @@ void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float
       case WeightFormat::kInt4Blocks:
         quantize_block4(w + begin, count, top, codes + begin, scales + part);
         break;
+      case WeightFormat::kBf16:
+        fail_internal("numbers of bf16 have no codes");
     }
   }
 }
@@ -186,6 +191,11 @@ void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* s
 }
 
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool) {
+  if (shape.format == WeightFormat::kBf16)
+    return pool.run(shape.rows, [&](int64_t row, int) {
+      auto* out = reinterpret_cast<uint16_t*>(packed) + row * shape.columns;
+      for (int64_t i = 0; i < shape.columns; ++i) out[i] = bf16_bits(round_to_bf16(w[row * shape.columns + i]));
+    });
   pool.run(shape.panels(), [&](int64_t panel, int) {
     std::memset(packed + panel * shape.panel_bytes(), 0, static_cast<size_t>(shape.panel_bytes()));
     std::vector<int8_t> codes(static_cast<size_t>(shape.columns));
@@ -204,6 +214,11 @@ void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, Th
 
 void dequantize_row(const PackedWeight& weight, int64_t row, float* out) {
   const PackedShape& shape = weight.shape;
+  if (shape.format == WeightFormat::kBf16) {
+    const uint16_t* from = weight.bf16_row(row);
+    for (int64_t i = 0; i < shape.columns; ++i) out[i] = from_bf16(from[i]);
+    return;
+  }
   const int64_t panel = row / kPanel;
   const bool per_row = shape.format == WeightFormat::kInt8, four_bits = shape.format == WeightFormat::kInt4Blocks;
   for (int64_t block = 0; block < shape.blocks(); ++block) {

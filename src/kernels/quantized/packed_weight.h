@@ -1,19 +1,22 @@
-// Weight matrices in 8 or 4 bits: how they are rounded, and how the kernels find them in memory.
+// Weight matrices in 16, 8 or 4 bits: how they are rounded, and how the kernels find them in memory.
 //
 // A matrix w [rows, columns] (a linear layer's [out, in], a table's [ids, width]) becomes integers q and scales s with
 // w ~ q * s:
 //
 //   kInt8        -127..127, a float scale for each row. Products round their other operand to 8 bits too and add up
 //                integers (gemm_int8.h).
-//   kInt8Blocks  -127..127, a bf16 scale for each block of 32 neighbors in a row. Products compute in fp32.
+//   kInt8Blocks  -127..127, a bf16 scale for each block of 32 neighbors in a row. Products with few rows round their
+//                other operand to 16 bits, others compute in fp32.
 //   kInt4Blocks  -8..7, the same.
+//   kBf16        no integers: each number is rounded to the nearest of bf16. Products compute in fp32.
 //
 // In kInt8, of two neighbors (columns 2i and 2i + 1) those that are positive add up to at most 128, and those that are
 // negative to at least -128. So an activation u8 times them fits 16 bits (255 * 128 = 32640), and vpmaddubsw, which
 // AVX2 has to multiply bytes, never saturates, whatever the activations are. The quantizer sees to it on every
 // processor, so that a model gives the same integers everywhere.
 //
-// Packed, 16 rows make a panel. Rows and columns are padded with zeros to whole panels and blocks.
+// kBf16 lies in memory as the matrix does. Of the others, 16 rows make a panel, and rows and columns are padded with
+// zeros to whole panels and blocks:
 //   codes   [panels][blocks] of int8 [8][16][4]: columns 4g..4g+3 of 16 rows, or int4 [4][16][8]: columns 8g..8g+7, the
 //           first in the lowest bits of a 32-bit word
 //   scales  float [panels * 16], or bf16 [panels][blocks][16]
@@ -29,9 +32,9 @@ namespace linnet {
 
 class ThreadPool;
 
-enum class WeightFormat : uint8_t { kInt8, kInt8Blocks, kInt4Blocks };
+enum class WeightFormat : uint8_t { kInt8, kInt8Blocks, kInt4Blocks, kBf16 };
 inline std::span<const char* const> enum_names(WeightFormat) {
-  static constexpr std::array kNames{"int8", "int8_blocks", "int4_blocks"};
+  static constexpr std::array kNames{"int8", "int8_blocks", "int4_blocks", "bf16"};
   return kNames;
 }
 
@@ -68,11 +71,12 @@ struct PackedWeight {
     return reinterpret_cast<const uint16_t*>(data + shape.scales_offset()) +
            panel * shape.blocks() * PackedShape::kPanel;
   }
+  const uint16_t* bf16_row(int64_t row) const { return reinterpret_cast<const uint16_t*>(data) + row * shape.columns; }
   const int32_t* sums() const { return reinterpret_cast<const int32_t*>(data + shape.sums_offset()); }
 };
 
-// One row as files have it: codes[columns], scales[scales_of_row()]. A row or block with a value that is not a finite
-// number gets the scale NaN. Scales of blocks are numbers of bf16.
+// One row as files have it, of the formats with codes: codes[columns], scales[scales_of_row()]. A row or block with a
+// value that is not a finite number gets the scale NaN. Scales of blocks are numbers of bf16.
 void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float* scales);
 // Into and out of the packed form. pack_row leaves the padding as it is: zero, in memory that was zero.
 void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const float* scales, std::byte* packed);
@@ -80,7 +84,7 @@ void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* s
 
 // A whole matrix [rows, columns]. `packed` has shape.bytes() bytes.
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool);
-// The numbers that a row, or rows [begin, end), stand for: code * scale. `out` is [columns] or [end - begin, columns].
+// The numbers that a row, or rows [begin, end), stand for. `out` is [columns] or [end - begin, columns].
 void dequantize_row(const PackedWeight& weight, int64_t row, float* out);
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out, ThreadPool& pool);
 

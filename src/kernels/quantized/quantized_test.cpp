@@ -45,8 +45,8 @@ struct Packed {
 
 std::vector<float> multiply(Packed& w, const std::vector<float>& a, GemmArgs args, ThreadPool& pool) {
   std::vector<float> c(static_cast<size_t>(args.m * w.shape.rows), kNan);
-  args.a = a.data(), args.lda = w.shape.columns, args.c = c.data(), args.ldc = w.shape.rows;
-  Aligned workspace(quantized_gemm_workspace(w.shape, args.m, pool.size()));
+  args.a = a.data(), args.lda = w.shape.columns, args.c = c.data(), args.ldc = w.shape.rows, args.trans_b = true;
+  Aligned workspace(quantized_gemm_workspace(w.shape, args.m, /*plain=*/true, pool.size()));
   quantized_gemm(args, w.weight(), workspace.data(), pool);
   return c;
 }
@@ -276,6 +276,53 @@ TEST(QuantizedGemm, BlocksGiveTheProductOfTheNumbersTheyStandFor) {
           }
       }
     }
+}
+
+// What a training step needs of a frozen layer, of one strip and of several: forward with the values before the
+// activation function, and the gradient of its input with the derivative of the function before it.
+TEST(QuantizedGemm, StripsGiveWhatTheBackwardPassNeeds) {
+  ThreadPool pool(2);
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks})
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{48, 70}, {1100, 1040}}) {
+      Packed packed(format, n, k, random_floats(n * k, 6));
+      const auto values = packed.values();
+      const int64_t m = 5;
+      const auto x = random_floats(m * k, 7), dy = random_floats(m * n, 8), bias = random_floats(n, 9),
+                 aux = random_floats(m * k, 10), start = random_floats(m * k, 11);
+      GemmArgs forward{.m = m, .a = x.data(), .lda = k, .trans_b = true, .ldc = n, .bias = bias.data()};
+      GemmArgs backward{.m = m, .a = dy.data(), .lda = n, .ldc = k, .residual = start.data()};
+      std::vector<float> y(static_cast<size_t>(m * n)), pre = y, dx(static_cast<size_t>(m * k));
+      forward.c = y.data(), forward.pre_activation = pre.data(), forward.activation = GemmActivation::kGelu;
+      backward.c = dx.data(), backward.derivative = GemmActivation::kRelu, backward.aux = aux.data();
+      backward.derivative_scale = 3;
+      for (const GemmArgs& args : {forward, backward}) {
+        Aligned workspace(quantized_gemm_workspace(packed.shape, m, /*plain=*/false, pool.size()));
+        quantized_gemm(args, packed.weight(), workspace.data(), pool);
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = bias[j], size = 1;
+          for (int64_t t = 0; t < k; ++t)
+            sum += static_cast<double>(x[i * k + t]) * values[j * k + t], size += std::abs(x[i * k + t]);
+          ASSERT_NEAR(pre[i * n + j], sum, 2e-6 * size);
+          const double before = pre[i * n + j];
+          ASSERT_NEAR(y[i * n + j], before * (1 + std::erf(before / M_SQRT2)) / 2, 1e-5);
+        }
+        for (int64_t t = 0; t < k; ++t) {
+          double sum = start[i * k + t], size = 1;
+          for (int64_t j = 0; j < n; ++j)
+            sum += static_cast<double>(dy[i * n + j]) * values[j * k + t], size += std::abs(dy[i * n + j]);
+          ASSERT_NEAR(dx[i * k + t], aux[i * k + t] > 0 ? 3 * sum : 0, 1e-5 * size) << i << ", " << t;
+        }
+      }
+    }
+}
+
+TEST(PackedWeight, Bf16IsTheNearestNumberOfBf16) {
+  const auto w = random_floats(7 * 45, 3);
+  const auto back = Packed(WeightFormat::kBf16, 7, 45, w).values();
+  for (size_t i = 0; i < w.size(); ++i) EXPECT_EQ(back[i], round_to_bf16(w[i]));
+  EXPECT_TRUE(same_bits(Packed(WeightFormat::kBf16, 7, 45, back).values(), back));
 }
 
 TEST(QuantizedGemm, NanAndInfinityReachTheirRowAlone) {

@@ -8,8 +8,12 @@
 namespace linnet {
 namespace {
 
-void expect_operands(const InferArgs& args, bool bias) {
-  const TensorType &hidden = args.in[0], &weight = args.in[1], &targets = args.in[2];
+void expect_operands(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
+  const bool bias = attrs.bias;
+  const TensorType &hidden = args.in[0], &targets = args.in[2];
+  if (attrs.packed) expect_packed(args.in[1], attrs.weight);
+  const TensorType weight = attrs.packed ? TensorType{hidden.dtype, attrs.weight.weight.shape} : args.in[1];
   const std::string both = "got " + hidden.text() + " and weight " + weight.text();
   expect(is_float(hidden.dtype) && hidden.dtype == weight.dtype && hidden.shape.rank() >= 1, both);
   expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both + ", expected [V, D]");
@@ -23,18 +27,20 @@ void expect_operands(const InferArgs& args, bool bias) {
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
   expect_inputs(args, 3 + attrs.bias);
-  expect_operands(args, attrs.bias);
+  expect_operands(args);
   return {{args.in[0].dtype, {}}};
 }
 
 std::vector<TensorType> infer_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
   expect_inputs(args, 4 + attrs.bias + attrs.accumulate);
-  expect_operands(args, attrs.bias);
+  expect_operands(args);
+  expect(attrs.weight_gradient ? !attrs.packed : !attrs.accumulate, "a gradient of a weight that is frozen");
   const TensorType scalar{args.in[0].dtype, {}}, dloss = args.in[3 + attrs.bias];
   expect(dloss == scalar, "got a gradient of type " + dloss.text());
   if (attrs.accumulate) expect(args.in.back() == args.in[1], "accumulator of type " + args.in.back().text());
-  std::vector<TensorType> out{args.in[0], args.in[1]};
+  std::vector<TensorType> out{args.in[0]};
+  if (attrs.weight_gradient) out.push_back(args.in[1]);
   if (attrs.bias) out.push_back(args.in[3]);
   if (attrs.loss) out.push_back(scalar);
   return out;
@@ -45,15 +51,19 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
 std::vector<Tensor> gradient(const GradientArgs& args) {
   std::vector<Tensor> in(args.in.begin(), args.in.end());
   in.push_back(args.out_grad[0]);
-  const auto out = args.graph.add(kLinearCrossEntropyGrad, in, args.node.attrs, args.node.where);
-  std::vector<Tensor> gradients{out[0], out[1], Tensor{}};
-  if (out.size() > 2) gradients.push_back(out[2]);
+  auto attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  attrs.weight_gradient = args.wanted[1] != 0;
+  const auto out = args.graph.add(kLinearCrossEntropyGrad, in, attrs, args.node.where);
+  std::vector<Tensor> gradients{out[0], attrs.weight_gradient ? out[1] : Tensor{}, Tensor{}};
+  if (attrs.bias) gradients.push_back(out.back());
   return gradients;
 }
 
 std::vector<Tensor> decompose(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
-  Tensor logits = matmul(args.in[0], args.in[1], false, true);
+  const Tensor weight =
+      attrs.packed ? dequantize(args.in[1], attrs.weight.packed(), args.in[0].type().dtype) : args.in[1];
+  Tensor logits = matmul(args.in[0], weight, false, true);
   if (attrs.bias) logits = logits + args.in[3];
   return {cross_entropy_sum(logits, args.in[2], attrs.label_smoothing)};
 }
@@ -66,11 +76,13 @@ bool may_overwrite(const Node& node, int output, int input) {
 }
 
 double product_flops(const FlopsArgs& args) {
-  return 2.0 * static_cast<double>(args.in[2].shape.elements()) * static_cast<double>(args.in[1].shape.elements());
+  const Shape& weight = args.node.attrs.as<LinearCrossEntropyAttrs>().weight_shape(args.in[1]);
+  return 2.0 * static_cast<double>(args.in[2].shape.elements()) * static_cast<double>(weight.elements());
 }
 
 double grad_flops(const FlopsArgs& args) {
-  return (args.node.attrs.as<LinearCrossEntropyAttrs>().loss ? 3 : 2) * product_flops(args);
+  const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
+  return (1 + attrs.loss + attrs.weight_gradient) * product_flops(args);
 }
 
 }  // namespace

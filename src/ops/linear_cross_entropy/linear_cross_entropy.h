@@ -14,6 +14,7 @@
 #include "ir/graph.h"
 #include "kernels/precision.h"
 #include "ops/kernel.h"
+#include "ops/quantized/quantized.h"
 
 namespace linnet {
 
@@ -23,15 +24,22 @@ struct LinearCrossEntropyAttrs {
   Precision precision = Precision::kF32;
   // Of the gradient, set by passes: its last result is the loss; its last operand is added to dweight.
   bool loss = false, accumulate = false;
+  bool weight_gradient = true;  // of the gradient: false where the weight is frozen, which has no dweight
+  // Set by fuse_quantized: the weight is packed, and frozen.
+  bool packed = false;
+  QuantizedAttrs weight = {};
   void fields(FieldVisitor& visit) {
     visit("label_smoothing", label_smoothing), visit("bias", bias), visit("precision", precision);
-    visit("loss", loss), visit("accumulate", accumulate);
+    visit("loss", loss), visit("accumulate", accumulate), visit("weight_gradient", weight_gradient);
+    visit("packed", packed), visit("weight", weight);
   }
+  // [V, D] of the operand `weight`.
+  const Shape& weight_shape(const TensorType& operand) const { return packed ? weight.weight.shape : operand.shape; }
 };
 
 // hidden, weight, targets, [bias] -> loss
 extern const OpDef kLinearCrossEntropy;
-// hidden, weight, targets, [bias], dloss, [accumulator [V, D]] -> dhidden, dweight, [dbias], [loss]
+// hidden, weight, targets, [bias], dloss, [accumulator [V, D]] -> dhidden, [dweight], [dbias], [loss]
 extern const OpDef kLinearCrossEntropyGrad;
 KernelList linear_cross_entropy_kernels();
 KernelList linear_cross_entropy_grad_kernels();

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kernels/loss/linear_cross_entropy.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -23,20 +24,50 @@ const TensorView* accumulator(const KernelArgs& args) {
 double rounded(float x, Precision precision) { return precision == Precision::kBf16 ? round_to_bf16(x) : x; }
 double rounded(double x, Precision) { return x; }
 
+const Shape& weight_shape(const KernelArgs& args) {
+  return args.node.attrs.as<LinearCrossEntropyAttrs>().weight_shape(args.in[1].type);
+}
+
+PackedWeight packed_weight(const KernelArgs& args) {
+  return {args.node.attrs.as<LinearCrossEntropyAttrs>().weight.packed(), args.in[1].as<const std::byte>()};
+}
+
+// The weight's numbers, unpacked for a reference.
+template <class T>
+class Weight {
+ public:
+  explicit Weight(const KernelArgs& args) : data_(args.in[1].as<T>()) {
+    if (!args.node.attrs.as<LinearCrossEntropyAttrs>().packed) return;
+    const PackedWeight weight = packed_weight(args);
+    std::vector<float> row(static_cast<size_t>(weight.shape.columns));
+    for (int64_t i = 0; i < weight.shape.rows; ++i) {
+      dequantize_row(weight, i, row.data());
+      unpacked_.insert(unpacked_.end(), row.begin(), row.end());
+    }
+    data_ = unpacked_.data();
+  }
+  const T* data() const { return data_; }
+
+ private:
+  std::vector<T> unpacked_;
+  const T* data_;
+};
+
 // The logits of one row, in double, and what follows from them.
 struct RowLoss {
   double* x;  // [classes]
   double lse, loss;
 
   template <class T>
-  RowLoss(const KernelArgs& args, const T* hidden, int32_t target) : x(reinterpret_cast<double*>(args.workspace)) {
+  RowLoss(const KernelArgs& args, const T* weight, const T* hidden, int32_t target)
+      : x(reinterpret_cast<double*>(args.workspace)) {
     const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
-    const int64_t classes = args.in[1].shape()[0], width = args.in[1].shape()[1];
+    const int64_t classes = weight_shape(args)[0], width = weight_shape(args)[1];
     double sum = 0, mean = 0;
     for (int64_t j = 0; j < classes; ++j) {
       x[j] = attrs.bias ? static_cast<double>(args.in[3].as<T>()[j]) : 0.0;
       for (int64_t d = 0; d < width; ++d)
-        x[j] += rounded(hidden[d], attrs.precision) * rounded(args.in[1].as<T>()[j * width + d], attrs.precision);
+        x[j] += rounded(hidden[d], attrs.precision) * rounded(weight[j * width + d], attrs.precision);
       mean += x[j] / static_cast<double>(classes);
     }
     const double top = *std::max_element(x, x + classes);
@@ -47,16 +78,18 @@ struct RowLoss {
 };
 
 size_t reference_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.in[1].shape[0]) * sizeof(double);
+  const auto& attrs = query.node.attrs.as<LinearCrossEntropyAttrs>();
+  return static_cast<size_t>(attrs.weight_shape(query.in[1])[0]) * sizeof(double);
 }
 
 void run_reference(const KernelArgs& args) {
-  check_targets(args.in[2], args.in[1].shape()[0]);
+  check_targets(args.in[2], weight_shape(args)[0]);
   for_float(args.out[0].type.dtype, [&]<class T>() {
+    const Weight<T> weight(args);
     double total = 0;
     for (int64_t r = 0; r < args.in[2].elements(); ++r)
       if (const int32_t target = args.in[2].as<int32_t>()[r]; target >= 0)
-        total += RowLoss(args, args.in[0].as<T>() + r * args.in[1].shape()[1], target).loss;
+        total += RowLoss(args, weight.data(), args.in[0].as<T>() + r * weight_shape(args)[1], target).loss;
     args.out[0].as<T>()[0] = static_cast<T>(total);
   });
 }
@@ -64,12 +97,14 @@ void run_reference(const KernelArgs& args) {
 template <class T>
 void grad_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
-  const int64_t classes = args.in[1].shape()[0], width = args.in[1].shape()[1];
-  const T *weight = args.in[1].as<T>(), dloss = args.in[3 + attrs.bias].as<T>()[0];
-  T *dweight = args.out[1].as<T>(), *dbias = attrs.bias ? args.out[2].as<T>() : nullptr;
+  const int64_t classes = weight_shape(args)[0], width = weight_shape(args)[1];
+  const Weight<T> unpacked(args);
+  const T *weight = unpacked.data(), dloss = args.in[3 + attrs.bias].as<T>()[0];
+  T* dweight = attrs.weight_gradient ? args.out[1].as<T>() : nullptr;
+  T* dbias = attrs.bias ? args.out[1 + attrs.weight_gradient].as<T>() : nullptr;
   if (const TensorView* start = accumulator(args))
     std::copy_n(start->as<T>(), classes * width, dweight);
-  else
+  else if (dweight)
     std::fill_n(dweight, classes * width, T(0));
   if (dbias) std::fill_n(dbias, classes, T(0));
   double total = 0;
@@ -81,7 +116,7 @@ void grad_reference(const KernelArgs& args) {
       std::fill_n(dhidden, width, T(0));
       continue;
     }
-    const RowLoss row(args, hidden, target);
+    const RowLoss row(args, weight, hidden, target);
     total += row.loss;
     for (int64_t j = 0; j < classes; ++j) {
       const double goal =
@@ -89,7 +124,7 @@ void grad_reference(const KernelArgs& args) {
       const T slope = static_cast<T>(dloss * (std::exp(row.x[j] - row.lse) - goal));
       if (dbias) dbias[j] += slope;
       row.x[j] = rounded(slope, attrs.precision);
-      for (int64_t d = 0; d < width; ++d)
+      for (int64_t d = 0; dweight && d < width; ++d)
         dweight[j * width + d] += static_cast<T>(row.x[j] * rounded(hidden[d], attrs.precision));
     }
     for (int64_t d = 0; d < width; ++d) {  // may be written over the row of hidden
@@ -102,20 +137,26 @@ void grad_reference(const KernelArgs& args) {
 }
 
 void run_grad_reference(const KernelArgs& args) {
-  check_targets(args.in[2], args.in[1].shape()[0]);
+  check_targets(args.in[2], weight_shape(args)[0]);
   for_float(args.out[0].type.dtype, [&]<class T>() { grad_reference<T>(args); });
 }
 
 size_t workspace(const KernelQuery& query) {
-  return linear_cross_entropy_workspace(query.in[2].shape.elements(), query.in[1].shape[1], query.in[1].shape[0],
-                                        query.threads);
+  const auto& attrs = query.node.attrs.as<LinearCrossEntropyAttrs>();
+  const Shape& weight = attrs.weight_shape(query.in[1]);
+  const std::optional<PackedShape> packed = attrs.packed ? std::optional(attrs.weight.packed()) : std::nullopt;
+  return linear_cross_entropy_workspace(query.in[2].shape.elements(), weight[1], weight[0], packed, query.threads);
 }
 
 LinearCrossEntropyArgs operands(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
   LinearCrossEntropyArgs call;
-  call.rows = args.in[2].elements(), call.width = args.in[1].shape()[1], call.classes = args.in[1].shape()[0];
-  call.hidden = args.in[0].as<float>(), call.weight = args.in[1].as<float>(), call.targets = args.in[2].as<int32_t>();
+  call.rows = args.in[2].elements(), call.width = weight_shape(args)[1], call.classes = weight_shape(args)[0];
+  call.hidden = args.in[0].as<float>(), call.targets = args.in[2].as<int32_t>();
+  if (attrs.packed)
+    call.packed = packed_weight(args);
+  else
+    call.weight = args.in[1].as<float>();
   call.bias = attrs.bias ? args.in[3].as<float>() : nullptr;
   call.precision = attrs.precision;
   call.smoothing = static_cast<float>(attrs.label_smoothing);
@@ -133,8 +174,9 @@ void run_grad(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
   LinearCrossEntropyArgs call = operands(args);
   call.dloss = args.in[3 + attrs.bias].as<float>()[0];
-  call.dhidden = args.out[0].as<float>(), call.dweight = args.out[1].as<float>();
-  call.dbias = attrs.bias ? args.out[2].as<float>() : nullptr;
+  call.dhidden = args.out[0].as<float>();
+  call.dweight = attrs.weight_gradient ? args.out[1].as<float>() : nullptr;
+  call.dbias = attrs.bias ? args.out[1 + attrs.weight_gradient].as<float>() : nullptr;
   call.loss = attrs.loss ? args.out.back().as<float>() : nullptr;
   if (const TensorView* start = accumulator(args)) {
     call.accumulate = true;

@@ -137,9 +137,9 @@ void run_grad(const KernelArgs& args) {
     const int64_t count = std::min(s.chunk, s.rows - from);
     call.rows(from, count, attrs.loss);
     if (attrs.bias)
-      sum_columns(&call.device, s.type, count, s.classes, s.stride, call.logits, call.parts, args.out[2].as<float>(),
-                  from > 0);
-    call.weight_gradient(from, count, start, args.out[1].data, args.out[1].type.dtype);
+      sum_columns(&call.device, s.type, count, s.classes, s.stride, call.logits, call.parts,
+                  args.out[1 + attrs.weight_gradient].as<float>(), from > 0);
+    if (attrs.weight_gradient) call.weight_gradient(from, count, start, args.out[1].data, args.out[1].type.dtype);
     call.hidden_gradient(from, count, args.out[0].as<std::byte>());  // last: it may write over the hidden states
   }
   if (attrs.loss) sum_numbers(&call.device, s.rows, call.losses, args.out.back().as<float>());

@@ -1,11 +1,9 @@
 #include "ops/quantized/quantized.h"
 
 #include "ops/embedding/embedding.h"
-#include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
-namespace {
 
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs) {
   expect(attrs.weight.shape.rank() == 2 && attrs.weight.shape[1] <= PackedShape::kMostColumns,
@@ -13,6 +11,8 @@ void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs) {
   const TensorType wanted{DType::kU8, {static_cast<int64_t>(attrs.packed().bytes())}};
   expect(packed == wanted, "got " + packed.text() + ", expected " + wanted.text());
 }
+
+namespace {
 
 std::vector<TensorType> infer_dequantize(const InferArgs& args) {
   expect_inputs(args, 1);
@@ -32,18 +32,15 @@ std::vector<TensorType> infer_embedding(const InferArgs& args) {
   return {out};
 }
 
+// As a matmul with the weight for its second operand.
 std::vector<TensorType> infer_matmul(const InferArgs& args) {
   const auto& attrs = args.attrs.as<QuantizedMatmulAttrs>();
-  expect_inputs(args, size_t{2} + attrs.bias + attrs.accumulate);
+  expect(args.in.size() >= 2, "got " + std::to_string(args.in.size()) + " operands");
   expect_packed(args.in[1], attrs.weight);
-  const Shape &a = args.in[0].shape, &weight = attrs.weight.weight.shape;
-  expect(is_float(args.in[0].dtype) && a.rank() >= 2, "got " + args.in[0].text() + ", expected rows of floats");
-  expect(a[-1] == weight[1], "got " + a.text() + " and a weight of " + weight.text());
-  TensorType out = args.in[0];
-  out.shape.set(-1, weight[0]);
-  if (attrs.bias) expect(args.in[2].shape == Shape{weight[0]}, "bias of shape " + args.in[2].shape.text());
-  if (attrs.accumulate) expect(args.in.back() == out, "accumulator of type " + args.in.back().text());
-  return {out};
+  expect(has_quantized_product(attrs.weight.format, attrs.product), "a product that the weight's format does not have");
+  std::vector<TensorType> in(args.in.begin(), args.in.end());
+  in[1] = {in[0].dtype, attrs.weight.weight.shape};
+  return kMatmul.infer({Attrs(attrs.product), in});
 }
 
 std::vector<Tensor> decompose_embedding(const DecomposeArgs& args) {
@@ -51,26 +48,26 @@ std::vector<Tensor> decompose_embedding(const DecomposeArgs& args) {
   return {embedding(dequantize(args.in[0], attrs.packed(), attrs.weight.dtype), args.in[1])};
 }
 
-// The accumulator is the residual of a sum, and may be the result's memory.
-bool matmul_may_overwrite(const Node& node, int, int input) {
-  return node.attrs.as<QuantizedMatmulAttrs>().accumulate && input + 1 == static_cast<int>(node.in.size());
+// What the product is, without its weight.
+Node product_of(const Node& node) {
+  Node product = node;
+  product.op = &kMatmul, product.attrs = node.attrs.as<QuantizedMatmulAttrs>().product;
+  return product;
+}
+
+bool matmul_may_overwrite(const Node& node, int output, int input) {
+  return kMatmul.may_overwrite(product_of(node), output, input);
 }
 
 Attrs with_independent_rows(const Attrs& old) {
   auto attrs = old.as<QuantizedMatmulAttrs>();
-  attrs.independent_rows = true;
+  attrs.product.independent_rows = true;
   return attrs;
 }
 
-std::string format_name(WeightFormat format) { return enum_names(format)[static_cast<size_t>(format)]; }
-
 std::string matmul_label(const Node& node) {
-  const auto& attrs = node.attrs.as<QuantizedMatmulAttrs>();
-  std::string text = "matmul+" + format_name(attrs.weight.format);
-  if (attrs.bias) text += "+bias";
-  if (attrs.activation != GemmActivation::kNone)
-    text += "+" + std::string(enum_names(attrs.activation)[static_cast<size_t>(attrs.activation)]);
-  return attrs.accumulate ? text + "+accumulate" : text;
+  const WeightFormat format = node.attrs.as<QuantizedMatmulAttrs>().weight.format;
+  return kMatmul.label(product_of(node)) + "+" + enum_names(format)[static_cast<size_t>(format)];
 }
 
 double matmul_flops(const FlopsArgs& args) {
@@ -93,6 +90,11 @@ const OpDef kQuantizedMatmul{.name = "quantized_matmul",
                              .with_independent_rows = with_independent_rows,
                              .label = matmul_label,
                              .flops = matmul_flops};
+
+bool has_quantized_product(WeightFormat format, const MatmulAttrs& product) {
+  if (product.trans_a) return false;
+  return format != WeightFormat::kInt8 || (product.trans_b && !product.pre_activation && !product.has_aux());
+}
 
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype) {
   const QuantizedAttrs attrs{.format = shape.format, .weight = {dtype, {shape.rows, shape.columns}}};

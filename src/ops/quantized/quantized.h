@@ -1,20 +1,21 @@
-// Weights of 8 or 4 bits in a graph (kernels/quantized/packed_weight.h): what they stand for, and the ops that read
+// Weights of 16, 8 or 4 bits in a graph (kernels/quantized/packed_weight.h): what they stand for, and the ops that read
 // them as they are.
 //
-//   dequantize(packed) = codes * scales                                  [rows, columns]
-//   quantized_embedding(packed, ids) = rows of dequantize(packed)        [..., columns]
-//   quantized_matmul(a, packed, ...) = activation(round(a) dequantize(packed)^T [+ bias] [+ accumulator])  [..., rows]
+//   dequantize(packed) = W, the numbers that the packed bytes stand for     [rows, columns]
+//   quantized_embedding(packed, ids) = rows of W                            [..., columns]
+//   quantized_matmul(a, packed, ...) = matmul(round(a), W, ...)             with all that a matmul may have besides
 //
-// For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product adds up integers. For the block
-// formats it is the identity; with few rows the kernel rounds to 16 bits (kernels/quantized/gemm_int8.h).
+// For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product adds up integers. For the others
+// it is the identity; with few rows the kernel for blocks rounds to 16 bits (kernels/quantized/gemm_int8.h).
 //
 // Model code knows none of them: a Trace gives a quantized parameter as a dequantize node, and the pass fuse_quantized
-// joins that with the products and lookups that read it. Nothing is differentiated through them.
+// joins that with the products and lookups that read it. A packed weight is never trained: gradients are taken of the
+// products with W, before that pass.
 #pragma once
 #include "ir/graph.h"
-#include "kernels/gemm/gemm.h"
 #include "kernels/quantized/packed_weight.h"
 #include "ops/kernel.h"
+#include "ops/matmul/matmul.h"
 
 namespace linnet {
 
@@ -25,23 +26,24 @@ struct QuantizedAttrs {
   PackedShape packed() const { return {format, weight.shape[0], weight.shape[1]}; }
 };
 
-// Operands in order: a, packed, then those there are of bias [rows] and accumulator, which has the shape of the result.
+// The product of `product`, with the weight in the place of its second operand: trans_b gives a W^T, otherwise a W. The
+// weight's format decides what else there may be: kInt8 has trans_b, and neither a pre-activation nor a derivative.
 struct QuantizedMatmulAttrs {
   QuantizedAttrs weight = {};
-  bool bias = false;
-  GemmActivation activation = GemmActivation::kNone;
-  bool accumulate = false;
-  bool independent_rows = false;  // see GemmArgs; WeightFormat::kInt8 always has them
-  void fields(FieldVisitor& visit) {
-    visit("weight", weight), visit("bias", bias), visit("activation", activation), visit("accumulate", accumulate);
-    visit("independent_rows", independent_rows);
-  }
+  MatmulAttrs product = {.trans_b = true};
+  void fields(FieldVisitor& visit) { visit("weight", weight), visit("product", product); }
 };
+
+// Whether a product with a weight in `format` can be what `product` says.
+bool has_quantized_product(WeightFormat format, const MatmulAttrs& product);
 
 extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul;
 KernelList dequantize_kernels();
 KernelList quantized_embedding_kernels();
 KernelList quantized_matmul_kernels();
+
+// Of an operand that is a packed weight: fails if it has another type than `attrs` says.
+void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);
 
 // packed: u8 [PackedShape::bytes()].
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype = DType::kF32);

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "kernels/quantized/gemm_int8.h"
-#include "ops/matmul/gemm_activation.h"
 #include "ops/quantized/quantized.h"
 
 namespace linnet {
@@ -52,50 +51,57 @@ void run_embedding(const KernelArgs& args) {
 int64_t rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
 
 size_t matmul_workspace(const KernelQuery& query) {
-  return quantized_gemm_workspace(query.node.attrs.as<QuantizedMatmulAttrs>().weight.packed(),
-                                  rows_of(query.in[0].shape), query.threads);
+  const auto& [weight, product] = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const bool plain = product.trans_b && !product.pre_activation && !product.has_aux();
+  return quantized_gemm_workspace(weight.packed(), rows_of(query.in[0].shape), plain, query.threads);
 }
 
 void run_matmul(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
-  const PackedWeight weight = packed(args.in[1], attrs.weight);
-  GemmArgs gemm_args{.m = rows_of(args.in[0].shape()), .n = weight.shape.rows, .k = weight.shape.columns};
-  gemm_args.a = args.in[0].as<float>(), gemm_args.lda = gemm_args.k;
-  gemm_args.c = args.out[0].as<float>(), gemm_args.ldc = gemm_args.n;
-  if (attrs.bias) gemm_args.bias = args.in[2].as<float>();
-  if (attrs.accumulate) gemm_args.residual = args.in.back().as<float>();
-  gemm_args.activation = attrs.activation, gemm_args.independent_rows = attrs.independent_rows;
-  quantized_gemm(gemm_args, weight, args.workspace, args.pool);
+  const auto& [weight, product] = args.node.attrs.as<QuantizedMatmulAttrs>();
+  GemmArgs gemm_args{.m = rows_of(args.in[0].shape())};
+  gemm_args.a = args.in[0].as<float>(), gemm_args.lda = args.in[0].shape()[-1];
+  gemm_args.c = args.out[0].as<float>(), gemm_args.ldc = args.out[0].shape()[-1];
+  gemm_args.trans_b = product.trans_b;
+  if (product.bias) gemm_args.bias = args.in[2].as<float>();
+  if (product.accumulate) gemm_args.residual = args.in.back().as<float>();
+  if (product.pre_activation) gemm_args.pre_activation = args.out[1].as<float>();
+  if (product.has_aux()) gemm_args.aux = args.in[product.bias ? 3 : 2].as<float>();
+  gemm_args.activation = product.activation, gemm_args.derivative = product.derivative;
+  gemm_args.derivative_scale = product.derivative_scale;
+  gemm_args.precision = product.precision, gemm_args.independent_rows = product.independent_rows;
+  quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool);
 }
 
-// The definition, on activations as float32 has them: their rounding to 8 bits is that of the fast kernels.
+// The definition: the weight's numbers in float64, kInt8's other operand rounded as the fast kernels round it, and the
+// reference product of the two.
 template <class T>
 void reference_product(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
-  const PackedWeight weight = packed(args.in[1], attrs.weight);
-  const int64_t k = weight.shape.columns, n = weight.shape.rows, m = rows_of(args.in[0].shape());
-  const bool rounds = attrs.weight.format == WeightFormat::kInt8;
-  std::vector<double> a(static_cast<size_t>(m * k));
+  const auto& [attrs, product] = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const PackedWeight weight = packed(args.in[1], attrs);
+  const int64_t k = weight.shape.columns, n = weight.shape.rows;
+  std::vector<T> w(static_cast<size_t>(n * k)), a;
   std::vector<float> row(static_cast<size_t>(k));
-  std::vector<uint8_t> codes(static_cast<size_t>(weight.shape.blocks() * PackedShape::kBlock));
-  for (int64_t i = 0; i < m; ++i) {
-    std::copy_n(args.in[0].as<T>() + i * k, k, a.begin() + i * k);
-    if (!rounds) continue;
-    std::ranges::transform(std::span(a).subspan(static_cast<size_t>(i * k), static_cast<size_t>(k)), row.begin(),
-                           [](double x) { return static_cast<float>(x); });
-    const double scale = quantize_activations(row.data(), k, codes.data());
-    for (int64_t t = 0; t < k; ++t) a[static_cast<size_t>(i * k + t)] = scale * (codes[static_cast<size_t>(t)] - 128);
-  }
   for (int64_t j = 0; j < n; ++j) {
     dequantize_row(weight, j, row.data());
-    for (int64_t i = 0; i < m; ++i) {
-      double sum = 0;
-      for (int64_t t = 0; t < k; ++t) sum += a[static_cast<size_t>(i * k + t)] * row[static_cast<size_t>(t)];
-      if (attrs.bias) sum += args.in[2].as<T>()[j];
-      if (attrs.accumulate) sum += args.in.back().as<T>()[i * n + j];
-      args.out[0].as<T>()[i * n + j] = static_cast<T>(gemm_activation(attrs.activation, sum));
-    }
+    std::ranges::copy(row, w.begin() + j * k);
   }
+  Node node = args.node;
+  node.op = &kMatmul, node.attrs = product;
+  std::vector<TensorView> in(args.in.begin(), args.in.end());
+  in[1] = {.data = w.data(), .type = {args.in[0].type.dtype, attrs.weight.shape}};
+  if (attrs.format == WeightFormat::kInt8) {
+    a.assign(in[0].as<T>(), in[0].as<T>() + in[0].elements());
+    std::vector<uint8_t> codes(static_cast<size_t>(weight.shape.blocks() * PackedShape::kBlock));
+    for (int64_t i = 0; i < rows_of(in[0].shape()); ++i) {
+      std::transform(a.begin() + i * k, a.begin() + (i + 1) * k, row.begin(),
+                     [](T x) { return static_cast<float>(x); });
+      const double scale = quantize_activations(row.data(), k, codes.data());
+      for (int64_t t = 0; t < k; ++t)
+        a[static_cast<size_t>(i * k + t)] = static_cast<T>(scale * (codes[static_cast<size_t>(t)] - 128));
+    }
+    in[0].data = a.data();
+  }
+  matmul_kernels().back().run({node, in, args.out, args.workspace, args.pool, args.device});
 }
 
 void run_matmul_reference(const KernelArgs& args) {

@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "op_harness.h"
 #include "ops/embedding/embedding.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
@@ -14,7 +15,8 @@
 namespace linnet {
 namespace {
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks};
+constexpr WeightFormat kFormats[] = {WeightFormat::kInt8, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks,
+                                     WeightFormat::kBf16};
 
 // A random matrix, packed, as a constant of the graph.
 Tensor packed_literal(Graph& graph, const PackedShape& shape) {
@@ -66,6 +68,33 @@ TEST_F(QuantizedOps, ProductsWithWhatIsFusedIntoThem) {
     }
 }
 
+// A layer with a frozen weight, differentiated: what its backward pass needs of the weight is a product with it, too.
+TEST_F(QuantizedOps, GradientsOfALayerWithAFrozenWeight) {
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks}) {
+    const PackedShape shape{format, 50, 70};
+    linnet::testing::check_op({.inputs = {{.shape = {12, 70}}, {.shape = {50}}, {.shape = {12, 70}}},
+                               .build = [shape](Graph& graph, const auto& x) {
+                                 const Tensor w = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+                                 const Tensor hidden = gelu(matmul(relu(x[0]) + x[2], w, false, true) + x[1]);
+                                 return std::vector{matmul(hidden, w)};
+                               }});
+  }
+}
+
+// A classifier over many classes whose table is frozen.
+TEST_F(QuantizedOps, LossOfAFrozenTable) {
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks})
+    for (const double smoothing : {0.0, 0.1}) {
+      const PackedShape shape{format, 90, 40};
+      linnet::testing::check_op(
+          {.inputs = {{.shape = {12, 40}}, {.shape = {12}, .integer = true, .low = -1, .high = 90}, {.shape = {90}}},
+           .build = [shape, smoothing](Graph& graph, const auto& x) {
+             const Tensor table = dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+             return std::vector{linear_cross_entropy_sum(x[0], table, x[2], x[1], smoothing)};
+           }});
+    }
+}
+
 // The rounding of activations is part of this op, so its reference is the op itself.
 TEST_F(QuantizedOps, Int8Products) {
   const PackedShape shape{WeightFormat::kInt8, 50, 70};
@@ -77,10 +106,10 @@ TEST_F(QuantizedOps, Int8Products) {
                const Tensor packed = packed_literal(graph, shape);
                QuantizedMatmulAttrs attrs{.weight = {shape.format, {x[0].type().dtype, {shape.rows, shape.columns}}}};
                std::vector<Tensor> out{quantized_matmul(x[0], packed, shape)};
-               attrs.bias = true, attrs.activation = GemmActivation::kGeluTanh;
+               attrs.product.bias = true, attrs.product.activation = GemmActivation::kGeluTanh;
                out.push_back(
                    graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1]}, attrs, SourceLine::current()));
-               attrs.activation = GemmActivation::kNone, attrs.accumulate = true;
+               attrs.product.activation = GemmActivation::kNone, attrs.product.accumulate = true;
                out.push_back(
                    graph.add_one(kQuantizedMatmul, std::array{x[0], packed, x[1], x[2]}, attrs, SourceLine::current()));
                return out;

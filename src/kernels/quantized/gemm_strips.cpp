@@ -1,0 +1,72 @@
+#include "kernels/quantized/gemm_strips.h"
+
+#include <algorithm>
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kStripFloats = int64_t{1} << 20;
+
+int64_t strip_rows(const PackedShape& shape) {
+  const int64_t rows =
+      std::max<int64_t>(PackedShape::kPanel, kStripFloats / shape.columns / PackedShape::kPanel * PackedShape::kPanel);
+  return std::min(rows, shape.rows);
+}
+
+size_t strip_bytes(const PackedShape& shape) {
+  return (static_cast<size_t>(strip_rows(shape) * shape.columns) * sizeof(float) + 63) / 64 * 64;
+}
+
+template <class T>
+void advance(T*& pointer, int64_t by) {
+  if (pointer) pointer += by;
+}
+
+// Columns [begin, begin + part.n) of C.
+void multiply_transposed(GemmArgs part, int64_t begin, std::byte* workspace, ThreadPool& pool) {
+  part.c += begin;
+  advance(part.bias, begin), advance(part.residual, begin), advance(part.pre_activation, begin);
+  advance(part.aux, begin);
+  gemm(part, workspace, pool);
+}
+
+// What the rows [begin, begin + part.k) of the weight add to C. What follows the product waits for the last of them.
+void multiply_plain(GemmArgs part, int64_t begin, bool is_last, std::byte* workspace, ThreadPool& pool) {
+  part.a += begin;
+  if (begin > 0) part.accumulate = true, part.residual = nullptr;
+  if (!is_last) {
+    part.bias = nullptr, part.pre_activation = nullptr, part.aux = nullptr;
+    part.activation = part.derivative = GemmActivation::kNone;
+  }
+  gemm(part, workspace, pool);
+}
+
+}  // namespace
+
+size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
+  if (shape.rows == 0) return 0;
+  size_t most = 0;  // of a whole strip and of the last
+  for (const int64_t rows : {strip_rows(shape), shape.rows % strip_rows(shape)})
+    most = std::max(
+        {most, gemm_workspace(1, m, rows, shape.columns, threads), gemm_workspace(1, m, shape.columns, rows, threads)});
+  return strip_bytes(shape) + most;
+}
+
+void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  const PackedShape& shape = weight.shape;
+  auto* values = reinterpret_cast<float*>(workspace);
+  workspace += strip_bytes(shape);
+  for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {
+    const int64_t end = std::min(shape.rows, begin + strip_rows(shape));
+    dequantize_rows(weight, begin, end, values, pool);
+    GemmArgs part = args;
+    part.b = values, part.ldb = shape.columns;
+    part.n = args.trans_b ? end - begin : shape.columns, part.k = args.trans_b ? shape.columns : end - begin;
+    if (args.trans_b)
+      multiply_transposed(part, begin, workspace, pool);
+    else
+      multiply_plain(part, begin, end == shape.rows, workspace, pool);
+  }
+}
+
+}  // namespace linnet
