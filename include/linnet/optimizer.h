@@ -53,6 +53,16 @@ struct Lion {
   double weight_decay = 0;
 };
 
+// How matrices lie in memory that are not trained. Products with them are computed in the precision of all products.
+enum class FrozenStorage {
+  // 4 bytes a number.
+  fp32,
+  // 2 bytes a number, rounded to the nearest.
+  bf16,
+  // Integers of 8 bits, each 32 neighbors of a row with a scale: about 1.1 bytes a number.
+  int8,
+};
+
 // One of them.
 using Optimizer = std::variant<Sgd, Adam, AdamW, Lion>;
 
@@ -65,6 +75,8 @@ struct TrainingGroup {
   // Not trained: no gradient, no moments, no moving average, and the backward pass does not go through what only frozen
   // parameters need.
   bool frozen = false;
+  // Of the matrices of a frozen group; an error where the group is trained. On the CPU alone.
+  FrozenStorage storage = FrozenStorage::fp32;
   // Of the learning rate.
   double rate_factor = 1;
   // Empty: as the options say.

@@ -50,15 +50,22 @@ int print_peak(const Arguments& arguments, Precision precision, int threads) {
   return 0;
 }
 
+// Without the instructions for bf16, a CPU computes in fp32 where bf16 is asked for.
+bool computes_in_fp32(const Arguments& arguments) {
+  return arguments.device == "cpu" && arguments.precision == "bf16" &&
+         cpu_precision(Precision::kBf16) == Precision::kF32;
+}
+
 std::string precision_text(const Arguments& arguments) {
   const bool other = arguments.attention_precision != "same" && arguments.attention_precision != arguments.precision;
-  return arguments.precision + (other ? " with " + arguments.attention_precision + " attention" : "");
+  return arguments.precision + (computes_in_fp32(arguments) ? " asked, fp32 computed" : "") +
+         (other ? " with " + arguments.attention_precision + " attention" : "");
 }
 
 // What is said of a workload wherever it ran.
 nlohmann::ordered_json figures(const Arguments& arguments, const Workload& workload, const Measurement& m) {
   return {{"workload", workload.name},
-          {"precision", arguments.precision},
+          {"precision", computes_in_fp32(arguments) ? "fp32" : arguments.precision},
           {"attention_precision", arguments.attention_precision},
           {"unit", workload.unit},
           {"median", m.median},

@@ -1,10 +1,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "cli/commands.h"
 #include "config/task_rows.h"
 #include "kernels/isa.h"
@@ -47,6 +49,17 @@ void print_json(const Arguments& arguments, const EvaluationAnswer& answer, doub
   std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
+// The run's data lie in another folder now. A run may name each file by its whole path; then its name is looked for
+// there.
+void move_data(Config& config, const std::string& folder) {
+  if (config.data.data_dir.empty())
+    for (std::string* file : data_files(config)) {
+      const std::string name = std::filesystem::path(*file).filename().string();
+      if (!name.empty() && file_exists(folder + "/" + name)) *file = name;
+    }
+  config.data.data_dir = folder;
+}
+
 int evaluate(Arguments& arguments) {
   const auto began = std::chrono::steady_clock::now();
   arguments.folder = arguments.folders.front();
@@ -55,7 +68,7 @@ int evaluate(Arguments& arguments) {
   if (!arguments.others.empty() && task_kind(config) != TaskKind::kTranslation)
     fail_user("several runs are evaluated together where they translate, and '" + arguments.folder + "' does not");
   apply(arguments, config);
-  if (!arguments.data_dir.empty()) config.data.data_dir = arguments.data_dir;
+  if (!arguments.data_dir.empty()) move_data(config, arguments.data_dir);
   force_isa(config.train.isa);
   const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);
   check_loss(answer.result);

@@ -27,7 +27,7 @@ std::string read_prompt() {
 
 // "-" is standard input.
 std::string read_list(const std::string& path) {
-  return path == "-" ? read_standard_input("; give a file") : read_file(path);
+  return path == "-" ? read_standard_input("; give a file") : read_input(path);
 }
 
 std::vector<TextRequest> read_requests(const Arguments& arguments) {

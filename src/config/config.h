@@ -68,6 +68,7 @@ struct DataConfig {
 struct GroupConfig {
   std::vector<std::string> parameters;  // patterns of names; '*' stands for any characters
   bool frozen = false;
+  std::string storage = "fp32";  // of matrices that are frozen; or "bf16", "int8"
   double learning_rate_factor = 1;
   std::optional<double> weight_decay = {};    // empty: as [train] says
   std::optional<std::string> optimizer = {};  // the same
@@ -79,6 +80,7 @@ struct LoraConfig {
   int64_t rank = 0;
   double alpha = 16;
   std::string targets;
+  std::string base_storage = "fp32";  // of the weights beside which adapters are trained; see GroupConfig::storage
   bool operator==(const LoraConfig&) const = default;
 };
 

@@ -109,6 +109,10 @@ class TomlReader {
       } else if (key.str() == "frozen") {
         expect(node.is_boolean(), "true or false");
         group.frozen = node.as_boolean()->get();
+      } else if (key.str() == "storage") {
+        const auto name = node.value<std::string>();
+        expect(name == "fp32" || name == "bf16" || name == "int8", "one of \"fp32\", \"bf16\", \"int8\"");
+        group.storage = *name;
       } else if (key.str() == "learning_rate_factor" || key.str() == "weight_decay") {
         const auto number = node.value<double>();
         expect(number && *number >= 0 && *number <= 1e6, "a number from 0 to 1e6");
@@ -122,12 +126,16 @@ class TomlReader {
                "one of \"adam\", \"adamw\", \"sgd\", \"lion\"");
         group.optimizer = name;
       } else {
-        const std::string keys[] = {"parameters", "frozen", "learning_rate_factor", "weight_decay", "optimizer"};
+        const std::string keys[] = {"parameters",           "frozen",       "storage",
+                                    "learning_rate_factor", "weight_decay", "optimizer"};
         fail(line, "unknown key \"" + std::string(key.str()) + "\" in [[train.groups]] (did you mean \"" +
                        nearest(std::string(key.str()), keys) + "\"?)");
       }
     }
     if (group.parameters.empty()) fail(table.source().begin.line, "a group of [[train.groups]] has no \"parameters\"");
+    if (group.storage != "fp32" && !group.frozen)
+      fail(table.source().begin.line,
+           "\"storage\" is for groups with frozen = true: what is trained is stored in fp32");
     config_.train.groups.push_back(std::move(group));
   }
 

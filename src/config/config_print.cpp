@@ -24,6 +24,7 @@ std::string group_text(const GroupConfig& group) {
   std::string text = "\n[[train.groups]]\nparameters = [" + names + "]\n";
   const GroupConfig usual;
   if (group.frozen) text += "frozen = true\n";
+  if (group.storage != usual.storage) text += "storage = " + quoted(group.storage) + "\n";
   if (group.learning_rate_factor != usual.learning_rate_factor)
     text += "learning_rate_factor = " + value_text(FieldValue(group.learning_rate_factor)) + "\n";
   if (group.weight_decay) text += "weight_decay = " + value_text(FieldValue(*group.weight_decay)) + "\n";

@@ -80,11 +80,11 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
         worse = 0;
         if (options.patience > 0) {
           s.trainer->pull_states();
-          const float* weights = s.trainer->evaluated_values().trained;
+          const float* weights = s.trainer->state(s.trainer->evaluated_state());
           best_weights.assign(weights, weights + s.layout.trained_count());
           const float* untrained = s.trainer->state("parameters") + s.layout.trained_count();
           best_weights.insert(best_weights.end(), untrained,
-                              untrained + (s.layout.parameter_count() - s.layout.trained_count()));
+                              untrained + (s.layout.stored_count() - s.layout.trained_count()));
         }
       } else if (options.patience > 0 && ++worse >= options.patience) {
         stop("patience");

@@ -350,6 +350,8 @@ std::span<const float> Learner::output(const std::string& name) const {
 std::span<float> Learner::parameter(const std::string& name) {
   State& s = *state_;
   const ParameterSlot& slot = s.slot_of(name);
+  if (s.layout.is_quantized(slot))
+    fail_user("parameter \"" + name + "\" is not stored in fp32: save() writes its values, load() reads them");
   s.trainer->pull_states();
   return {s.trainer->state("parameters") + slot.offset, static_cast<size_t>(slot.spec.shape.elements())};
 }

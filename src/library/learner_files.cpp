@@ -67,9 +67,10 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
     if (!names.contains(options.prefix + entry.name)) report.unused.push_back(entry.name);
   if (options.strict) check_strict(path, report);
   s.trainer->pull_states();
-  float* flat = s.trainer->state("parameters");
   for (const auto& [slot, entry] : taken)
-    read_floats(entry->dtype, entry->data, slot->spec.shape.elements(), flat + slot->offset);
+    s.trainer->set_parameter(*slot, [&, entry = entry](std::span<float> values) {
+      read_floats(entry->dtype, entry->data, static_cast<int64_t>(values.size()), values.data());
+    });
   s.trainer->reset_ema();
   return report;
 }

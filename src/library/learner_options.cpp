@@ -90,6 +90,8 @@ std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options) {
                                                               .rate_factor = group.rate_factor,
                                                               .weight_decay = group.weight_decay});
     if (group.optimizer) made.optimizer = attrs_of(*group.optimizer);
+    if (group.storage == FrozenStorage::bf16) made.storage = WeightFormat::kBf16;
+    if (group.storage == FrozenStorage::int8) made.storage = WeightFormat::kInt8Blocks;
   }
   return groups;
 }

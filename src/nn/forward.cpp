@@ -24,7 +24,9 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   for (const Plan& plan : plans_) executors_.push_back(std::make_unique<Executor>(plan, store_, shared));
 }
 
-void Forward::load(const std::function<void(float* parameters)>& load) { load_into(store_, layout_, pool_, load); }
+void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
+  load_into(store_, layout_, pool_, load);
+}
 
 void Forward::bind_inputs(const std::vector<Graph>& graphs) {
   for (const Graph& graph : graphs)

@@ -43,7 +43,7 @@ class Forward {
   const ParameterLayout& layout() const { return layout_; }
   float* parameters() { return store_.as<float>("parameters"); }
   // See load_into() in nn/model_store.h.
-  void load(const std::function<void(float* parameters)>& load);
+  void load(const std::function<void(const ParameterTarget& parameters)>& load);
 
   // Fills the beginning of an input. User error when there is no such input or `values` are more than fit.
   template <class T>

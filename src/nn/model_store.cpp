@@ -1,7 +1,11 @@
 #include "nn/model_store.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "base/error.h"
 
@@ -23,20 +27,95 @@ void declare_flat(Store& store, const ParameterLayout& layout, const std::string
 
 void declare_quantized(Store& store, const ParameterLayout& layout) {
   if (layout.quantized().empty()) return;
-  if (!store.device().is_host()) fail_user("quantized weights are for the CPU: leave --quantize or --device out");
-  const RegionId region = store.add_region("quantized weights", MemoryKind::kParameters, layout.quantized_bytes());
+  if (!store.device().is_host())
+    fail_user(
+        "weights in 8 or 4 bits, and frozen ones in bf16, are for the CPU: leave the device, or quantize or storage, "
+        "out");
+  const RegionId region = store.add_region("packed weights", MemoryKind::kParameters, layout.quantized_bytes());
   for (const QuantizedSlot& slot : layout.quantized())
     store.bind(slot.input(), {region, slot.offset}, slot.shape.bytes());
 }
 
+void write_quantized(const Store& store, const QuantizedSlot& slot, const float* values, ThreadPool& pool) {
+  pack_weight(slot.shape, values, store.data(slot.input()), pool);
+}
+
+namespace {
+
+// Addresses for all parameters, of which only those that are being read have memory.
+class LoadingBuffer {
+ public:
+  LoadingBuffer(const Store& store, const ParameterLayout& layout, ThreadPool& pool)
+      : store_(store),
+        layout_(layout),
+        pool_(pool),
+        floats_(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()))) {}
+
+  void load(const std::function<void(const ParameterTarget& parameters)>& load) {
+    ParameterTarget target = floats_.get();
+    target.finished = [this](const ParameterSlot& slot) { finish(slot); };
+    load(target);
+    for (const ParameterSlot& slot : layout_.parameters()) finish(slot);
+  }
+
+ private:
+  void finish(const ParameterSlot& slot) {
+    if (!finished_.insert(slot.offset).second) return;
+    float* values = floats_.get() + slot.offset;
+    if (layout_.is_quantized(slot))
+      write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
+    else
+      std::copy_n(values, slot.spec.shape.elements(), store_.as<float>("parameters") + slot.offset);
+    give_back(values, slot.spec.shape.elements());
+  }
+
+  // The pages that only these values have.
+  static void give_back(float* values, int64_t count) {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = (reinterpret_cast<uintptr_t>(values) + page - 1) / page * page,
+               end = reinterpret_cast<uintptr_t>(values + count) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+
+  const Store& store_;
+  const ParameterLayout& layout_;
+  ThreadPool& pool_;
+  std::unique_ptr<float[]> floats_;
+  std::set<int64_t> finished_;  // offsets
+};
+
+}  // namespace
+
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
-               const std::function<void(float* parameters)>& load) {
-  if (layout.quantized().empty()) return load(store.as<float>("parameters"));
-  const auto all = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(layout.parameter_count()));
-  load(all.get());
-  std::copy_n(all.get(), layout.stored_count(), store.as<float>("parameters"));
-  for (const QuantizedSlot& slot : layout.quantized())
-    pack_weight(slot.shape, all.get() + slot.slot.offset, store.data(slot.input()), pool);
+               const std::function<void(const ParameterTarget& parameters)>& load) {
+  if (layout.quantized().empty())
+    load(store.as<float>("parameters"));
+  else
+    LoadingBuffer(store, layout, pool).load(load);
+}
+
+void initialize_quantized(const Store& store, const ParameterLayout& layout, uint64_t seed, ThreadPool& pool) {
+  std::vector<float> values;
+  for (const QuantizedSlot& quantized : layout.quantized()) {
+    const ParameterSpec& spec = quantized.slot.spec;
+    values.resize(static_cast<size_t>(spec.shape.elements()));
+    initialize(spec.initializer, spec.name, seed, spec.shape, values);
+    write_quantized(store, quantized, values.data(), pool);
+  }
+}
+
+ParameterValues::ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained)
+    : store_(store), layout_(layout), trained_(trained), untrained_(store.as<float>("parameters")) {}
+
+const float* ParameterValues::of(const ParameterSlot& slot, std::vector<float>& unpacked) const {
+  if (slot.offset < layout_.trained_count()) return trained_ + slot.offset;
+  if (!layout_.is_quantized(slot)) return untrained_ + slot.offset;
+  const QuantizedSlot& quantized = layout_.quantized_slot(slot);
+  const PackedWeight weight{quantized.shape, store_.data(quantized.input())};
+  unpacked.resize(static_cast<size_t>(slot.spec.shape.elements()));
+  for (int64_t row = 0; row < weight.shape.rows; ++row)
+    dequantize_row(weight, row, unpacked.data() + row * weight.shape.columns);
+  return unpacked.data();
 }
 
 SharedRegions declare_model(Store& store, const ParameterLayout& layout) {

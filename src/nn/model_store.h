@@ -1,4 +1,4 @@
-// The memory every model needs to run, declared in one call.
+// The memory every model needs to run, declared in one call; and how parameters come into it and out of it.
 #pragma once
 #include <functional>
 
@@ -21,10 +21,30 @@ void declare_flat(Store& store, const ParameterLayout& layout, const std::string
 // A region for the packed weights, each bound by its input's name; none when there are no quantized parameters.
 void declare_quantized(Store& store, const ParameterLayout& layout);
 
-// Has `load` fill a buffer of layout.parameter_count() floats with the parameters and puts them where graphs read them:
-// that buffer is "parameters" itself, or, where some are quantized, memory of its own until they are packed. The host's
-// copies; the caller pushes them.
+// Has `load` fill a buffer with the parameters and puts them where graphs read them: that buffer is "parameters"
+// itself, or, where some are quantized, one of addresses alone, whose memory is given back parameter by parameter as
+// they are finished. The host's copies; the caller pushes them.
 void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
-               const std::function<void(float* parameters)>& load);
+               const std::function<void(const ParameterTarget& parameters)>& load);
+
+// Rounds and packs the values of one parameter.
+void write_quantized(const Store& store, const QuantizedSlot& slot, const float* values, ThreadPool& pool);
+
+// Draws what initialize_parameters() leaves out: quantized parameters, packed.
+void initialize_quantized(const Store& store, const ParameterLayout& layout, uint64_t seed, ThreadPool& pool);
+
+// Values of all parameters, wherever they lie. Trained ones may come from another buffer than "parameters": a moving
+// average, say.
+class ParameterValues {
+ public:
+  ParameterValues(const Store& store, const ParameterLayout& layout, const float* trained);
+  // `unpacked` takes the values of a quantized parameter.
+  const float* of(const ParameterSlot& slot, std::vector<float>& unpacked) const;
+
+ private:
+  const Store& store_;
+  const ParameterLayout& layout_;
+  const float *trained_, *untrained_;
+};
 
 }  // namespace linnet

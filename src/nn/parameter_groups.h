@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/quantized/packed_weight.h"
 #include "ops/optimizer/optimizer.h"
 
 namespace linnet {
@@ -17,6 +18,9 @@ struct ParameterGroup {
   // Not trained: no gradient, no moments, no moving average, and the backward pass does not go through what only frozen
   // parameters need.
   bool frozen = false;
+  // How the matrices of a frozen group lie in memory while others train; empty: in fp32, as everything else does. Not
+  // kInt8, whose products would round activations.
+  std::optional<WeightFormat> storage = {};
   double rate_factor = 1;                        // of the learning rate
   std::optional<double> weight_decay = {};       // empty: the trainer's
   std::optional<OptimizerAttrs> optimizer = {};  // kind and its numbers; empty: the trainer's

@@ -19,6 +19,24 @@ int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
   return -1;
 }
 
+// How a frozen group keeps a parameter; empty: in fp32, as it keeps all but matrices.
+std::optional<PackedShape> storage_in(const ParameterGroup& group, const ParameterSpec& spec) {
+  if (!group.frozen || !group.storage || spec.shape.rank() != 2) return {};
+  const PackedShape shape{*group.storage, spec.shape[0], spec.shape[1]};
+  if (shape.rows == 0 || shape.columns == 0 || shape.columns > PackedShape::kMostColumns) return {};
+  return shape;
+}
+
+void check_groups(std::span<const ParameterGroup> groups) {
+  for (const ParameterGroup& group : groups) {
+    if (group.storage && !group.frozen)
+      fail_user("only frozen parameters can be stored in " +
+                std::string(enum_names(*group.storage)[static_cast<size_t>(*group.storage)]) + ": \"" +
+                group.patterns.front() + "\" is trained");
+    if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
+  }
+}
+
 // The names, with a * for each number, each once: "bert.words.weight, bert.layers.*.attention.qkv.weight, ...".
 std::string name_kinds(const std::vector<ParameterSpec>& specs) {
   constexpr size_t kMost = 12;
@@ -69,12 +87,21 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
                                  const WeightQuantization& quantization) {
   const std::vector<ParameterSpec> specs = model.parameters();
   check_specs(specs);
+  check_groups(groups);
   for (const ParameterGroup& group : groups) check_patterns(specs, group.patterns);
   check_patterns(specs, quantization.keep);
   std::vector<std::vector<ParameterSpec>> members(groups.size() + 1);  // those without a group first
-  for (const ParameterSpec& spec : specs)
-    if (spec.trainable && !quantization.choose(spec))
-      members[static_cast<size_t>(group_of(spec.name, groups) + 1)].push_back(spec);
+  std::vector<std::pair<ParameterSpec, PackedShape>> quantized;
+  for (const ParameterSpec& spec : specs) {
+    if (!spec.trainable) continue;
+    const int group = group_of(spec.name, groups);
+    std::optional<PackedShape> shape = quantization.choose(spec);
+    if (!shape && group >= 0) shape = storage_in(groups[static_cast<size_t>(group)], spec);
+    if (shape)
+      quantized.emplace_back(spec, *shape);
+    else
+      members[static_cast<size_t>(group + 1)].push_back(spec);
+  }
   add_range(members[0], {});
   for (size_t i = 0; i < groups.size(); ++i)
     if (!groups[i].frozen) add_range(members[i + 1], groups[i]);
@@ -87,7 +114,7 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   for (size_t i = 0; i < groups.size(); ++i)
     if (groups[i].frozen)
       for (const ParameterSpec& spec : members[i + 1]) slot(parameters_, parameter_count_, spec);
-  if (trained_slots_ == 0 && !parameters_.empty() && !quantization.any())
+  if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
     fail_user("all parameters are frozen: nothing is left to train");
   buffer_slots_ = parameters_.size();
   buffer_offset_ = parameter_count_;
@@ -97,13 +124,19 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   }
   stored_slots_ = parameters_.size();
   stored_count_ = parameter_count_;
-  for (const ParameterSpec& spec : specs) {
-    const std::optional<PackedShape> shape = quantization.choose(spec);
-    if (!shape) continue;
+  for (const auto& [spec, shape] : quantized) {
     slot(parameters_, parameter_count_, spec);
-    quantized_.push_back({parameters_.back(), *shape, quantized_bytes_});
-    quantized_bytes_ += shape->bytes();
+    quantized_.push_back({parameters_.back(), shape, quantized_bytes_});
+    quantized_bytes_ += shape.bytes();
   }
+}
+
+const QuantizedSlot& ParameterLayout::quantized_slot(const ParameterSlot& slot) const {
+  const auto found = std::ranges::lower_bound(quantized_, slot.offset, {},
+                                              [](const QuantizedSlot& quantized) { return quantized.slot.offset; });
+  if (found == quantized_.end() || found->slot.offset != slot.offset)
+    fail_internal("parameter " + slot.spec.name + " is not quantized");
+  return *found;
 }
 
 size_t ParameterLayout::slots_in(const TrainedRange& range) const {

@@ -5,10 +5,11 @@
 // Order: the groups that are trained one after another, in each the parameters with weight decay before the others;
 // then all that are frozen, then buffers (running statistics). Constants (positions) lie elsewhere.
 //
-// For inference, weights may be quantized (WeightQuantization). They come last in the order, and only in the buffers
-// that weights are loaded through: the flat buffer of graphs ends before them, and each lies packed in a region of its
-// own (declare_quantized() in nn/model_store.h).
+// Weights may be quantized: for inference (WeightQuantization), and in frozen groups with a storage of their own. They
+// come last in the order, and only in the buffers that weights are loaded through: the flat buffer of graphs ends
+// before them, and each lies packed in a region of its own (declare_quantized() in nn/model_store.h).
 #pragma once
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -47,8 +48,7 @@ struct TrainedRange {
 class ParameterLayout {
  public:
   // Throws Error(kUser) for a pattern that no parameter has, and when everything is frozen.
-  // Quantized parameters are for inference: user error when a pattern of `quantization` has none, and beside groups
-  // that train.
+  // `quantization` is for inference: user error when one of its patterns has no parameter.
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
                            const WeightQuantization& quantization = {});
 
@@ -66,7 +66,9 @@ class ParameterLayout {
   size_t slots_in(const TrainedRange& range) const;  // parameters in it
   const std::vector<ParameterSlot>& constants() const { return constants_; }
   const std::vector<QuantizedSlot>& quantized() const { return quantized_; }
-  size_t quantized_bytes() const { return quantized_bytes_; }  // packed
+  bool is_quantized(const ParameterSlot& slot) const { return slot.offset >= stored_count_; }
+  const QuantizedSlot& quantized_slot(const ParameterSlot& slot) const;  // of one that is
+  size_t quantized_bytes() const { return quantized_bytes_; }            // packed
   // Elements, of which the first trained_count() are trained; from buffer_offset() on they belong to buffers, and from
   // stored_count() on to quantized parameters, which the flat buffer of graphs does not have.
   int64_t parameter_count() const { return parameter_count_; }
@@ -93,12 +95,15 @@ class ParameterLayout {
 inline constexpr const char* kFrozenInput = "parameters.frozen";
 inline constexpr const char* kBufferInput = "parameters.buffers";
 
-// Values of all parameters where trained and frozen ones come from different buffers: those of a moving average, say.
-struct ParameterValues {
-  const float *trained, *frozen;  // each the start of a flat buffer in the order of the layout
-  const float* at(const ParameterLayout& layout, const ParameterSlot& slot) const {
-    return (slot.offset < layout.trained_count() ? trained : frozen) + slot.offset;
+// Where parameters are read to: a flat buffer of layout.parameter_count() floats.
+struct ParameterTarget {
+  ParameterTarget(float* buffer) : flat(buffer) {}  // NOLINT: a plain buffer is one
+  // Whoever fills the buffer calls it when all values of a parameter are in it and are not read again.
+  void finish(const ParameterSlot& slot) const {
+    if (finished) finished(slot);
   }
+  float* flat;
+  std::function<void(const ParameterSlot&)> finished = {};
 };
 
 }  // namespace linnet

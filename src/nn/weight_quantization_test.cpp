@@ -63,11 +63,11 @@ TEST(WeightQuantization, AModelGivesNearlyTheSameInEveryFormat) {
   std::vector<float> exact;
   for (const std::string& word : quantization_words()) {
     Forward forward(net, {function}, ForwardOptions{.threads = 1, .quantization = parse_quantization(word)});
-    forward.load([&](float* parameters) {
+    forward.load([&](const ParameterTarget& parameters) {
       ThreadPool pool(1);
       for (const ParameterSlot& slot : forward.layout().parameters())  // by name: the order differs
         initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-                   {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+                   {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
     });
     forward.set("ids", ids);
     const auto y = forward.run().output("y");

@@ -73,18 +73,49 @@ bool has_nan(std::span<const float> values) {
 }
 
 // Weights that are no numbers are told by name, before they are trained on or passed on.
-void check_numbers(const TensorMatch& match, const ParameterLayout& layout, const float* parameters) {
-  for (const ParameterSlot& slot : layout.parameters()) {
-    if (!has_nan({parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())})) continue;
-    for (const MatchedRow& matched : match.rows) {
-      if (matched.bound->spec != &slot.spec || !matched.weight) continue;
-      const SafetensorsEntry& entry = *matched.weight->entry;
-      std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
-      read_floats(entry.dtype, entry.data, entry.type.shape.elements(), values.data());
-      if (has_nan(values))
-        fail_user("'" + matched.weight->file->path() + "': tensor " + entry.name +
-                  " holds values that are not numbers (NaN)");
-    }
+void check_numbers(const TensorMatch& match, const ParameterSlot& slot, const float* parameters) {
+  if (!has_nan({parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())})) return;
+  for (const MatchedRow& matched : match.rows) {
+    if (matched.bound->spec != &slot.spec || !matched.weight) continue;
+    const SafetensorsEntry& entry = *matched.weight->entry;
+    std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
+    read_floats(entry.dtype, entry.data, entry.type.shape.elements(), values.data());
+    if (has_nan(values))
+      fail_user("'" + matched.weight->file->path() + "': tensor " + entry.name +
+                " holds values that are not numbers (NaN)");
+  }
+}
+
+bool may_be_missing(TensorRole role) {
+  return role == TensorRole::kHead || role == TensorRole::kOptional || role == TensorRole::kAdapter;
+}
+
+// Draws a parameter that the files lack, or lack a part of, reads what they have of it, and compares their copies of
+// it.
+void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* parameters, uint64_t seed) {
+  std::vector<const MatchedRow*> read, compared;
+  bool is_fresh = false;
+  for (const MatchedRow& matched : match.rows) {
+    if (matched.bound->spec != &slot.spec) continue;
+    const TensorRole role = matched.bound->row->role;
+    if (matched.weight) (role == TensorRole::kCopy ? compared : read).push_back(&matched);
+    is_fresh = is_fresh || (!matched.weight && may_be_missing(role));
+  }
+  if (is_fresh)
+    initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
+               {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+  const auto drop_pages = [](const MatchedRow& matched) {
+    if (matched.weight->entry->bytes() >= 1 << 20) matched.weight->file->drop_pages();
+  };
+  for (const MatchedRow* matched : read) {
+    read_tensor(*matched->bound, matched->weight->entry->dtype, matched->weight->entry->data, parameters);
+    drop_pages(*matched);
+  }
+  check_numbers(match, slot, parameters);
+  for (const MatchedRow* matched : compared) {
+    if (!equals_tensor(*matched->bound, matched->weight->entry->dtype, matched->weight->entry->data, parameters))
+      match.fail_different(*matched);
+    drop_pages(*matched);
   }
 }
 
@@ -124,34 +155,19 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
 
 PretrainedModel new_pretrained(const ConfigFile& config) { return construct(config, {}); }
 
-void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters, uint64_t seed) {
+void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target,
+                     uint64_t seed) {
   const WeightFiles files(model.folder);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const TensorMatch match(model, rows, files, !model.fresh.empty());
   for (const ParameterSlot& slot : layout.parameters()) {
-    const bool fresh = std::ranges::any_of(match.rows, [&](const MatchedRow& matched) {
-      const TensorRole role = matched.bound->row->role;
-      return matched.bound->spec == &slot.spec && !matched.weight &&
-             (role == TensorRole::kHead || role == TensorRole::kOptional || role == TensorRole::kAdapter);
-    });
-    if (fresh)
-      initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
-                 {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+    load_parameter(match, slot, target.flat, seed);
+    target.finish(slot);
   }
-  for (const bool copies : {false, true}) {  // those are compared with what was read
-    if (copies) check_numbers(match, layout, parameters);
-    for (const MatchedRow& matched : match.rows) {
-      if (!matched.weight) continue;
-      const TensorRole role = matched.bound->row->role;
-      const bool compared = role == TensorRole::kCopy || role == TensorRole::kConstant;
-      if (compared != copies) continue;
-      const SafetensorsEntry& entry = *matched.weight->entry;
-      if (!copies)
-        read_tensor(*matched.bound, entry.dtype, entry.data, parameters);
-      else if (!equals_tensor(*matched.bound, entry.dtype, entry.data, parameters))
-        match.fail_different(matched);
-      if (entry.bytes() >= 1 << 20) matched.weight->file->drop_pages();
-    }
+  for (const MatchedRow& matched : match.rows) {  // constants that the files have
+    if (matched.bound->spec || !matched.weight) continue;
+    const SafetensorsEntry& entry = *matched.weight->entry;
+    if (!equals_tensor(*matched.bound, entry.dtype, entry.data, target.flat)) match.fail_different(matched);
   }
 }
 

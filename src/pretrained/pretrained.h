@@ -64,7 +64,8 @@ PretrainedModel new_pretrained(const ConfigFile& config);
 
 // Reads the weights into a flat buffer in the order of `layout` (of model.module or a module made alike). What the
 // folder does not have is drawn from `seed`. Memory beyond the buffer: the pages of one tensor.
-void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters, uint64_t seed = 1);
+void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target,
+                     uint64_t seed = 1);
 
 struct SaveOptions {
   std::optional<FileDType> dtype = {};  // of all tensors; empty: as the folder had each, F32 where it had none

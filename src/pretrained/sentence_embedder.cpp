@@ -109,7 +109,8 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
       });
   state.forward = std::make_unique<Forward>(*state.model.module, functions,
                                             ForwardOptions{.threads = threads, .quantization = quantization});
-  state.forward->load([&](float* parameters) { load_parameters(state.model, state.forward->layout(), parameters); });
+  state.forward->load(
+      [&](const ParameterTarget& parameters) { load_parameters(state.model, state.forward->layout(), parameters); });
 }
 
 SentenceEmbedder::~SentenceEmbedder() = default;

@@ -52,7 +52,9 @@ void EventLog::count_gradient(Trainer& trainer, int shape, int64_t tokens) {
 void EventLog::write_histograms(int64_t step, const ParameterLayout& layout, const float* parameters) {
   std::map<std::string, Histogram> weights;
   for (const ParameterSlot& slot : layout.parameters())
-    weights[module_of(slot.spec.name)].add({parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+    if (!layout.is_quantized(slot))  // such a weight is frozen
+      weights[module_of(slot.spec.name)].add(
+          {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   for (const auto& [module, histogram] : weights) file_.add_histogram(step, "weights/" + module, histogram);
   for (const auto& [module, histogram] : gradients_) file_.add_histogram(step, "gradients/" + module, histogram);
   gradients_.clear();

@@ -42,4 +42,10 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
   save_pretrained(model, layout, parameters.data(), out, {.files = open_run_tokenizer(folder)->files()});
 }
 
+void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config) {
+  trainer.load_parameters([&](const ParameterTarget& parameters) {
+    load_parameters(model, trainer.layout(), parameters, static_cast<uint64_t>(config.train.seed));
+  });
+}
+
 }  // namespace linnet

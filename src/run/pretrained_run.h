@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "config/config.h"
 #include "pretrained/pretrained.h"
 #include "text/pretrained_tokenizer.h"
+#include "train/trainer.h"
 
 namespace linnet {
 
@@ -20,5 +22,8 @@ std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folde
 void export_pretrained_run(const std::string& folder, const std::string& out);
 // Writes the adapters of a run that has some as a folder that PEFT reads. User error for a run without.
 void export_adapters(const std::string& folder, const std::string& out);
+
+// The weights that training begins from: those of a model folder, what it lacks drawn from the configuration's seed.
+void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config);
 
 }  // namespace linnet

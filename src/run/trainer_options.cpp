@@ -40,6 +40,12 @@ std::vector<std::string> separated(const std::string& names) {
   return list;
 }
 
+std::optional<WeightFormat> storage_of(const std::string& name) {
+  if (name == "bf16") return WeightFormat::kBf16;
+  if (name == "int8") return WeightFormat::kInt8Blocks;
+  return {};
+}
+
 }  // namespace
 
 std::vector<ParameterGroup> parameter_groups(const Config& config) {
@@ -47,7 +53,7 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
   if (!config.train.freeze.empty()) groups.push_back({.patterns = separated(config.train.freeze), .frozen = true});
   for (const GroupConfig& group : config.train.groups) {
     ParameterGroup& g = groups.emplace_back();
-    g.patterns = group.parameters, g.frozen = group.frozen;
+    g.patterns = group.parameters, g.frozen = group.frozen, g.storage = storage_of(group.storage);
     g.rate_factor = group.learning_rate_factor, g.weight_decay = group.weight_decay;
     if (group.optimizer) {
       g.optimizer = trainer_options(config, true).optimizer;
@@ -57,7 +63,7 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
   if (config.lora.rank > 0) {
     groups.push_back({.patterns = {"*.lora_A.*", "*.lora_B.*"}});
     if (task_kind(config) == TaskKind::kClassification) groups.push_back({.patterns = {"classifier.*", "pooler.*"}});
-    groups.push_back({.patterns = {"*"}, .frozen = true});
+    groups.push_back({.patterns = {"*"}, .frozen = true, .storage = storage_of(config.lora.base_storage)});
   }
   return groups;
 }

@@ -30,6 +30,12 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// The weights that another run has saved, whatever the groups of either are.
+void load_run_weights(Trainer& trainer, const RunFolder& from) {
+  trainer.load_parameters(
+      [&](const ParameterTarget& parameters) { load_model(from.model_path(), trainer.layout(), parameters); });
+}
+
 class TrainingRun {
  public:
   TrainingRun(const TrainRequest& request, RunFolder& folder, TrainingTask& task)
@@ -126,8 +132,7 @@ class TrainingRun {
         log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
                     ": losses will differ in the last digits");
     } else if (!request_.init.empty()) {
-      load_model(RunFolder(request_.init).model_path(), trainer_.layout(), trainer_.state("parameters"));
-      trainer_.reset_ema();
+      load_run_weights(trainer_, RunFolder(request_.init));
     }
   }
 
@@ -342,8 +347,7 @@ class TrainingRun {
   void save_best(const std::string& state) {
     if (!is_first_rank()) return;
     trainer_.pull_states();
-    save_model(folder_.model_path(), trainer_.layout(), {trainer_.state(state), trainer_.state("parameters")},
-               metadata());
+    save_model(folder_.model_path(), trainer_.layout(), trainer_.values(state), metadata());
   }
 
   void save() {
@@ -366,8 +370,8 @@ class TrainingRun {
     const bool for_good = config_.keep_every > 0 && progress_.step % config_.keep_every == 0;
     if (config_.keep_checkpoints == 0 && !for_good) return;
     trainer_.pull_states();
-    const float* weights = trainer_.state("parameters");
-    save_model(kept_checkpoint_path(folder_.path(), progress_.step), trainer_.layout(), {weights, weights}, metadata());
+    save_model(kept_checkpoint_path(folder_.path(), progress_.step), trainer_.layout(), trainer_.values("parameters"),
+               metadata());
     remove_old_checkpoints(folder_.path(), config_);
   }
 
@@ -490,8 +494,7 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   run_on_all(world, [&] { task->take_memory(); });
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
-    load_model(folder.model_path(), trainer.layout(), trainer.state("parameters"));
-    trainer.reset_ema();
+    load_run_weights(trainer, folder);
     afterwards(*task);
   }
   return outcome;

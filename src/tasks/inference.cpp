@@ -18,7 +18,9 @@ std::unique_ptr<TranslationSession> load_session(const TranslationEnsemble& open
   options.generation = {.beams = config.train.beam, .sentences = kSentences, .longest_source = longest_source};
   auto session = std::make_unique<TranslationSession>(config, opened, std::move(options));
   take_weights(*session, "; a smaller beam needs less",
-               [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
+               [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+                 opened.load_weights(layout, parameters);
+               });
   return session;
 }
 

@@ -45,8 +45,9 @@ class LanguageScorer : public Scorer {
     const int64_t context = opened_.config.data.context, most = opened_.model->max_length();
     lengths_ = padded_lengths(context > 0 ? std::min(context, most) : most);
     session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
-    take_weights(*session_, "",
-                 [&](const ParameterLayout& parameters, float* values) { opened_.load_weights(parameters, values); });
+    take_weights(*session_, "", [&](const ParameterLayout& parameters, const ParameterTarget& values) {
+      opened_.load_weights(parameters, values);
+    });
   }
   bool takes_pairs() const override { return false; }
 
@@ -93,8 +94,9 @@ class TranslationScorer : public Scorer {
     for (const int64_t source : lengths_)
       for (const int64_t target : lengths_) needs.shapes.push_back({1, source, target});
     session_ = std::make_unique<TranslationSession>(config, opened_, std::move(needs));
-    take_weights(*session_, "",
-                 [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
+    take_weights(*session_, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+      opened_.load_weights(layout, parameters);
+    });
   }
   bool takes_pairs() const override { return true; }
 

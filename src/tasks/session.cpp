@@ -32,7 +32,8 @@ SharedRegions add_shared_regions(Store& store) {
 
 // A forgotten unit or an extra zero is told before an hour of planning.
 void check_parameters(const ParameterLayout& layout) {
-  const double bytes = 4.0 * static_cast<double>(layout.parameter_count() + layout.constant_count());
+  const double bytes = 4.0 * static_cast<double>(layout.stored_count() + layout.constant_count()) +
+                       static_cast<double>(layout.quantized_bytes());
   const auto available = static_cast<double>(available_memory());
   if (bytes > available)
     fail_user("the model's parameters alone take " + std::to_string(static_cast<int64_t>(bytes / 1e6)) +
@@ -130,13 +131,11 @@ void take_weights(Session& session, const std::string& advice, const LoadWeights
   session.allocate();
   session.store.touch();
   session.trainer->initialize();  // the constants; the parameters are read next
-  load_into(session.store, session.layout, session.trainer->pool(),
-            [&](float* parameters) { load(session.layout, parameters); });
-  session.trainer->push_states();
+  session.trainer->load_parameters([&](const ParameterTarget& parameters) { load(session.layout, parameters); });
 }
 
 void take_run_weights(Session& session, const std::string& folder) {
-  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     load_model(RunFolder(folder).best_weights(), layout, parameters);
   });
 }

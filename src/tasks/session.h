@@ -53,7 +53,7 @@ enum class Capacity { kMustSuffice, kMayBeShort };
 // only is planned and does not fit stays without addresses: false.
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity);
 
-using LoadWeights = std::function<void(const ParameterLayout& layout, float* parameters)>;
+using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 // For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. `advice`:
 // what needs less, for the error when it does not fit.
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load);

@@ -13,20 +13,25 @@ namespace {
 
 using Slots = std::span<const ParameterSlot>;
 
-// The named tensors of one flat buffer; `prefix` tells the states of a training state apart.
+// The named tensors of one flat buffer; `prefix` tells the states of a training state apart. Without a buffer the data
+// are fetched while the file is written.
 void add_tensors(std::vector<SafetensorsTensor>& tensors, Slots slots, const std::string& prefix, const float* flat) {
   for (const auto& [spec, offset] : slots)
     tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat ? flat + offset : nullptr});
 }
 
-void copy_tensors(const SafetensorsFile& file, Slots slots, const std::string& prefix, float* flat) {
-  for (const auto& [spec, offset] : slots) {
-    const SafetensorsEntry& entry = file.at(prefix + spec.name);
-    const TensorType expected{DType::kF32, spec.shape};
-    if (entry.type != expected)
-      fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text() + ", expected " + expected.text());
-    std::memcpy(flat + offset, entry.data, expected.bytes());
-    file.drop_pages();
+void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to) {
+  const SafetensorsEntry& entry = file.at(name);
+  if (entry.type != expected)
+    fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text() + ", expected " + expected.text());
+  std::memcpy(to, entry.data, expected.bytes());
+  file.drop_pages();
+}
+
+void copy_tensors(const SafetensorsFile& file, Slots slots, const std::string& prefix, const ParameterTarget& target) {
+  for (const ParameterSlot& slot : slots) {
+    copy_tensor(file, prefix + slot.spec.name, {DType::kF32, slot.spec.shape}, target.flat + slot.offset);
+    target.finish(slot);
   }
 }
 
@@ -58,17 +63,24 @@ Metadata with_progress(Metadata metadata, const Progress& p) {
   return metadata;
 }
 
-// Those of which a state holds values: moments and averages have only trained ones.
+// Those of which a state holds fp32 values: moments and averages have only trained ones.
 Slots slots_of(const Trainer& trainer, const std::string& state) {
   const ParameterLayout& layout = trainer.layout();
-  return state == "parameters" ? Slots(layout.parameters()) : layout.trained();
+  if (state != "parameters") return layout.trained();
+  return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
+
+// Frozen weights with a storage of their own are saved as they lie in memory: rounded again, they might be others.
+std::string packed_name(const QuantizedSlot& slot) { return "packed." + slot.slot.spec.name; }
+TensorType packed_type(const QuantizedSlot& slot) { return {DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}}; }
 
 std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : trainer.states())
     add_tensors(tensors, slots_of(trainer, state), state + ".",
                 trainer.is_divided(state) ? nullptr : trainer.state(state));
+  for (const QuantizedSlot& slot : trainer.layout().quantized())
+    tensors.push_back({packed_name(slot), packed_type(slot), trainer.packed(slot)});
   return tensors;
 }
 
@@ -77,15 +89,23 @@ std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
 void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
                 const Metadata& metadata) {
   std::vector<SafetensorsTensor> tensors;
-  add_tensors(tensors, layout.trained(), "", values.trained);
-  add_tensors(tensors, layout.untrained(), "", values.frozen);
-  save_safetensors(path, tensors, metadata);
+  std::map<std::string, const ParameterSlot*> quantized;
+  std::vector<float> unpacked;
+  for (const ParameterSlot& slot : layout.parameters()) {
+    const bool is_quantized = layout.is_quantized(slot);
+    if (is_quantized) quantized[slot.spec.name] = &slot;
+    tensors.push_back(
+        {slot.spec.name, {DType::kF32, slot.spec.shape}, is_quantized ? nullptr : values.of(slot, unpacked)});
+  }
+  save_safetensors(path, tensors, metadata, [&](const SafetensorsTensor& tensor) -> const void* {
+    return values.of(*quantized.at(tensor.name), unpacked);
+  });
 }
 
-Metadata load_model(const std::string& path, const ParameterLayout& layout, float* flat) {
+Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target) {
   const SafetensorsFile file(path);
   file.check_data();
-  copy_tensors(file, layout.parameters(), "", flat);
+  copy_tensors(file, layout.parameters(), "", target);
   if (file.entries().size() != layout.parameters().size())
     for (const SafetensorsEntry& entry : file.entries()) {
       bool known = false;
@@ -153,6 +173,8 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
               std::to_string(kStateFormatVersion));
   for (const std::string& state : trainer.states())
     if (!trainer.is_divided(state)) copy_tensors(file, slots_of(trainer, state), state + ".", trainer.state(state));
+  for (const QuantizedSlot& slot : trainer.layout().quantized())
+    copy_tensor(file, packed_name(slot), packed_type(slot), trainer.packed(slot));
   trainer.push_states();
   if (metadata) *metadata = file.metadata();
   Progress p;

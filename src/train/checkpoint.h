@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "nn/model_store.h"
 #include "train/divided_states.h"
 
 namespace linnet {
@@ -26,11 +27,11 @@ struct Progress {
 
 using Metadata = std::map<std::string, std::string>;
 
-// Weights by name from flat buffers in the order of `layout`.
+// Weights by name, all as fp32.
 void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
                 const Metadata& metadata);
 // Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape.
-Metadata load_model(const std::string& path, const ParameterLayout& layout, float* flat);
+Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target);
 
 // `divided`: of a trainer that divides its moments, which are gathered while the file is written; the other ranks call
 // give_training_state() meanwhile.

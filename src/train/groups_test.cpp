@@ -121,6 +121,51 @@ TEST(ParameterGroups, TheNormThatClipsIsThatOfAllGradients) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-7);
 }
 
+// Frozen weights in another storage train the rest as the same weights in fp32, rounded beforehand, would; checkpoints
+// bring every bit back; saved models hold the rounded values.
+TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
+  const std::string folder = (std::filesystem::temp_directory_path() / "linnet_storage_test").string();
+  std::filesystem::create_directories(folder);
+  const std::string state = folder + "/state", model = folder + "/model";
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks}) {
+    // The second layer's input needs a gradient, so its weight is read forward and backward.
+    const Groups packed{{.patterns = {"second.*"}, .frozen = true, .storage = format}},
+        plain{{.patterns = {"second.*"}, .frozen = true}};
+    Training training(packed, {.optimizer = {.ema_decay = 0.9}});
+    const Trainer& trainer = training.learner.trainer();
+    EXPECT_EQ(trainer.layout().quantized().size(), 1U);
+    EXPECT_THROW(ParameterLayout(training.net, Groups{{.patterns = {"head.*"}, .storage = format}}), Error);
+    save_model(model, trainer.layout(), trainer.values("parameters"), {});
+
+    Training same(plain, {.optimizer = {.ema_decay = 0.9}, .seed = 5}),
+        again(packed, {.optimizer = {.ema_decay = 0.9}, .seed = 6});
+    for (Training* other : {&same, &again})
+      other->learner.trainer().load_parameters(
+          [&](const ParameterTarget& to) { load_model(model, other->learner.trainer().layout(), to); });
+    const std::vector<float> rounded = same.values("second.weight");
+    std::vector<float> unpacked;
+    for (int64_t step = 1; step <= 5; ++step) {
+      const double loss = training.learner.trainer().step(0, 0.01, step).loss;
+      EXPECT_NEAR(loss, same.learner.trainer().step(0, 0.01, step).loss, 1e-5 * loss) << step;
+      if (format == WeightFormat::kBf16) {  // what was rounded once is the same when it is rounded again
+        EXPECT_EQ(loss, again.learner.trainer().step(0, 0.01, step).loss);
+      }
+    }
+    save_training_state(state, trainer, {.step = 5}, {});
+    Training resumed(packed, {.optimizer = {.ema_decay = 0.9}, .seed = 7});
+    load_training_state(state, resumed.learner.trainer());
+    for (int64_t step = 6; step <= 8; ++step)
+      EXPECT_EQ(resumed.learner.trainer().step(0, 0.01, step).loss,
+                training.learner.trainer().step(0, 0.01, step).loss);
+    save_model(model, trainer.layout(), trainer.evaluated_values(), {});
+    Training loaded({});
+    load_model(model, loaded.learner.trainer().layout(), loaded.learner.trainer().state("parameters"));
+    EXPECT_EQ(loaded.values("second.weight"), rounded);
+    EXPECT_EQ(resumed.learner.evaluate(), training.learner.evaluate());
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ParameterGroups, ACheckpointHoldsFrozenParametersAndResumes) {
   const std::string folder = (std::filesystem::temp_directory_path() / "linnet_groups_test").string();
   std::filesystem::create_directories(folder);

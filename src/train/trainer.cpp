@@ -13,7 +13,6 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/isa.h"
 #include "kernels/peak.h"
-#include "nn/model_store.h"
 #include "plan/memory_map.h"
 #include "train/divided_states.h"
 #include "train/sharded_step.h"
@@ -220,6 +219,7 @@ void Trainer::bind() {
 
 void Trainer::initialize() {
   layout_.initialize_parameters(options_.seed, state("parameters"), pool_);
+  initialize_quantized(store_, layout_, options_.seed, pool_);
   layout_.initialize_constants(store_.as<float>("constants"), pool_);
   store_.push("constants");
   reset_ema();
@@ -228,6 +228,19 @@ void Trainer::initialize() {
 void Trainer::reset_ema() {
   if (has_average()) std::copy_n(state("parameters"), layout_.trained_count(), state("ema"));
   push_states();
+}
+
+void Trainer::load_parameters(const std::function<void(const ParameterTarget& parameters)>& load) {
+  load_into(store_, layout_, pool_, load);
+  reset_ema();
+}
+
+void Trainer::set_parameter(const ParameterSlot& slot, FunctionRef<void(std::span<float>)> write) {
+  const auto count = static_cast<size_t>(slot.spec.shape.elements());
+  if (!layout_.is_quantized(slot)) return write({state("parameters") + slot.offset, count});
+  std::vector<float> values(count);
+  write(values);
+  write_quantized(store_, layout_.quantized_slot(slot), values.data(), pool_);
 }
 
 void Trainer::exchange_average() {

@@ -14,6 +14,7 @@
 #include "comm/shard_tree.h"
 #include "data/batch.h"
 #include "exec/executor.h"
+#include "nn/model_store.h"
 #include "passes/passes.h"
 #include "plan/plan_file.h"
 #include "profile/step_profiler.h"
@@ -162,7 +163,15 @@ class Trainer {
   void reset_ema();  // to the parameters that the host has written; pushes
   bool has_average() const { return evaluated_ != "parameters"; }
   // What evaluation and saved models take: the average, where there is one, and frozen parameters.
-  ParameterValues evaluated_values() const { return {state(evaluated_), state("parameters")}; }
+  ParameterValues evaluated_values() const { return values(evaluated_); }
+  // With the trained ones from a state: "parameters" or "ema". The host's copies.
+  ParameterValues values(const std::string& of_state) const { return {store_, layout_, state(of_state)}; }
+  // The bytes of a frozen parameter with a storage of its own.
+  std::byte* packed(const QuantizedSlot& slot) const { return store_.data(slot.input()); }
+  // Has `write` fill a parameter, wherever it lies. The host's copy.
+  void set_parameter(const ParameterSlot& slot, FunctionRef<void(std::span<float>)> write);
+  // Has `load` fill a buffer with all parameters, on which the moving average then begins.
+  void load_parameters(const std::function<void(const ParameterTarget& parameters)>& load);
   // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
   // shape; call it before any other plan runs. The values are read where the step has left them; of a step of several
   // micro-batches those of the last one are computed again. False: the plan has written something else over them.

@@ -24,12 +24,12 @@ struct Writer {
     store.allocate();
     store.touch();
     generator->bind();
-    load_into(store, layout, pool, [this](float* parameters) {
+    load_into(store, layout, pool, [this](const ParameterTarget& parameters) {
       const std::vector<ParameterSlot>& slots = layout.parameters();
       pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
         const auto& [spec, offset] = slots[static_cast<size_t>(i)];
         initialize(spec.initializer, spec.name, 1, spec.shape,
-                   {parameters + offset, static_cast<size_t>(spec.shape.elements())});
+                   {parameters.flat + offset, static_cast<size_t>(spec.shape.elements())});
       });
     });
   }

@@ -49,7 +49,7 @@ struct Encoder {
                        .quantization = parse_quantization(plain ? "none" : precision),
                        .precision = precision == "bf16" ? Precision::kBf16 : Precision::kF32});
     const ParameterLayout& layout = forward->layout();
-    forward->load([&](float* parameters) {
+    forward->load([&](const ParameterTarget& parameters) {
       if (drawn) return draw(layout, parameters);
       load_parameters(opened, layout, parameters);
     });
@@ -58,10 +58,10 @@ struct Encoder {
         (4.0 * static_cast<double>(layout.stored_count()) + static_cast<double>(layout.quantized_bytes())) / 1e6;
   }
 
-  static void draw(const ParameterLayout& layout, float* parameters) {
+  static void draw(const ParameterLayout& layout, const ParameterTarget& parameters) {
     for (const ParameterSlot& slot : layout.parameters())
       initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-                 {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+                 {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
   }
 
   void set_batch(int64_t batch, int64_t length) {

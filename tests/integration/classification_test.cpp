@@ -1,6 +1,7 @@
 // A classifier through the command line, from a tiny BERT folder and texts that are easily told apart.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "integration/program.h"
@@ -97,6 +98,25 @@ TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
   EXPECT_EQ(losses("a"), losses("b"));
 }
 
+// The base of the adapters in bf16 or int8: it learns as well, resumes bit for bit, and its export loads as any other.
+TEST_F(Classification, AdaptersLearnBesideWeightsInFewerBits) {
+  for (const std::string storage : {"bf16", "int8"}) {
+    const Arguments lora{"lora.rank=4", "lora.targets=all-linear", "learning_rate=1e-2",
+                         "lora.base_storage=" + storage};
+    const std::string whole = "a" + storage, parts = "b" + storage;
+    const Outcome trained = train_classifier(whole, lora);
+    ASSERT_EQ(trained.exit_code, 0) << trained.error;
+    EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / whole, "--json"}).out)["accuracy"], 0.9);
+    Arguments half = lora;
+    half.insert(half.end(), {"max_steps=30"});
+    ASSERT_EQ(train_classifier(parts, half).exit_code, 0);
+    ASSERT_EQ(train_classifier(parts, lora, {"--resume"}).exit_code, 0);
+    EXPECT_EQ(of_split(read_metrics(folder_ / whole), "train"), of_split(read_metrics(folder_ / parts), "train"));
+    ASSERT_EQ(run({"export", folder_ / whole, "--out", folder_ / ("out" + storage)}).exit_code, 0);
+    EXPECT_EQ(run({"predict", folder_ / ("out" + storage), folder_ / "test.tsv"}).exit_code, 0);
+  }
+}
+
 TEST_F(Classification, AdaptersThatCannotBeAreOneLine) {
   for (const auto& [setting, part] :
        {std::pair{"lora.targets=c_attn", "needs lora.rank"}, {"lora.rank=-1", "at least 0"}}) {
@@ -118,6 +138,24 @@ std::vector<std::string> fields(const std::string& line) {
     else
       result.back() += c;
   return result;
+}
+
+// A run keeps whole paths; its data may move.
+TEST_F(Classification, DataThatMovedAreFoundInTheirNewFolder) {
+  Arguments relative{"train", "classify", "--data", folder_ / "train.tsv", "--run", folder_ / "a"};
+  for (const std::string& setting : {"model.from=" + kGolden + "/bert_model", "data.test_tsv=" + (folder_ / "test.tsv"),
+                                     std::string("context=16"), std::string("max_steps=4")})
+    relative.insert(relative.end(), {"--set", setting});
+  const Outcome trained = run(relative);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const Outcome before = run({"eval", folder_ / "a", "--json"});
+  ASSERT_EQ(before.exit_code, 0) << before.error;
+  std::filesystem::create_directory(folder_ / "moved");
+  std::filesystem::rename(folder_ / "test.tsv", folder_ / "moved/test.tsv");
+  EXPECT_EQ(run({"eval", folder_ / "a"}).exit_code, 2);
+  const Outcome after = run({"eval", folder_ / "a", "--json", "--data-dir", folder_ / "moved"});
+  ASSERT_EQ(after.exit_code, 0) << after.error;
+  EXPECT_EQ(nlohmann::json::parse(after.out)["accuracy"], nlohmann::json::parse(before.out)["accuracy"]);
 }
 
 TEST_F(Classification, PredictsAsItIsEvaluated) {

@@ -338,6 +338,7 @@ TEST_F(Generate, BadInputIsOneLine) {
   refused("llama", {"--prompt", "w7", "--stop", "w", "--beam", "2"}, "either --beam or --stop");
   refused("llama", {"--prompt", "w7", "--chat"}, "has no chat template");
   refused("llama", {"--prompts", "/no/such"}, "/no/such");
+  refused("llama", {"--prompts", "/dev/null"}, "holds no prompt");  // read as a pipe would be
   refused("llama", {"--prompts", folder_.write("empty", "")}, "holds no prompt");
   refused("llama", {"--prompts", folder_.write("latin", "w7\ncaf\xE9\n")}, "line 2: byte 4 is not valid UTF-8");
   refused("t5", {"--prompts", folder_.write("blank", "w7\n\nw8\n")}, "line 2 is empty");

@@ -143,7 +143,8 @@ size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std
   for (int64_t m = chunk_rows(rows, classes); m > 0; --m)
     most = std::max({most, gemm_workspace(1, m, classes, width, threads), gemm_workspace(1, m, width, classes, threads),
                      gemm_workspace(1, classes, width, m, threads),
-                     packed ? quantized_gemm_workspace(*packed, m, /*plain=*/false, threads) : 0});
+                     packed ? quantized_gemm_workspace(*packed, m, /*few=*/false, threads) : 0,
+                     packed && m <= kFewRows ? quantized_gemm_workspace(*packed, m, /*few=*/true, threads) : 0});
   return most;
 }
 

@@ -5,7 +5,7 @@
 
 namespace linnet {
 
-size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool plain, int threads);
+size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 
 }  // namespace linnet

@@ -148,8 +148,6 @@ namespace {
 
 HWY_EXPORT(few_rows);
 
-constexpr int64_t kFewRows = 8;
-
 // The kernels for few rows compute a W^T and what adds to it or is applied to it.
 bool is_plain(const GemmArgs& args) {
   return args.trans_b && !args.accumulate && !args.pre_activation && args.derivative == GemmActivation::kNone;
@@ -157,10 +155,10 @@ bool is_plain(const GemmArgs& args) {
 
 }  // namespace
 
-size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool plain, int threads) {
+size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads) {
   if (shape.rows == 0) return 0;
-  const size_t activations = static_cast<size_t>(m * shape.blocks()) * sizeof(ActivationBlock);
-  return plain && m <= kFewRows ? activations : std::max(activations, gemm_strips_workspace(shape, m, threads));
+  if (!few) return gemm_strips_workspace(shape, m, threads);
+  return static_cast<size_t>(m * shape.blocks()) * sizeof(ActivationBlock);
 }
 
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {

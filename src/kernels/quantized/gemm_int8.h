@@ -18,8 +18,11 @@
 
 namespace linnet {
 
-// Bytes of workspace for m rows. `plain`: trans_b, without accumulate, pre_activation and derivative.
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool plain, int threads);
+// Products of at most so many rows are those of few rows.
+constexpr int64_t kFewRows = 8;
+
+// Bytes of workspace for m rows. `few`: of a product that is computed as those of few rows are.
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
 
 // The sizes n and k of `args` and the operand b are not read: they are the weight's. `trans_b` must be set for kInt8,
 // whose results have no pre_activation and no derivative. With `independent_rows` any number of rows is computed as few

@@ -185,9 +185,9 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
   return HWY_DYNAMIC_DISPATCH(quantize_activations)(x, k, codes);
 }
 
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool plain, int threads) {
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads) {
   if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
-  if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, plain, threads);
+  if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, few, threads);
   const int64_t depth = shape.blocks() * PackedShape::kBlock;
   return static_cast<size_t>((m * depth + 63) / 64 * 64) + static_cast<size_t>(m) * sizeof(float);
 }

@@ -46,7 +46,8 @@ struct Packed {
 std::vector<float> multiply(Packed& w, const std::vector<float>& a, GemmArgs args, ThreadPool& pool) {
   std::vector<float> c(static_cast<size_t>(args.m * w.shape.rows), kNan);
   args.a = a.data(), args.lda = w.shape.columns, args.c = c.data(), args.ldc = w.shape.rows, args.trans_b = true;
-  Aligned workspace(quantized_gemm_workspace(w.shape, args.m, /*plain=*/true, pool.size()));
+  Aligned workspace(
+      quantized_gemm_workspace(w.shape, args.m, args.m <= kFewRows || args.independent_rows, pool.size()));
   quantized_gemm(args, w.weight(), workspace.data(), pool);
   return c;
 }
@@ -296,7 +297,7 @@ TEST(QuantizedGemm, StripsGiveWhatTheBackwardPassNeeds) {
       backward.c = dx.data(), backward.derivative = GemmActivation::kRelu, backward.aux = aux.data();
       backward.derivative_scale = 3;
       for (const GemmArgs& args : {forward, backward}) {
-        Aligned workspace(quantized_gemm_workspace(packed.shape, m, /*plain=*/false, pool.size()));
+        Aligned workspace(quantized_gemm_workspace(packed.shape, m, /*few=*/false, pool.size()));
         quantized_gemm(args, packed.weight(), workspace.data(), pool);
       }
       for (int64_t i = 0; i < m; ++i) {

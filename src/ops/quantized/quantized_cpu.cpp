@@ -53,7 +53,9 @@ int64_t rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
 size_t matmul_workspace(const KernelQuery& query) {
   const auto& [weight, product] = query.node.attrs.as<QuantizedMatmulAttrs>();
   const bool plain = product.trans_b && !product.pre_activation && !product.has_aux();
-  return quantized_gemm_workspace(weight.packed(), rows_of(query.in[0].shape), plain, query.threads);
+  const int64_t rows = rows_of(query.in[0].shape);
+  const bool few = plain && (rows <= kFewRows || product.independent_rows);
+  return quantized_gemm_workspace(weight.packed(), rows, few, query.threads);
 }
 
 void run_matmul(const KernelArgs& args) {

@@ -188,8 +188,7 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
 void ClassificationTask::initialize() {
   trainer().initialize();
   if (model_.folder.empty()) return;
-  load_parameters(model_, trainer().layout(), trainer().state("parameters"), static_cast<uint64_t>(config_.train.seed));
-  trainer().reset_ema();
+  load_initial_weights(trainer(), model_, config_);
 }
 
 void ClassificationTask::save_assets(const std::string& folder) const {
@@ -222,7 +221,7 @@ OpenedTextClassifier open_text_classifier(const std::string& folder) {
 }
 
 void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
-  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     if (is_run)
       load_model(RunFolder(folder).best_weights(), layout, parameters);
     else

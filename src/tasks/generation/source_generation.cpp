@@ -125,8 +125,9 @@ TextJob SourceGeneration::prepare_job(const TextRequest& request, bool warn) con
 }
 
 void SourceGeneration::load_model(const SourceOptions& plan) {
-  load(*opened_.model, plan,
-       [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
+  load(*opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    opened_.load_weights(layout, parameters);
+  });
 }
 
 // Room for the longest of all jobs.

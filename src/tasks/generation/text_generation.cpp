@@ -83,8 +83,9 @@ TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const
 }
 
 void TextGeneration::load_model(const CausalOptions& plan) {
-  load(*opened_.model, plan,
-       [&](const ParameterLayout& layout, float* parameters) { opened_.load_weights(layout, parameters); });
+  load(*opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    opened_.load_weights(layout, parameters);
+  });
 }
 
 // Room for the longest of all jobs.

@@ -39,12 +39,12 @@ int64_t TextModel::texts_at_once(int64_t jobs, int64_t samples, int64_t most) {
   return std::max(samples, std::min(jobs * samples, most));
 }
 
-void TextModel::allocate(const std::function<void(const ParameterLayout&, float*)>& weights) {
+void TextModel::allocate(const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights) {
   check_fits(store_, "; fewer samples, beams or tokens need less");
   store_.allocate();
   engine_->bind();
   layout_->initialize_constants(store_.as<float>("constants"), pool_);
-  load_into(store_, *layout_, pool_, [&](float* parameters) { weights(*layout_, parameters); });
+  load_into(store_, *layout_, pool_, [&](const ParameterTarget& parameters) { weights(*layout_, parameters); });
   store_.push("constants");
   store_.push("parameters");
 }

@@ -79,7 +79,8 @@ class TextModel {
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
   template <class Model, class Options>
-  void load(Model& model, const Options& plan, const std::function<void(const ParameterLayout&, float*)>& weights) {
+  void load(Model& model, const Options& plan,
+            const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights) {
     layout_.emplace(model, std::span<const ParameterGroup>(), parse_quantization(options_.quantize, options_.keep));
     const SharedRegions shared = declare_model(store_, *layout_);
     engine_.emplace(model, *layout_, store_, shared, plan);
@@ -95,7 +96,7 @@ class TextModel {
   ThreadPool pool_;
 
  private:
-  void allocate(const std::function<void(const ParameterLayout&, float*)>& weights);
+  void allocate(const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights);
 
   std::optional<ParameterLayout> layout_;
   Store store_;

@@ -121,7 +121,7 @@ OpenedLanguageModel open_language_model(const std::string& folder) {
   return opened;
 }
 
-void OpenedLanguageModel::load_weights(const ParameterLayout& layout, float* parameters) const {
+void OpenedLanguageModel::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
   if (is_run)
     load_model(RunFolder(folder).best_weights(), layout, parameters);
   else

@@ -32,7 +32,7 @@ struct OpenedLanguageModel : LanguageModel {
   Config config;  // of the run, or one made up for a model folder
   std::string folder;
   bool is_run = false;
-  void load_weights(const ParameterLayout& layout, float* parameters) const;
+  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
 };
 OpenedLanguageModel open_language_model(const std::string& folder);
 

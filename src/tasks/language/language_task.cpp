@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "run/pretrained_run.h"
 
 namespace linnet {
 namespace {
@@ -37,9 +38,7 @@ LanguageTask::LanguageTask(const Config& config, const std::string& from, Capaci
 void LanguageTask::initialize() {
   trainer().initialize();
   if (!language_.pretrained || language_.pretrained->folder.empty()) return;
-  load_parameters(*language_.pretrained, trainer().layout(), trainer().state("parameters"),
-                  static_cast<uint64_t>(config_.train.seed));
-  trainer().reset_ema();
+  load_initial_weights(trainer(), *language_.pretrained, config_);
 }
 
 Evaluation LanguageTask::evaluate() {
@@ -65,8 +64,9 @@ Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Conf
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
   LanguageSession session(config, opened.model,
                           {.training = false, .packed = text.packed, .documents = text.documents});
-  take_weights(session, "",
-               [&](const ParameterLayout& layout, float* parameters) { opened.load_weights(layout, parameters); });
+  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    opened.load_weights(layout, parameters);
+  });
   return session.evaluate(text);
 }
 

@@ -155,9 +155,7 @@ void MaskedTask::initialize() {
   trainer().initialize();
   const PretrainedModel& pretrained = model_.pretrained;
   if (pretrained.folder.empty()) return;
-  load_parameters(pretrained, trainer().layout(), trainer().state("parameters"),
-                  static_cast<uint64_t>(config_.train.seed));
-  trainer().reset_ema();
+  load_initial_weights(trainer(), pretrained, config_);
 }
 
 void MaskedTask::save_assets(const std::string& folder) const {
@@ -174,7 +172,7 @@ Evaluation evaluate_masked_model(const std::string& folder, const Config& config
                                                  tokenizer.vocab_size(), text.documents.size() > 1);
   MaskedChunks chunks(text.tokens, text.documents, masking, 0);
   MaskedSession session(config, model.model(), masking, false);
-  take_weights(session, "", [&](const ParameterLayout& layout, float* parameters) {
+  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     if (RunFolder(folder).has_config())
       load_model(RunFolder(folder).best_weights(), layout, parameters);
     else

@@ -53,7 +53,7 @@ TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders
   model = std::make_shared<Ensemble>(std::move(models));
 }
 
-void TranslationEnsemble::load_weights(const ParameterLayout& layout, float* parameters) const {
+void TranslationEnsemble::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
   if (members.size() == 1) return members.front().load_weights(layout, parameters);
   std::map<std::string, int64_t> offsets;
   for (const ParameterSlot& slot : layout.parameters()) offsets[slot.spec.name] = slot.offset;
@@ -63,7 +63,7 @@ void TranslationEnsemble::load_weights(const ParameterLayout& layout, float* par
     members[i].load_weights(layouts_[i], weights.data());
     for (const ParameterSlot& slot : layouts_[i].parameters())
       std::copy_n(weights.data() + slot.offset, slot.spec.shape.elements(),
-                  parameters + offsets.at(std::to_string(i) + "." + slot.spec.name));
+                  parameters.flat + offsets.at(std::to_string(i) + "." + slot.spec.name));
   }
 }
 

@@ -12,7 +12,7 @@ struct TranslationEnsemble : TranslationModel {
   explicit TranslationEnsemble(const std::vector<std::string>& folders);
 
   // Into a flat buffer in the order of `layout`, which is of `model`.
-  void load_weights(const ParameterLayout& layout, float* parameters) const;
+  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
 
   std::vector<OpenedTranslationModel> members;
 

@@ -171,7 +171,7 @@ OpenedTranslationModel open_translation_model(const std::string& folder) {
   return opened;
 }
 
-void OpenedTranslationModel::load_weights(const ParameterLayout& layout, float* parameters) const {
+void OpenedTranslationModel::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
   if (is_run)
     load_model(RunFolder(folder).best_weights(), layout, parameters);
   else

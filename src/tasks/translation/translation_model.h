@@ -34,7 +34,7 @@ struct OpenedTranslationModel : TranslationModel {
   Config config;  // of the run, or one made up for a model folder
   std::string folder;
   bool is_run = false;
-  void load_weights(const ParameterLayout& layout, float* parameters) const;
+  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
 };
 OpenedTranslationModel open_translation_model(const std::string& folder);
 // The configuration alone. `folder` holds a T5 or Marian.

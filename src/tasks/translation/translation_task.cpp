@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "run/pretrained_run.h"
 #include "tasks/translation/corpus.h"
 
 namespace linnet {
@@ -56,9 +57,7 @@ TranslationTask::TranslationTask(const Config& config, const std::string& from, 
 void TranslationTask::initialize() {
   trainer().initialize();
   if (!model.pretrained || model.pretrained->folder.empty()) return;
-  load_parameters(*model.pretrained, trainer().layout(), trainer().state("parameters"),
-                  static_cast<uint64_t>(config.train.seed));
-  trainer().reset_ema();
+  load_initial_weights(trainer(), *model.pretrained, config);
 }
 
 Evaluation TranslationTask::evaluate() {
