@@ -48,11 +48,11 @@ Graph training_graph(bool tied, bool accumulate, double loss_scale = 1) {
 
 int count(const Graph& graph, const OpDef& op) {
   return static_cast<int>(
-      std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return node.op == &op; }));
+      std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return is(node, op); }));
 }
 
 const Node& find(const Graph& graph, const OpDef& op) {
-  return *std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return node.op == &op; });
+  return *std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return is(node, op); });
 }
 
 NamedTensors inputs_of(const Graph& graph) {

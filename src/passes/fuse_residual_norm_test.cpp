@@ -58,7 +58,7 @@ Graph layers(const Variant& v) {
 
 int count(const Graph& graph, const OpDef& op) {
   return static_cast<int>(
-      std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return node.op == &op; }));
+      std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return is(node, op); }));
 }
 
 NamedTensors inputs_of(const Graph& graph) {
