@@ -27,6 +27,7 @@ void add_train_command(Command& linnet);
 void add_check_command(Command& linnet);
 void add_profile_command(Command& linnet);
 void add_report_command(Command& linnet);
+void add_inspect_command(Command& linnet);
 void add_runs_command(Command& linnet);
 void add_average_command(Command& linnet);
 void add_eval_command(Command& linnet);

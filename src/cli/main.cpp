@@ -37,6 +37,7 @@ int run(int argc, char** argv) {
     linnet::add_check_command(root);
     linnet::add_profile_command(root);
     linnet::add_report_command(root);
+    linnet::add_inspect_command(root);
     linnet::add_runs_command(root);
     linnet::add_average_command(root);
     linnet::add_presets_command(root);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Drives the pages of `linnet report` and `linnet plan --html` in a headless browser, as the test report_in_a_browser.
+"""Drives the pages of `linnet report`, `linnet plan --html` and `linnet inspect` in a headless browser, as the test
+report_in_a_browser.
 
 Every part that reacts is used: zoom, log scale, smoothing, runs switched off, tooltips, the memory picture and its
-legend, the tree of layers, samples, themes. It fails on a script error, on any request to a network, on a page of 2 MB
+legend, the tree of layers, samples, themes; answers, layers, heads and tokens of an inspection. It fails on a script error, on any request to a network, on a page of 2 MB
 or more, and on a page that is wider than a phone. With --keep the screenshots stay in --folder.
 
 The browser is spoken to over a pipe (--remote-debugging-pipe), so nothing but Python and the browser is needed.
@@ -217,6 +218,51 @@ def use_the_rest(browser, several):
     browser.click("#theme")
 
 
+def use_inspection(browser):
+    tip = "document.getElementById('tip').hidden ? '' : document.getElementById('tip').innerText"
+
+    def point(selector, x_part=0.5, y_part=0.5):
+        browser.evaluate(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
+        x, y, width, height = browser.box(selector)
+        browser.mouse("mouseMoved", x + width * x_part, y + height * y_part)
+        return browser.evaluate(tip)
+
+    expect("log probability" in point(".attribution .token"), "a token tells its share of the answer")
+    shares = lambda: browser.evaluate("[...document.querySelectorAll('.attribution .token')].map(t => t.style.background).join()")
+    before = shares()
+    browser.click("#answers button:nth-child(3)")
+    expect(shares() != before, "another answer has other shares")
+    sums = "Math.max(...data.attention.flatMap(map => weightsOf(map).flatMap(head => tokensOf(map.queries).map((_, q) => " \
+           "Math.abs(head.slice(q * lengthOf(map.keys), (q + 1) * lengthOf(map.keys)).reduce((a, b) => a + b, 0) - 1)))))"
+    expect(browser.evaluate(sums) < 1e-3, f"every row of attention sums to 1 within {browser.evaluate(sums):.0e}")
+    pixels = "(() => { const c = document.getElementById('map'), p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;" \
+             " let sum = 0; for (let i = 0; i < p.length; i += 4) sum = (sum * 31 + p[i]) % 1000003; return sum; })()"
+    mean = browser.evaluate(pixels)
+    browser.click("#heads button:nth-child(2)")
+    expect(browser.evaluate(pixels) != mean, "a head can be chosen")
+    head = browser.evaluate(pixels)
+    browser.evaluate("(s => { s.value = s.options.length - 1; s.dispatchEvent(new Event('change')); })(document.getElementById('layer'))")
+    expect(browser.evaluate(pixels) != head, "another layer is shown")
+    found = point("#map", 0.4, 0.5)
+    expect(" to " in found and "mean of all heads" in found, f"the map tells a weight: {found!r}")
+    keys = lambda: browser.evaluate("[...document.querySelectorAll('.keys .token')].map(t => t.style.background).join()")
+    before = keys()
+    browser.click(".queries .token:nth-child(2)")
+    expect(keys() != before, "another token looks elsewhere")
+    expect(float(point(".keys .token").splitlines()[-1]) <= 1, "a key tells its weight")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    before = browser.evaluate(paper)
+    browser.click("#theme")
+    expect(browser.evaluate(paper) != before, "the theme changes")
+
+
+def check_inspection(browser, page, folder):
+    print(f"-- {page}")
+    browser.open(page)
+    use_inspection(browser)
+    take_pictures(browser, page, "inspect", folder)
+
+
 def check_page(browser, page, several, name, folder):
     print(f"-- {page}")
     expect(os.path.getsize(page) < 2_000_000, f"the page has {os.path.getsize(page) / 1e3:.0f} KB")
@@ -224,6 +270,10 @@ def check_page(browser, page, several, name, folder):
     use_charts(browser, several)
     use_memory(browser)
     use_the_rest(browser, several)
+    take_pictures(browser, page, name, folder)
+
+
+def take_pictures(browser, page, name, folder):
     for suffix, width, dark in (("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)):
         browser.open(page, width=width, dark=dark)
         wide = browser.evaluate("document.documentElement.scrollWidth")
@@ -250,6 +300,8 @@ def main():
         subprocess.run([arguments.linnet, "report", *runs, "--out", f"{folder}/several.html"], check=True, stdout=subprocess.DEVNULL)
         pages = [(f"{folder}/one.html", False, "one"), (f"{folder}/several.html", True, "several")]
         subprocess.run([arguments.linnet, "plan", "dates", "--html", f"{folder}/plan.html"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([arguments.linnet, "inspect", runs[0], "May 2, 2014", "--answer", "2014-05-02", "-o", f"{folder}/inspect.html"],
+                       check=True, stdout=subprocess.DEVNULL)
     browser = Browser(arguments.browser, f"{folder}/profile")
     try:
         for page, several, name in pages:
@@ -258,6 +310,7 @@ def main():
             browser.open(f"{folder}/plan.html")
             use_memory(browser)
             browser.screenshot(f"{folder}/plan-light.png")
+            check_inspection(browser, f"{folder}/inspect.html", folder)
         for problem in browser.problems():
             expect(False, problem)
     finally:

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "report/page_parts.h"
 
@@ -122,48 +120,6 @@ Json run_data(const ReportRun& run, bool with_pictures) {
   return json;
 }
 
-// Text that may stand within HTML's text and attributes.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text)
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '"')
-      result += "&quot;";
-    else
-      result += c;
-  return result;
-}
-
-// JSON that may stand within a script element: nothing in it can end the element.
-std::string script_text(const Json& json) {
-  std::string result;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace))
-    if (c == '<')
-      result += "\\u003c";
-    else
-      result += c;
-  return result;
-}
-
-std::string filled(const std::map<std::string, std::string>& values) {
-  const std::string_view page = kPageHtml;
-  std::string result;
-  for (size_t at = 0; at < page.size();) {
-    const size_t open = std::min(page.find("{{", at), page.size());
-    result += page.substr(at, open - at);
-    if (open == page.size()) break;
-    const size_t close = page.find("}}", open);
-    result += values.at(std::string(page.substr(open + 2, close - open - 2)));
-    at = close + 2;
-  }
-  return result;
-}
-
 }  // namespace
 
 std::string report_page(const ReportTitle& title, std::span<const ReportRun> runs) {
@@ -171,11 +127,8 @@ std::string report_page(const ReportTitle& title, std::span<const ReportRun> run
   for (size_t pictures = runs.size() + 1; pictures-- > 0;) {
     Json data{{"subtitle", title.subtitle}, {"runs", Json::array()}};
     for (size_t i = 0; i < runs.size(); ++i) data["runs"].push_back(run_data(runs[i], i < pictures));
-    page = filled({{"title", escaped(title.title)},
-                   {"command", escaped(title.command)},
-                   {"style", kPageStyle},
-                   {"script", kPageScript},
-                   {"data", script_text(data)}});
+    page =
+        filled_page(title.title, title.command, kPageScript, data.dump(-1, ' ', false, Json::error_handler_t::replace));
     if (page.size() <= kMostBytes) break;
   }
   return page;

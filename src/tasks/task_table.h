@@ -8,6 +8,7 @@
 #include "run/training_task.h"
 #include "tasks/classifier.h"
 #include "tasks/evaluate_command.h"
+#include "tasks/inspection/inspect.h"
 #include "tasks/planning/plan_memory.h"
 #include "tasks/scorer.h"
 #include "text/tokenizer.h"
@@ -27,6 +28,8 @@ struct TaskActions {
   std::unique_ptr<Classifier> (*classify)(const std::string& folder, const InferenceOptions& options, int64_t rows);
   std::shared_ptr<const Tokenizer> (*tokenizer)(const Config& config, const std::string& folder, bool target);
   const char* no_tokenizer;
+  Inspection (*inspect)(const std::string& folder, const InspectOptions& options);
+  const char* no_inspection;
   void (*export_model)(const std::string& folder, const std::string& out);
 };
 

@@ -90,20 +90,26 @@ Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {
   return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
 }
 
-std::vector<Tensor> decompose(const DecomposeArgs& args) {
+// [B, H, Tq, Tk]: scale * q k^T + bias, -inf where a key is not visible.
+Tensor masked_scores(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<AttentionAttrs>();
-  const int64_t repeat = attrs.heads / attrs.kv_heads;
   const Tensor q = by_heads(args.in[0], attrs.heads, 1);
-  const Tensor k = by_heads(args.in[1], attrs.kv_heads, repeat), v = by_heads(args.in[2], attrs.kv_heads, repeat);
+  const Tensor k = by_heads(args.in[1], attrs.kv_heads, attrs.heads / attrs.kv_heads);
   const Tensor lengths = attrs.has_lengths ? args.in[3] : Tensor{};
   const Tensor starts = attrs.has_starts ? args.in[attrs.starts_at(kAttentionFixed)] : Tensor{};
   Tensor products = matmul(q, k, false, true) * attrs.scale;
   if (attrs.has_bias) products = products + by_places(args.in[attrs.bias_at(kAttentionFixed)], q.dim(2), k.dim(2));
-  const Tensor scores = mask_scores(products, lengths, attrs.causal, starts, attrs.window);
+  return mask_scores(products, lengths, attrs.causal, starts, attrs.window);
+}
+
+std::vector<Tensor> decompose(const DecomposeArgs& args) {
+  const auto& attrs = args.node.attrs.as<AttentionAttrs>();
+  const Tensor scores = masked_scores(args);
+  const Tensor v = by_heads(args.in[2], attrs.kv_heads, attrs.heads / attrs.kv_heads);
   Tensor p = softmax(scores);
   if (has_random(attrs)) p = dropout(p, args.in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
   const Tensor o = reshape(permute(matmul(p, v), {0, 2, 1, 3}), args.in[0].shape());
-  return {o, reshape(log_sum_exp_last(scores), {q.dim(0), attrs.heads, q.dim(2)})};
+  return {o, reshape(log_sum_exp_last(scores), {args.in[0].dim(0), attrs.heads, args.in[0].dim(1)})};
 }
 
 std::vector<TensorType> infer_mask(const InferArgs& args) {
@@ -132,6 +138,8 @@ double forward_flops(const FlopsArgs& args) {
 double backward_flops(const FlopsArgs& args) { return 2 * forward_flops(args); }
 
 }  // namespace
+
+Tensor attention_probabilities(const DecomposeArgs& args) { return softmax(masked_scores(args)); }
 
 namespace {
 

@@ -20,6 +20,8 @@
 
 namespace linnet {
 
+struct DecomposeArgs;  // ir/op.h
+
 struct AttentionAttrs {
   int64_t heads = 0, kv_heads = 0;
   double scale = 0;
@@ -81,6 +83,10 @@ struct AttentionOptions {
 };
 
 Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options);
+
+// The probabilities [B, H, Tq, Tk] of a node of kAttention, before dropout, as further nodes of `args.graph`: the part
+// of the node's decomposition that a reader of attention maps wants.
+Tensor attention_probabilities(const DecomposeArgs& args);
 
 // scores [B, H, Tq, Tk] with -inf where a key is not visible. A piece of attention's decomposition. lengths and starts
 // may be undefined.

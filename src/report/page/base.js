@@ -86,3 +86,15 @@ function section(id, title, note, ...content) {
 
 const redraws = [];  // called when the theme or a size changes
 const redrawAll = () => redraws.forEach(draw => draw());
+
+function startTheme() {
+  const root = document.documentElement, dark = matchMedia('(prefers-color-scheme: dark)');
+  const follow = () => { root.dataset.theme = dark.matches ? 'dark' : 'light', redrawAll(); };
+  root.dataset.theme = dark.matches ? 'dark' : 'light';
+  dark.addEventListener('change', follow);
+  document.getElementById('theme').addEventListener('click', () => {
+    root.dataset.theme = root.dataset.theme === 'dark' ? 'light' : 'dark', redrawAll();
+  });
+  let width = innerWidth;
+  addEventListener('resize', () => { if (innerWidth !== width) width = innerWidth, redrawAll(); });
+}

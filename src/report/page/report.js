@@ -110,18 +110,6 @@ function addSystem() {
     keys.map(key => [element('td', { class: 'same' }, key), ...runs.map(run => String(run.system[key] ?? '–'))])));
 }
 
-function startTheme() {
-  const root = document.documentElement, dark = matchMedia('(prefers-color-scheme: dark)');
-  const follow = () => { root.dataset.theme = dark.matches ? 'dark' : 'light', redrawAll(); };
-  root.dataset.theme = dark.matches ? 'dark' : 'light';
-  dark.addEventListener('change', follow);
-  document.getElementById('theme').addEventListener('click', () => {
-    root.dataset.theme = root.dataset.theme === 'dark' ? 'light' : 'dark', redrawAll();
-  });
-  let width = innerWidth;
-  addEventListener('resize', () => { if (innerWidth !== width) width = innerWidth, redrawAll(); });
-}
-
 document.getElementById('subtitle').textContent = data.subtitle;
 startTheme();
 addRuns();

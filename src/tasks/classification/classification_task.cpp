@@ -220,13 +220,16 @@ OpenedTextClassifier open_text_classifier(const std::string& folder) {
   return opened;
 }
 
+void OpenedTextClassifier::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
+  if (is_run)
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
+  else
+    load_parameters(model, layout, parameters);
+}
+
 void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
-  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-    if (is_run)
-      load_model(RunFolder(folder).best_weights(), layout, parameters);
-    else
-      load_parameters(model, layout, parameters);
-  });
+  take_weights(session, "",
+               [&](const ParameterLayout& layout, const ParameterTarget& parameters) { load_weights(layout, parameters); });
 }
 
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,

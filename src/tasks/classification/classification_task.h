@@ -66,6 +66,7 @@ struct OpenedTextClassifier {
   PretrainedModel model;
   std::vector<std::string> classes;
 
+  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
   void take_weights_into(ClassificationSession& session) const;
 };
 OpenedTextClassifier open_text_classifier(const std::string& folder);

@@ -1,0 +1,244 @@
+#include "tasks/inspection/inspect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+#include "pretrained/family.h"
+#include "run/run_folder.h"
+#include "tasks/classification/classification_task.h"
+#include "tasks/inference.h"
+#include "tasks/inspection/ask.h"
+#include "tasks/language/language_model.h"
+#include "tasks/masked/masked_task.h"
+#include "tasks/task_table.h"
+#include "tasks/translation/translation_model.h"
+#include "text/unicode/utf8.h"
+#include "train/checkpoint.h"
+
+namespace linnet {
+namespace {
+
+using TokenText = std::function<std::string(int32_t)>;
+
+// A token as it stands in a text, the space before a word included. Pieces of WordPiece ("##ing") stay as they are, as
+// do parts of a character.
+std::string token_text(const Tokenizer& tokenizer, int32_t id) {
+  const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(&tokenizer);
+  std::string piece = tokenizer.piece(id);
+  if (!pretrained) return piece;
+  const std::string mark = "\u2581";  // SentencePiece's sign for a space
+  if (pretrained->kind() == "bpe" && piece.find(mark) == piece.npos) {
+    const std::string text = pretrained->decode(std::span(&id, 1), false);
+    return !text.empty() && invalid_utf8_at(text) == text.npos ? text : piece;
+  }
+  for (size_t at = 0; (at = piece.find(mark, at)) != piece.npos; ++at) piece.replace(at, mark.size(), " ");
+  return piece;
+}
+
+std::string token_text(const TextCoder& coder, int32_t id) {
+  if (coder.pretrained()) return token_text(*coder.pretrained(), id);
+  std::string text = coder.decode({id});
+  if (text.size() > 1 && text.ends_with(' ')) text.pop_back();  // of token numbers
+  return text.empty() ? "<" + std::to_string(id) + ">" : text;
+}
+
+void check_length(const std::vector<int32_t>& ids, int64_t most, const std::string& what) {
+  if (ids.empty()) fail_user("the " + what + " has no tokens");
+  most = std::min(most, kMostInspectedTokens);
+  if (std::ssize(ids) > most)
+    fail_user("the " + what + " has " + std::to_string(ids.size()) + " tokens; at most " + std::to_string(most) +
+              " can be looked at");
+}
+
+InspectedSequence shown(const std::string& name, const std::vector<int32_t>& ids, const TokenText& text) {
+  InspectedSequence sequence{name, {}};
+  for (const int32_t id : ids) sequence.tokens.push_back(text(id));
+  return sequence;
+}
+
+InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
+  constexpr size_t kLikeliest = 5;
+  const std::vector<double>& all = found.log_probabilities;
+  std::vector<int32_t> order(all.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t count = std::min(kLikeliest, order.size());
+  const auto likelier = [&](int32_t a, int32_t b) { return all[static_cast<size_t>(a)] > all[static_cast<size_t>(b)]; };
+  std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(count), likelier);
+  order.resize(count);
+  InspectedAnswer answer{.text = text(found.id), .likeliest = {}, .baseline = found.baseline, .shares = found.shares};
+  for (const int32_t id : order) answer.likeliest.emplace_back(text(id), std::exp(all[static_cast<size_t>(id)]));
+  answer.log_probability = all[static_cast<size_t>(found.id)];
+  return answer;
+}
+
+// `sequences`: of the question's ids as they are shown. `answer_text`: of an answer's id.
+Inspection inspection_of(const std::string& folder, const char* kind, const InspectOptions& options,
+                         const Question& question, std::vector<InspectedSequence> sequences,
+                         const TokenText& answer_text) {
+  const Findings found = look_inside(question, options.steps, options.threads);
+  Inspection inspection{.model = folder, .kind = kind, .sequences = std::move(sequences)};
+  for (const FoundAttention& map : found.attention)
+    inspection.attention.push_back({map.module, map.queries, map.keys, map.heads, map.weights});
+  for (const FoundAnswer& answer : found.answers) inspection.answers.push_back(shown(answer, answer_text));
+  return inspection;
+}
+
+std::string first_names(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 12;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i ? ", " : "") + names[i];
+  return text + (names.size() > kMost ? ", ..." : "");
+}
+
+int32_t class_of(const std::vector<std::string>& classes, const std::string& name) {
+  const auto found = std::ranges::find(classes, name);
+  if (found == classes.end()) fail_user("there is no class '" + name + "'; the model has " + first_names(classes));
+  return static_cast<int32_t>(found - classes.begin());
+}
+
+void refuse_answer(const InspectOptions& options, const std::string& why) {
+  if (options.answer) fail_user("--answer: " + why);
+}
+
+}  // namespace
+
+Inspection inspect_language_model(const std::string& folder, const InspectOptions& options) {
+  const OpenedLanguageModel opened = open_language_model(folder);
+  const TokenText text = [&](int32_t id) { return token_text(*opened.coder, id); };
+  std::vector<int32_t> ids, answer;
+  opened.coder->encode_whole(options.text, ids);
+  if (ids.empty() && opened.coder->start() >= 0) ids.push_back(opened.coder->start());
+  if (ids.empty()) fail_user("the text has no tokens");
+  const auto last = static_cast<int64_t>(ids.size()) - 1;
+  std::vector<QuestionAnswer> answers{{.position = last}};
+  if (options.answer) {
+    opened.coder->encode(*options.answer, answer);
+    if (answer.empty()) fail_user("the answer has no tokens");
+    answers.clear();
+    for (size_t i = 0; i < answer.size(); ++i)
+      answers.push_back({.position = last + static_cast<int64_t>(i), .id = answer[i]});
+    ids.insert(ids.end(), answer.begin(), answer.end() - 1);
+  }
+  check_length(ids, opened.model->max_length(), "text");
+  Question question = ask(*opened.model, ids);
+  question.answers = std::move(answers);
+  question.load = [&](const ParameterLayout& layout, float* values) { opened.load_weights(layout, values); };
+  return inspection_of(folder, "language model", options, question, {shown("text", ids, text)}, text);
+}
+
+namespace {
+
+// The translation that is looked at: the given one, or the model's own.
+std::vector<int32_t> translation_of(const std::string& folder, const TranslationModel& model,
+                                    const InspectOptions& options) {
+  std::string text;
+  if (options.answer) {
+    text = *options.answer;
+  } else {
+    Translator translator({folder}, inference_config(folder, {.threads = options.threads}));
+    text = translator.translate({options.text}, 1)[0][0].text;
+  }
+  std::vector<int32_t> ids;
+  model.tokenizers.target->encode(text, ids);
+  ids.push_back(model.tokenizers.special.end);
+  return ids;
+}
+
+}  // namespace
+
+Inspection inspect_translation(const std::string& folder, const InspectOptions& options) {
+  const OpenedTranslationModel opened = open_translation_model(folder);
+  const TokenizerPair& tokenizers = opened.tokenizers;
+  std::vector<int32_t> source;
+  tokenizers.source->encode(options.text, source);
+  if (source.empty()) fail_user("the text has no tokens");
+  source.push_back(tokenizers.special.end);
+  check_length(source, opened.config.model.max_seq_len, "text");
+  const std::vector<int32_t> target = translation_of(folder, opened, options);
+  check_length(target, opened.config.model.max_seq_len, "translation");
+  std::vector<int32_t> target_in{tokenizers.special.begin};
+  target_in.insert(target_in.end(), target.begin(), target.end() - 1);
+  Question question = ask(*opened.model, source, target_in);
+  for (size_t i = 0; i < target.size(); ++i)
+    question.answers.push_back({.position = static_cast<int64_t>(i), .id = target[i]});
+  question.load = [&](const ParameterLayout& layout, float* values) { opened.load_weights(layout, values); };
+  const TokenText of_source = [&](int32_t id) { return token_text(*tokenizers.source, id); };
+  const TokenText of_target = [&](int32_t id) { return token_text(*tokenizers.target, id); };
+  return inspection_of(folder, "translation", options, question,
+                       {shown("source", source, of_source), shown("target", target_in, of_target)}, of_target);
+}
+
+Inspection inspect_classifier(const std::string& folder, const InspectOptions& options) {
+  OpenedTextClassifier opened = open_text_classifier(folder);
+  auto& model = opened.model.as<SequenceClassifier>();
+  const std::vector<int32_t> ids = opened.tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
+  check_length(ids, model.bert.config.max_seq_len, "text");
+  Question question = ask(model, ids);
+  question.answers = {{}};
+  if (options.answer) question.answers[0].id = class_of(opened.classes, *options.answer);
+  question.load = [&](const ParameterLayout& layout, float* values) { opened.load_weights(layout, values); };
+  return inspection_of(folder, "classifier", options, question,
+                       {shown("text", ids, [&](int32_t id) { return token_text(*opened.tokenizer, id); })},
+                       [&](int32_t id) { return opened.classes[static_cast<size_t>(id)]; });
+}
+
+Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options) {
+  const RunFolder run(folder);
+  MaskedModel opened = make_masked_model({}, folder);
+  MaskedLanguageModel& model = opened.model();
+  const PretrainedTokenizer& tokenizer = *opened.tokenizer;
+  const TokenText text = [&](int32_t id) { return token_text(tokenizer, id); };
+  const std::vector<int32_t> ids = tokenizer.encode(options.text, EncodeOptions{.offsets = false}).ids;
+  check_length(ids, model.bert.config.max_seq_len, "text");
+  Question question = ask(model, ids);
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] == tokenizer.roles().mask) question.answers.push_back({.position = static_cast<int64_t>(i)});
+  if (options.answer) {
+    std::vector<int32_t> answer;
+    tokenizer.encode(*options.answer, answer);
+    if (answer.size() != question.answers.size())
+      fail_user("the answer has " + std::to_string(answer.size()) + " tokens, the text " +
+                std::to_string(question.answers.size()) + " masks (" + text(tokenizer.roles().mask) + ")");
+    for (size_t i = 0; i < answer.size(); ++i) question.answers[i].id = answer[i];
+  }
+  question.load = [&](const ParameterLayout& layout, float* values) {
+    if (run.has_config())
+      load_model(run.best_weights(), layout, values);
+    else
+      load_parameters(opened.pretrained, layout, values);
+  };
+  return inspection_of(folder, "masked language model", options, question, {shown("text", ids, text)}, text);
+}
+
+Inspection inspect_encoder(const std::string& folder, const InspectOptions& options) {
+  refuse_answer(options, "'" + folder + "' is an encoder, which answers nothing");
+  PretrainedModel opened = open_pretrained(folder);
+  auto& model = opened.as<SentenceEncoder>();
+  const auto tokenizer = load_pretrained_tokenizer(folder);
+  const std::vector<int32_t> ids = tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
+  check_length(ids, model.bert.config.max_seq_len, "text");
+  Question question = ask(model, ids);
+  question.load = [&](const ParameterLayout& layout, float* values) { load_parameters(opened, layout, values); };
+  const TokenText text = [&](int32_t id) { return token_text(*tokenizer, id); };
+  return inspection_of(folder, "encoder", options, question, {shown("text", ids, text)}, text);
+}
+
+Inspection inspect_model(const std::string& folder, const InspectOptions& options) {
+  const RunFolder run(folder);
+  if (run.has_config() || !is_pretrained_folder(folder)) {
+    const TaskActions& task = task_actions(run.load_config());
+    if (!task.inspect) fail_user("run '" + folder + "' " + task.no_inspection);
+    return task.inspect(folder, options);
+  }
+  if (is_translation_folder(folder)) return inspect_translation(folder, options);
+  if (is_text_classifier_folder(folder)) return inspect_classifier(folder, options);
+  if (&find_family(ConfigFile(folder + "/config.json")) != &kBertFamily) return inspect_language_model(folder, options);
+  const std::vector<std::string> heads = ConfigFile(folder + "/config.json").texts("architectures");
+  return std::ranges::find(heads, "BertForMaskedLM") != heads.end() ? inspect_masked_model(folder, options)
+                                                                    : inspect_encoder(folder, options);
+}
+
+}  // namespace linnet

@@ -1,0 +1,61 @@
+// A model with tokens and the answers it is asked about, and what is found: attention maps, and the share of each token
+// in each answer.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nn/parameter_layout.h"
+#include "nn/trace.h"
+
+namespace linnet {
+
+struct QuestionSequence {
+  std::string input;  // of the graph: "tokens", "source"
+  std::vector<int32_t> ids;
+};
+
+// One of the model's classes or tokens.
+struct QuestionAnswer {
+  int64_t position = 0;            // of the states: 0 where there is one for all of a sequence
+  std::optional<int32_t> id = {};  // empty: the likeliest one
+};
+
+struct Question {
+  const Module* model;
+  std::vector<QuestionSequence> sequences;  // an encoder's before a decoder's
+  // Traces the model on rows of token ids, i32 [rows, length] for each sequence: states [rows, positions, width] of
+  // the last sequence, or [rows, width] where there is one for all of it.
+  std::function<Tensor(std::span<const Tensor> sequences)> states;
+  // The logits of all answers, [rows, answers], of chosen states [rows, width]. Empty: the states are logits.
+  std::function<Tensor(Tensor states)> head;
+  std::vector<QuestionAnswer> answers;  // empty: only attention is looked at
+  // Fills a flat buffer in the order of the layout, of `model`.
+  std::function<void(const ParameterLayout& layout, float* parameters)> load;
+};
+
+struct FoundAttention {
+  std::string module;
+  size_t queries, keys;  // sequences
+  size_t heads;
+  std::vector<float> weights;  // [heads, queries, keys]
+};
+
+struct FoundAnswer {
+  int32_t id;
+  std::vector<double> log_probabilities;    // of all answers
+  double baseline = 0;                      // log probability of `id` where all embeddings are the table's mean
+  std::vector<std::vector<double>> shares;  // [sequences][tokens], passes/token_attributions.h
+};
+
+struct Findings {
+  std::vector<FoundAttention> attention;
+  std::vector<FoundAnswer> answers;
+};
+
+// `steps`: points of the path from the mean embedding at which gradients are taken; `threads` 0: all there are.
+Findings look_inside(const Question& question, int64_t steps, int threads = 0);
+
+}  // namespace linnet
