@@ -233,7 +233,7 @@ function addAttention() {
   if (!data.attention.length) return;
   const attention = new Attention();
   section('attention', 'Attention', 'A row for each token that looks, a column for each that is looked at; every row sums to 1. ' +
-    'Darker is more, by the square root of the weight. Choose a token to see its row as text.', attention.node);
+    'The stronger its color, the larger the weight, by the square root. Choose a token to see its row as text.', attention.node);
   attention.choose(0, -1);
   redraws.push(() => attention.draw());
 }

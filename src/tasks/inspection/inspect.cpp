@@ -26,11 +26,11 @@ using TokenText = std::function<std::string(int32_t)>;
 // A token as it stands in a text, the space before a word included. Pieces of WordPiece ("##ing") stay as they are, as
 // do parts of a character.
 std::string token_text(const Tokenizer& tokenizer, int32_t id) {
-  const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(&tokenizer);
   std::string piece = tokenizer.piece(id);
-  if (!pretrained) return piece;
+  if (tokenizer.kind() == "char" || tokenizer.kind() == "word") return piece;
   const std::string mark = "\u2581";  // SentencePiece's sign for a space
-  if (pretrained->kind() == "bpe" && piece.find(mark) == piece.npos) {
+  const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(&tokenizer);
+  if (pretrained && pretrained->kind() == "bpe" && piece.find(mark) == piece.npos) {
     const std::string text = pretrained->decode(std::span(&id, 1), false);
     return !text.empty() && invalid_utf8_at(text) == text.npos ? text : piece;
   }
