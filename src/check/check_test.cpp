@@ -32,12 +32,14 @@ struct Spoiled {
   bool ignores_context = false;
   double vanishing = 1;  // factor of the feed-forward's result
   double learning_rate = 3e-3;
+  float dropout = 0;  // which is nothing wrong: the check must allow for it
 };
 
 struct Layer : Module {
   Layer(Module* parent, const std::string& name, const Spoiled& spoiled)
       : Module(parent, name),
         wrong(spoiled),
+        dropout(this, "dropout", spoiled.dropout),
         hidden(this, "hidden", kWidth, 2 * kWidth, weights(spoiled)),
         shrink(this, "shrink", 2 * kWidth, kWidth, weights(spoiled)) {}
   static Initializer weights(const Spoiled& spoiled) {
@@ -52,7 +54,7 @@ struct Layer : Module {
     Tensor seen = out(attention(parts[0], parts[1], parts[2], options));
     if (wrong.ignores_context) seen = seen * 0.0;
     x = x + seen;
-    Tensor f = shrink(relu(hidden(norm2(x)) + wrong.hidden_bias));
+    Tensor f = dropout(shrink(relu(hidden(norm2(x)) + wrong.hidden_bias)));
     if (wrong.detached) f = stop_gradient(f);
     if (wrong.gradient_factor != 1) f = f * wrong.gradient_factor + stop_gradient(f * (1 - wrong.gradient_factor));
     return x + f * wrong.vanishing;
@@ -61,6 +63,7 @@ struct Layer : Module {
   Spoiled wrong;
   LayerNorm norm1{this, "norm1", kWidth}, norm2{this, "norm2", kWidth};
   Linear in{this, "in", kWidth, 3 * kWidth}, out{this, "out", kWidth, kWidth};
+  Dropout dropout;
   Linear hidden, shrink;
 };
 
@@ -163,6 +166,9 @@ TEST(Check, ASaneDecoderAndASaneClassifierPass) {
     EXPECT_GE(std::ranges::count(lines, Verdict::kPass, &CheckLine::verdict), 9);
   }
 }
+
+// Its gradients are those of the loss with dropout, which is another than the one that evaluation gives.
+TEST(Check, ASaneModelWithDropoutPasses) { EXPECT_EQ(failures(check({.dropout = 0.2F}, true)), ""); }
 
 struct Sabotage {
   const char* what;

@@ -67,6 +67,7 @@ TaskCheck::TaskCheck(const Config& config) : config_(small(config)), task_(make_
   for (const BatchArray& array : batch.arrays) subject.batch[array.name] = {array.bytes.begin(), array.bytes.end()};
   subject.reset = [this] { task_->initialize(); };
   subject.learning_rate = config.train.learning_rate;
+  subject.planned_bytes = task_->forecast().peak();
   subject.is_fresh = config.model.from.empty();
   describe_sequences(subject);
   if (config.train.device != "cpu" || cpu_precision(Precision::kBf16) == Precision::kBf16)
