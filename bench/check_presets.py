@@ -48,7 +48,8 @@ def presets(linnet, data, folder):
     gpt2 = ["--set", text, "--set", f"tokenizer_dir={data}/tokenizers/gpt2"]
     pictures, bert = make_images(data, f"{folder}/pictures"), make_bert(linnet, data, f"{folder}/bert")
     return {
-        "dates": [], "reference": [], "translate": pairs, "multi30k": ["--set", f"data_dir={multi30k}"], "t5-small": pairs,
+        "dates": [], "reference": [], "translate": pairs, "multi30k": ["--set", f"data_dir={multi30k}"],
+        "t5-small": [*pairs, "--set", "vocab_size=8000"],  # 29,000 pairs do not make up T5's 32,000 pieces
         "shakespeare": ["--set", text], "text": ["--set", text], "mini-gpt": gpt2, "gpt2-124m": gpt2,
         "bert-base": ["--set", text, "--set", bert_words],
         "classify": ["--data", f"{sst2}/train.tsv", "--set", f"model.from={bert}"],

@@ -24,19 +24,21 @@ int64_t class_count(const Graph& graph) {
 
 }  // namespace
 
-// Random weights should know nothing and be sure of nothing: their loss is that of a guess among all classes.
+// Random weights should know nothing and be sure of nothing: their loss is that of a guess among all classes. It is
+// that of a training step: at first batch normalization has no statistics for evaluation yet.
 CheckLine check_initial_loss(CheckSubject& subject) {
   constexpr const char* kName = "initial loss";
   restart(subject);
-  const LossTotal total = loss_of(subject, subject.batch);
-  const double loss = total.sum / static_cast<double>(total.tokens);
+  load(subject, subject.batch);
+  const StepReport report = subject.trainer.step(subject.shape, 0, 1);
+  const double loss = report.loss;
   const int64_t classes = class_count(evaluation_graph(subject));
-  if (total.tokens == 0) return verdict(kName, false, "the batch has no targets");
+  if (report.tokens == 0) return verdict(kName, false, "the batch has no targets");
   if (!std::isfinite(loss)) return verdict(kName, false, "the loss is not finite");
   if (classes < 2) return skipped(kName, text_of("loss %.3f; the loss is not over classes", loss));
   // Few targets may be unlucky ones.
   const double guess = std::log(static_cast<double>(classes));
-  const double most = 1.25 * guess + 1 + 3 / std::sqrt(static_cast<double>(total.tokens));
+  const double most = 1.25 * guess + 1 + 3 / std::sqrt(static_cast<double>(report.tokens));
   const bool fits = loss < most && (!subject.is_fresh || loss > 0.5 * guess);
   return verdict(kName, fits,
                  text_of("%.3f; a guess among %lld classes has %.3f, at most %.3f is usual", loss,

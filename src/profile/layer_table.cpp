@@ -13,8 +13,12 @@ struct Times {
   double total() const { return forward + backward + update; }
   void add(const ProfileRow& row) {
     if (row.phase == "evaluation") return;
-    (row.phase == "forward" ? forward : row.phase == "backward" ? backward : update) += row.seconds;
     flops += row.flops, kept += row.kept_bytes;
+    if (row.phase == "both") {
+      forward += kForwardShare * row.seconds, backward += (1 - kForwardShare) * row.seconds;
+      return;
+    }
+    (row.phase == "forward" ? forward : row.phase == "backward" ? backward : update) += row.seconds;
   }
 };
 

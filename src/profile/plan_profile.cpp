@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "ir/op.h"
+#include "ops/embedding/embedding.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace linnet {
 namespace {
@@ -45,17 +47,38 @@ bool has_gradient_state(const Graph& graph) {
                              [](const GraphInput& input) { return input.name.starts_with("gradient"); });
 }
 
-double operand_bytes(const Graph& graph, const Node& node) {
+bool in_one_memory(const Graph& graph, ValueId a, ValueId b) {
+  return root_of(graph, a).value == root_of(graph, b).value;
+}
+
+// The views pass leaves nothing to do for nodes whose results lie in their operands, or the other way around.
+bool is_moved(const Graph& graph, const Node& node) {
+  const Algebra algebra = algebra_of(node);
+  const bool may_be_view = algebra == Algebra::kReshape || algebra == Algebra::kSplit || algebra == Algebra::kConcat;
+  return !may_be_view || !in_one_memory(graph, node.in[0], node.out[0]);
+}
+
+double moved_bytes(const Graph& graph, const Node& node) {
+  if (!is_moved(graph, node)) return 0;
   double bytes = 0;
-  for (const auto* values : {&node.in, &node.out})
-    for (const ValueId value : *values) bytes += static_cast<double>(graph.value(value).type.bytes());
-  return bytes;
+  const auto add = [&](ValueId value) { bytes += static_cast<double>(graph.value(value).type.bytes()); };
+  std::ranges::for_each(node.in, add);
+  std::ranges::for_each(node.out, add);
+  if (node.op != &kEmbedding) return bytes;
+  const auto table = static_cast<double>(graph.value(node.in[0]).type.bytes());
+  const auto rows = static_cast<double>(graph.value(node.out[0]).type.bytes());
+  return bytes - table + std::min(table, rows);
+}
+
+// A loss that the pass fuse_loss has joined with its gradient.
+bool computes_loss_and_gradient(const Node& node) {
+  return node.op == &kLinearCrossEntropyGrad && node.attrs.as<LinearCrossEntropyAttrs>().loss;
 }
 
 }  // namespace
 
 const char* phase_name(StepPhase phase) {
-  constexpr const char* kNames[] = {"forward", "backward", "update", "evaluation"};
+  constexpr const char* kNames[] = {"forward", "both", "backward", "update", "evaluation"};
   return kNames[static_cast<size_t>(phase)];
 }
 
@@ -66,8 +89,10 @@ std::vector<StepPhase> node_phases(const Graph& graph) {
   if (!updates && !accumulated) return phases;
   if (updates && accumulated) return std::vector(phases.size(), StepPhase::kUpdate);
   const std::vector<bool> forward = ancestors(graph, loss_values(graph));
-  for (NodeId id = 0; id < graph.node_count(); ++id)
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
     phases[at(id)] = forward[at(id)] ? StepPhase::kForward : id < update ? StepPhase::kBackward : StepPhase::kUpdate;
+    if (computes_loss_and_gradient(graph.node(id))) phases[at(id)] = StepPhase::kBoth;
+  }
   return phases;
 }
 
@@ -82,7 +107,7 @@ PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
                              .module = graph.scope_path(node.scope),
                              .source = node.where.text(),
                              .phase = phases[at(id)],
-                             .bytes = operand_bytes(graph, node),
+                             .bytes = moved_bytes(graph, node),
                              .flops = node_flops(graph, node),
                              .kept_bytes = 0});
   }

@@ -8,11 +8,14 @@
 
 namespace linnet {
 
-enum class StepPhase { kForward, kBackward, kUpdate, kEvaluation };
+// kBoth: one node computes a loss and its gradient.
+enum class StepPhase { kForward, kBoth, kBackward, kUpdate, kEvaluation };
 const char* phase_name(StepPhase phase);  // "forward"
+// Of the operations of a node of kBoth: the logits' product, and those of the two gradients.
+constexpr double kForwardShare = 1.0 / 3;
 
 // Of a training graph: forward is what the loss depends on, update begins with the norm of the gradients, backward is
-// all else. A node that computes loss and gradient together counts as forward. Of other graphs all is evaluation.
+// all else. Of other graphs all is evaluation.
 std::vector<StepPhase> node_phases(const Graph& graph);
 
 struct NodeProfile {
@@ -20,7 +23,7 @@ struct NodeProfile {
   std::string module;  // "encoder.layers.0.self_attention"; empty outside of modules
   std::string source;  // "layers.cpp:41"
   StepPhase phase;
-  double bytes;       // of all operands and results
+  double bytes;       // read and written: all of its operands and results, of a table only the rows that are looked up
   double flops;       // OpDef::flops
   double kept_bytes;  // of the arena that its results take until the backward pass, if it is of the forward pass
 };

@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "nn/layers.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "profile/layer_table.h"
 #include "train/learner.h"
 
 namespace linnet {
@@ -147,6 +150,48 @@ TEST(Profile, TheTraceIsWhatViewersRead) {
   EXPECT_NEAR(live * 1e6, static_cast<double>(run.summaries[0].peak_live_bytes), 1);
   const auto summary = nlohmann::json::parse(read_file(folder + "/steps-3-4.summary.json"));
   EXPECT_EQ(summary["rows"].size(), run.summaries[0].rows.size());
+}
+
+// A language model's ends: rows of a table, and a loss that is computed together with its gradient.
+struct Ends : Module {
+  static constexpr int64_t kWords = 500, kWidth = 16, kTokens = 24;
+  Embedding words{this, "words", kWords, kWidth};
+  Linear head{this, "head", kWidth, kWords, glorot_uniform(), false};
+};
+
+TEST(Profile, ALossWithItsGradientIsBothAndATableCountsTheRowsThatAreRead) {
+  Ends model;
+  SingleShapeLearner learner(
+      model,
+      [&](Trace& trace) -> Loss {
+        const TensorType type{DType::kI32, {Ends::kTokens}};
+        const Tensor targets = trace.input("targets", type);
+        const Tensor states = tanh(model.words(trace.input("tokens", type)));
+        return {linear_cross_entropy_sum(states, model.head.weight.tensor(), std::nullopt, targets), trace.number(1)};
+      },
+      {.threads = 1, .profile = ProfileOptions{.active = 2, .folder = fresh_folder("both")}});
+  std::vector<ProfileSummary> summaries;
+  learner.trainer().profiler()->on_summary = [&](const ProfileSummary& summary) { summaries.push_back(summary); };
+  for (int step = 0; step < 6; ++step) learner.step(0.01);
+  ASSERT_EQ(summaries.size(), 1u);
+  const double product = 2.0 * Ends::kTokens * Ends::kWords * Ends::kWidth;
+  double forward = 0, backward = 0, both = 0;
+  for (const ProfileRow& row : summaries[0].rows) {
+    if (row.label == "embedding") EXPECT_EQ(row.bytes, 4.0 * (Ends::kTokens + 2 * Ends::kTokens * Ends::kWidth));
+    if (row.phase == "both") {
+      EXPECT_EQ(row.flops, 3 * product);
+      EXPECT_EQ(row.label, "linear_cross_entropy_grad+loss");
+    }
+    (row.phase == "both" ? both : row.phase == "forward" ? forward : backward) += row.seconds;
+  }
+  EXPECT_GT(both, 0);
+  EXPECT_GT(forward, 0);
+  EXPECT_GT(backward, 0);
+  // The tree's first line has the whole step: no time is lost between the columns.
+  const std::string whole = layer_table(summaries[0], 0, false);
+  double share = 0, all = 0, ahead = 0, back = 0;
+  ASSERT_EQ(std::sscanf(whole.c_str() + whole.find('\n') + 1, "%lf%% %lf %lf %lf", &share, &all, &ahead, &back), 4);
+  EXPECT_NEAR(ahead, 1e3 * (forward + both / 3), 0.011);
 }
 
 TEST(Profile, OptionsAreReadAndMistakesNamed) {

@@ -119,7 +119,7 @@ std::string summary_table(const ProfileSummary& summary, size_t count) {
   std::string text = line;
   std::map<std::string, double> phases;
   for (const ProfileRow& row : summary.rows) phases[row.phase] += row.seconds;
-  for (const char* phase : {"forward", "backward", "update", "evaluation"})
+  for (const char* phase : {"forward", "both", "backward", "update", "evaluation"})
     if (phases.contains(phase)) {
       std::snprintf(line, sizeof line, "%s%s %.2f ms", text.ends_with('\n') ? "" : ", ", phase, phases[phase] * 1e3);
       text += line;

@@ -99,6 +99,12 @@ StorageRule grad_storage(const Node& node) {
   return rule;
 }
 
+// "residual_norm+dropout": addition and norm are in the name.
+std::string label(const Node& node) {
+  const bool drops = node.attrs.as<ResidualNormAttrs>().probability > 0;
+  return std::string(node.op->name) + (drops ? "+dropout" : "");
+}
+
 }  // namespace
 
 const OpDef kResidualNorm{.name = "residual_norm",
@@ -107,12 +113,14 @@ const OpDef kResidualNorm{.name = "residual_norm",
                           .read_attrs = read_attrs<ResidualNormAttrs>,
                           .decompose = decompose,
                           .may_overwrite = may_overwrite,
-                          .storage = reduced<0b11, 0b11>};
+                          .storage = reduced<0b11, 0b11>,
+                          .label = label};
 const OpDef kResidualNormGrad{.name = "residual_norm_grad",
                               .infer = infer_grad,
                               .read_attrs = read_attrs<ResidualNormAttrs>,
                               .may_overwrite = grad_may_overwrite,
-                              .storage = grad_storage};
+                              .storage = grad_storage,
+                              .label = label};
 
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs) {
   std::vector<Tensor> in{x.value, f};

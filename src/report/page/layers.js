@@ -1,15 +1,18 @@
 'use strict';
 // Where the time of a step goes: by phase, as a tree of modules with forward and backward side by side, and op by op.
 
-const phases = ['forward', 'backward', 'update', 'evaluation'];
+const phases = ['forward', 'both', 'backward', 'update', 'evaluation'];
+const phaseTitle = phase => (phase === 'both' ? 'loss with its gradient' : phase);
 
 function moduleTree(rows) {
   const root = { name: 'the whole step', path: '', children: new Map(), time: {}, total: 0, flops: 0, kept: 0, depth: 0 };
   for (const row of rows) {
     if (row.phase === 'evaluation') continue;
     let node = root;
+    // Of the three products of a loss with its gradient one is forward.
+    const times = row.phase === 'both' ? { forward: row.ms / 3, backward: 2 * row.ms / 3 } : { [row.phase]: row.ms };
     const add = () => {
-      node.time[row.phase] = (node.time[row.phase] || 0) + row.ms;
+      for (const [phase, ms] of Object.entries(times)) node.time[phase] = (node.time[phase] || 0) + ms;
       node.total += row.ms, node.flops += row.flops, node.kept += row.kept_bytes;
     };
     add();
@@ -76,9 +79,10 @@ function phaseBar(profile) {
     element('header', {}, element('h3', {}, `${milliseconds(profile.step_ms)} a step`),
       element('span', { class: 'quiet' }, `steps ${profile.first_step} to ${profile.last_step}; ${profile.machine}`)),
     element('div', { class: 'split', style: 'height: 16px' }, ...parts.map(([phase, ms]) =>
-      element('i', { style: `width: ${100 * ms / total}%; background: ${color(phase)}`, title: `${phase} ${milliseconds(ms)}` }))),
+      element('i', { style: `width: ${100 * ms / total}%; background: ${color(phase)}`,
+        title: `${phaseTitle(phase)} ${milliseconds(ms)}` }))),
     element('div', { class: 'legend' }, ...parts.map(([phase, ms]) => element('span', {},
-      element('i', { style: `background: ${color(phase)}` }), `${phase} ${milliseconds(ms)}`))));
+      element('i', { style: `background: ${color(phase)}` }), `${phaseTitle(phase)} ${milliseconds(ms)}`))));
 }
 
 function opTable(profile) {
