@@ -91,7 +91,7 @@ def main():
             count = lambda verdict: sum(line["verdict"] == verdict for line in checks)
             wrong = "; ".join(f"{line['name']}: {line['figure']}" for line in checks if line["verdict"] == "fail")
             failed = failed or bool(wrong)
-            lines.append(f"| {name} | {count('pass')} | {count('skip')} | {wrong or 0} | {seconds:.0f} | {used:.0f} |")
+            lines.append(f"| {name} | {count('pass')} | {count('skip')} | {wrong or 0} | {seconds:.1f} | {used:.1f} |")
             print(lines[-1], flush=True)
     for name in missing:
         print(f"{name}: this script does not know its data")
