@@ -4,13 +4,15 @@
     bench/check_profile.py RUN...
 
 Traces: HolisticTraceAnalysis parses them unpatched; slices nest on every track; on the main thread the ops of a step and
-its waiting for data add up to its wall time within 3%. Perfetto's trace processor reads them too where the Python package
-`perfetto` can fetch it. Events: TensorBoard's EventAccumulator finds the values of metrics.jsonl, every step once.
-Needs the packages HolisticTraceAnalysis and tensorboard; perfetto if there.
+its waiting for data add up to its wall time within 3%; every event has what Perfetto's importer of JSON wants of it. With
+trace_processor_shell on the PATH and the Python package `perfetto`, Perfetto reads them, too. Events: TensorBoard's EventAccumulator finds the values of metrics.jsonl, every step once.
+Needs the packages HolisticTraceAnalysis and tensorboard.
 """
 
 import glob
 import json
+import math
+import shutil
 import struct
 import sys
 import warnings
@@ -59,13 +61,29 @@ def check_with_hta(path):
     return len(frame)
 
 
-def check_with_perfetto(path):
-    try:
-        from perfetto.trace_processor import TraceProcessor
+def check_schema(events):
+    """What trace_processor's JSON importer reads of an event; it drops or counts as errors what has another form."""
+    for event in events:
+        where = json.dumps(event)[:200]
+        assert event["ph"] in "XCM" and isinstance(event["name"], str) and event["name"], where
+        assert isinstance(event["pid"], int), where
+        if event["ph"] == "M":
+            assert event["name"] in ("process_name", "thread_name") and isinstance(event["args"]["name"], str), where
+            continue
+        assert isinstance(event["tid"], int) and math.isfinite(event["ts"]) and event["ts"] >= 0, where
+        if event["ph"] == "X":
+            assert math.isfinite(event["dur"]) and event["dur"] >= 0 and isinstance(event["args"], dict), where
+        else:
+            assert event["args"] and all(math.isfinite(value) for value in event["args"].values()), where
 
-        processor = TraceProcessor(trace=path)
-    except Exception as problem:  # no package, or its program is not to be had
-        return f"not read ({type(problem).__name__})"
+
+def check_with_perfetto(path):
+    program = shutil.which("trace_processor_shell")
+    if not program:
+        return "its program is not here, the events have the form that it reads"
+    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+
+    processor = TraceProcessor(trace=path, config=TraceProcessorConfig(bin_path=program))
     errors = [row.name for row in processor.query("select name from stats where severity = 'error' and value > 0")]
     count = next(iter(processor.query("select count(*) as n from slice"))).n
     processor.close()
@@ -93,6 +111,7 @@ def main():
     for run in sys.argv[1:]:
         for path in sorted(glob.glob(run + "/profile/*.trace.json")):
             events = json.load(open(path))["traceEvents"]
+            check_schema(events)
             tracks, shares = check_nesting(events), check_sums(events)
             print(f"{path}: {len(events)} events nest on {tracks} tracks; ops and data are "
                   f"{min(shares):.2%} to {max(shares):.2%} of a step; HTA reads {check_with_hta(path)} rows; "

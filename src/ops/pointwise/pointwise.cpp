@@ -75,13 +75,13 @@ Algebra algebra(const Node& node) {
   return is_add ? Algebra::kAdd : Algebra::kElementwise;
 }
 
-// Its functions: "mul+add+tanh".
+// Its functions: "mul+add+tanh"; without any it copies an operand.
 std::string label(const Node& node) {
   std::string text;
   for (const Instruction& instruction : node.attrs.as<PointwiseAttrs>().expression.code)
     if (instruction.function != Scalar::kInput && instruction.function != Scalar::kConstant)
       text += (text.empty() ? "" : "+") + std::string(scalar_name(instruction.function));
-  return text;
+  return text.empty() ? "copy" : text;
 }
 
 }  // namespace
