@@ -25,7 +25,7 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
 struct Arguments {
   std::string run, out, adapter, onnx;
   int64_t opset = 17;
-  bool overwrite = false, no_cache = false;
+  bool overwrite = false, no_cache = false, joined_past = false;
 };
 
 // `folder` is free to be written to, or holds an export already that may be replaced.
@@ -66,7 +66,7 @@ int export_run(const Arguments& arguments) {
   }
   if (!arguments.onnx.empty()) {
     check_onnx_out(arguments);
-    export_onnx({arguments.run, arguments.onnx, arguments.opset, !arguments.no_cache});
+    export_onnx({arguments.run, arguments.onnx, arguments.opset, !arguments.no_cache, arguments.joined_past});
     return 0;
   }
   check_out(arguments);
@@ -90,6 +90,8 @@ void add_export_command(Command& linnet) {
       .take("--onnx", arguments->onnx, "the folder to write in ONNX", {.type = "DIR"})
       .take("--opset", arguments->opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
       .flag("--no-cache", arguments->no_cache, "ONNX decoders without keys and values of earlier tokens")
+      .flag("--joined-past", arguments->joined_past,
+            "ONNX of GPT-2 with keys and values in one tensor: ONNX Runtime's optimizer fuses its attention")
       .flag("--overwrite", arguments->overwrite, "replace a model that is there")
       .does([arguments] { return export_run(*arguments); });
 }

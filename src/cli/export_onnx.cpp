@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 OnnxFolderOptions options_of(const ExportOnnxRequest& request) {
-  return {.onnx = {.opset = request.opset}, .files = {.cache = request.cache}};
+  return {.onnx = {.opset = request.opset}, .files = {.cache = request.cache, .joined_past = request.joined_past}};
 }
 
 void export_model_folder(const std::string& folder, const ExportOnnxRequest& request) {

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "io/onnx/lowering.h"
 #include "ir/op.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
@@ -60,7 +59,7 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
   const auto known = parameters_of(layout, parameters, constants);
 
   OnnxBuilder builder(options.opset, source.symbols);
-  OnnxLowering lowering(builder, traces, sets);
+  OnnxLowering lowering(builder, traces, sets, source.form);
   for (const GraphInput& input : traces[0].inputs()) {
     const auto mask = std::ranges::find_if(source.masks, [&](const OnnxMask& m) { return m.lengths == input.name; });
     if (const auto found = known.find(input.name); found != known.end()) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "io/onnx/lowering.h"
 #include "io/onnx/model.h"
 #include "io/onnx/symbolic_size.h"
 #include "nn/parameter_layout.h"
@@ -35,6 +36,7 @@ struct OnnxSource {
   std::vector<OnnxMask> masks = {};
   SizeSets sizes = {};                          // what to trace at; empty: default_sizes(symbols.size())
   std::vector<std::string> first_outputs = {};  // outputs that come before the others
+  OnnxForm form = {};
 };
 
 SizeSets default_sizes(size_t symbols);

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "models/bert.h"
-#include "models/image_model.h"
 #include "models/gpt.h"
+#include "models/image_model.h"
 #include "models/llama.h"
 #include "models/t5.h"
 #include "models/transformer.h"
@@ -37,44 +37,56 @@ std::vector<OnnxFile> bert_file(const BertOutputs& outputs) {
     outputs(trace.graph(), {tokens, lengths, trace.input("token_type_ids", ids)});
   };
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), symbol(kLength)}}};
+  source.form.separate_projections = true;
   return {{"model.onnx", source}};
 }
 
-// Keys and values that enter and leave a decoder, as [B, heads, T, size]; `kind` is "", ".decoder" or ".encoder".
+// Where keys and values of earlier positions enter and leave a decoder. Inside they are rows [B, T, heads * size].
 class KeyValues {
  public:
   KeyValues(Trace& trace, int64_t batch, const AttentionConfig& config)
       : trace_(trace), batch_(batch), heads_(config.key_heads()), size_(config.size()) {}
 
-  // past_key_values.<layer>.key and .value, `length` of them, as rows [B, length, heads * size].
+  // past_key_values.<layer><kind>.key and .value, [B, heads, length, size] each; `kind` is "", ".decoder" or
+  // ".encoder".
   std::pair<Tensor, Tensor> take(int layer, const std::string& kind, int64_t length) {
     const auto take = [&](const char* what) {
-      const Tensor apart =
-          trace_.input(name("past_key_values", layer, kind) + what, {DType::kF32, {batch_, heads_, length, size_}});
-      return reshape(permute(apart, {0, 2, 1, 3}), {batch_, length, heads_ * size_});
+      return as_rows(
+          trace_.input(name("past_key_values", layer, kind) + what, {DType::kF32, {batch_, heads_, length, size_}}));
     };
     const Tensor keys = take(".key");
     return {keys, take(".value")};
   }
-  // present.<layer>.key and .value
+  // present.<layer><kind>.key and .value
   void give(int layer, const std::string& kind, Tensor keys, Tensor values) {
-    const auto give = [&](Tensor rows, const char* what) {
-      trace_.graph().output(name("present", layer, kind) + what,
-                            permute(reshape(rows, {batch_, rows.dim(1), heads_, size_}), {0, 2, 1, 3}));
-    };
-    give(keys, ".key");
-    give(values, ".value");
+    trace_.graph().output(name("present", layer, kind) + ".key", by_heads(keys));
+    trace_.graph().output(name("present", layer, kind) + ".value", by_heads(values));
+  }
+  // past_<layer> [2, B, heads, length, size], keys before values, and present_<layer>.
+  std::pair<Tensor, Tensor> take_joined(int layer, int64_t length) {
+    const Tensor both =
+        trace_.input("past_" + std::to_string(layer), {DType::kF32, {2, batch_, heads_, length, size_}});
+    const std::vector<Tensor> parts = split_evenly(both, 0, 2);
+    const auto one = [&](Tensor part) { return as_rows(reshape(part, {batch_, heads_, length, size_})); };
+    return {one(parts[0]), one(parts[1])};
+  }
+  void give_joined(int layer, Tensor keys, Tensor values) {
+    const auto one = [&](Tensor rows) { return reshape(by_heads(rows), {1, batch_, heads_, rows.dim(1), size_}); };
+    trace_.graph().output("present_" + std::to_string(layer), concat(one(keys), std::array{one(values)}, 0));
   }
   // What came before, `past` positions (0: nothing), is taken, and all is given.
-  SplitProjection extend(const std::string& kind, int64_t past) {
-    return [*this, kind, past, layer = 0](const SelfAttention& attention, Tensor projected) mutable {
+  SplitProjection extend(const std::string& kind, int64_t past, bool joined = false) {
+    return [*this, kind, past, joined, layer = 0](const SelfAttention& attention, Tensor projected) mutable {
       auto [queries, keys, values] = split_projection(attention.config, projected);
       if (past > 0) {
-        const auto [earlier_keys, earlier_values] = take(layer, kind, past);
+        const auto [earlier_keys, earlier_values] = joined ? take_joined(layer, past) : take(layer, kind, past);
         keys = concat(earlier_keys, std::array{keys}, 1);
         values = concat(earlier_values, std::array{values}, 1);
       }
-      give(layer++, kind, keys, values);
+      if (joined)
+        give_joined(layer++, keys, values);
+      else
+        give(layer++, kind, keys, values);
       return QueriesKeysValues{queries, keys, values};
     };
   }
@@ -83,24 +95,33 @@ class KeyValues {
   static std::string name(const char* which, int layer, const std::string& kind) {
     return std::string(which) + "." + std::to_string(layer) + kind;
   }
+  Tensor as_rows(Tensor apart) const {
+    return reshape(permute(apart, {0, 2, 1, 3}), {batch_, apart.dim(2), heads_ * size_});
+  }
+  Tensor by_heads(Tensor rows) const {
+    return permute(reshape(rows, {batch_, rows.dim(1), heads_, size_}), {0, 2, 1, 3});
+  }
   Trace& trace_;
   int64_t batch_, heads_, size_;
 };
 
-std::vector<OnnxFile> decoder_files(CausalModel& model, const AttentionConfig& attention, bool cache) {
-  OnnxSource source{.symbols = first_symbols(cache ? 3 : 2)};
-  source.trace = [&model, attention, cache](Trace& trace, std::span<const int64_t> sizes) {
+std::vector<OnnxFile> decoder_files(CausalModel& model, const AttentionConfig& attention,
+                                    const OnnxFileOptions& options) {
+  OnnxSource source{.symbols = first_symbols(options.cache ? 3 : 2)};
+  source.trace = [&model, attention, options](Trace& trace, std::span<const int64_t> sizes) {
     const TensorType ids{DType::kI32, {sizes[kBatch], sizes[kLength]}};
     TokenRows rows{.tokens = trace.input("input_ids", ids)};
     rows.lengths = trace.input("lengths", {DType::kI32, {sizes[kBatch]}});
     rows.positions = trace.input("position_ids", ids);
-    if (cache) rows.split = KeyValues(trace, sizes[kBatch], attention).extend("", sizes[kPast]);
+    if (options.cache)
+      rows.split = KeyValues(trace, sizes[kBatch], attention).extend("", sizes[kPast], options.joined_past);
     const Tensor hidden = model.hidden(rows);
     trace.graph().output("logits", model.logits(hidden));
   };
-  const SymbolicSize keys = cache ? symbol(kPast) + symbol(kLength) : symbol(kLength);
+  const SymbolicSize keys = options.cache ? symbol(kPast) + symbol(kLength) : symbol(kLength);
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), keys}}};
   source.first_outputs = {"logits"};
+  if (options.joined_past) source.form.causal_mask_size = model.max_length();
   return {{"model.onnx", source}};
 }
 
@@ -171,6 +192,7 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
 }
 
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options) {
+  if (options.joined_past && !options.cache) fail_user("without a cache there is no past to join");
   if (auto* model = dynamic_cast<SequenceClassifier*>(&module))
     return bert_file([model](Graph& graph, const BertTensors& in) {
       graph.output("logits", model->logits(in.tokens, in.lengths, in.types));
@@ -183,10 +205,11 @@ std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options)
     return bert_file([model](Graph& graph, const BertTensors& in) {
       graph.output("last_hidden_state", model->bert(in.tokens, in.lengths, in.types));
     });
-  if (auto* model = dynamic_cast<Gpt*>(&module))
-    return decoder_files(*model, model->layers[0].self_attn.config, options.cache);
+  auto* gpt = dynamic_cast<Gpt*>(&module);
+  if (gpt) return decoder_files(*gpt, gpt->layers[0].self_attn.config, options);
+  if (options.joined_past) fail_user("a past that holds keys and values together is for GPT-2 alone");
   if (auto* model = dynamic_cast<Llama*>(&module))
-    return decoder_files(*model, model->layers[0].self_attn.config, options.cache);
+    return decoder_files(*model, model->layers[0].self_attn.config, options);
   if (auto* model = dynamic_cast<EncoderDecoder*>(&module)) return encoder_decoder_files(*model, options.cache);
   if (auto* model = dynamic_cast<ImageModel*>(&module)) return image_file(*model);
   fail_user("there is no form of this kind of model in ONNX");

@@ -17,6 +17,9 @@ struct OnnxFile {
 
 struct OnnxFileOptions {
   bool cache = true;  // decoders take and give the keys and values of earlier positions
+  // GPT-2: past_<i> and present_<i> [2, B, heads, T, size] hold a layer's keys and values together, in the form that
+  // ONNX Runtime's transformer optimizer makes one Attention of.
+  bool joined_past = false;
 };
 
 OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file,

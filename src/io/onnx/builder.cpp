@@ -104,9 +104,21 @@ std::string OnnxBuilder::shape(const SymbolicShape& shape) {
   return parts.size() == 1 ? parts[0] : add("Concat", parts, {int_attribute("axis", 0)});
 }
 
+namespace {
+
+// `longer` is `shape` behind an axis of size 1.
+bool is_behind_one(const SymbolicShape& longer, const SymbolicShape& shape) {
+  return longer.size() == shape.size() + 1 && longer[0] == SymbolicSize{1} &&
+         std::equal(shape.begin(), shape.end(), longer.begin() + 1);
+}
+
+}  // namespace
+
 // Sizes that depend on the input are written as 0 (the size of the same axis of x) and once as -1 (what is left).
 std::string OnnxBuilder::reshape(const std::string& x, const SymbolicShape& from, const SymbolicShape& to) {
   if (from == to) return x;
+  if (is_behind_one(to, from)) return unsqueeze(x, {0});
+  if (is_behind_one(from, to)) return add("Squeeze", {x, ints({0})});
   std::vector<int64_t> sizes;
   int rest = 0;
   for (size_t axis = 0; axis < to.size(); ++axis) {

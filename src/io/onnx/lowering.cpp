@@ -68,8 +68,9 @@ OnnxElement onnx_element(DType dtype) {
   return dtype == DType::kI32 ? OnnxElement::kInt64 : onnx_element(file_dtype(dtype));
 }
 
-OnnxLowering::OnnxLowering(OnnxBuilder& builder, std::span<const Graph> traces, const SizeSets& sets)
-    : builder(builder), traces_(traces), sets_(sets), uses_(count_uses(traces[0])) {
+OnnxLowering::OnnxLowering(OnnxBuilder& builder, std::span<const Graph> traces, const SizeSets& sets,
+                           const OnnxForm& form)
+    : builder(builder), form(form), traces_(traces), sets_(sets), uses_(count_uses(traces[0])) {
   for (const Graph& trace : traces) check_alike(traces[0], trace);
   std::vector<int64_t> sizes(traces.size());
   for (ValueId id = 0; id < graph().value_count(); ++id) {
@@ -131,11 +132,19 @@ const Node* OnnxLowering::producer(ValueId id) const {
   return node == kNone ? nullptr : &graph().node(node);
 }
 
-std::string OnnxLowering::arranged(size_t operand, const std::vector<int64_t>& order) {
-  const ValueId id = node().in[operand];
+std::string OnnxLowering::arranged_value(ValueId id, const std::vector<int64_t>& order) {
   const auto found = parameters_.find(id);
-  if (found == parameters_.end() || uses_[static_cast<size_t>(id)] > 1) return builder.transpose(in(operand), order);
+  if (found == parameters_.end() || uses_[static_cast<size_t>(id)] > 1) return builder.transpose(name_of(id), order);
   return builder.initializer(parameter_tensor(found->second, order));
+}
+
+std::string OnnxLowering::parameter_rows(ValueId id, int part, int64_t first, int64_t count,
+                                         const std::vector<int64_t>& order) {
+  OnnxParameter rows = parameters_.at(id);
+  rows.name += "." + std::to_string(part);
+  rows.values += first * rows.shape.elements(1, rows.shape.rank());
+  rows.shape.set(0, count);
+  return builder.initializer(parameter_tensor(rows, order));
 }
 
 std::string OnnxLowering::key_mask(size_t operand, const SymbolicSize& keys) {
@@ -143,7 +152,11 @@ std::string OnnxLowering::key_mask(size_t operand, const SymbolicSize& keys) {
   const double lowest = std::numeric_limits<float>::lowest();
   std::string counts;  // 1 where a key counts
   if (const auto found = key_masks_.find(id); found != key_masks_.end()) {
-    counts = builder.cast(builder.unsqueeze(builder.unsqueeze(found->second, {1}), {2}), OnnxElement::kFloat);
+    // The optimizer's fusion of causal attention looks for the cast before the new axes, its other one for it after.
+    const bool cast_first = form.causal_mask_size > 0;
+    const std::string mask = cast_first ? builder.cast(found->second, OnnxElement::kFloat) : found->second;
+    counts = builder.unsqueeze(builder.unsqueeze(mask, {1}), {2});
+    if (!cast_first) counts = builder.cast(counts, OnnxElement::kFloat);
   } else {
     const std::string locations =
         builder.add("Range", {builder.integer(0), builder.size_scalar(keys), builder.integer(1)});

@@ -12,6 +12,16 @@
 
 namespace linnet {
 
+// Which of several equal ways to compute something is written. The defaults suit every runtime; the others are what
+// ONNX Runtime's transformer optimizer (onnxruntime.transformers.optimizer) looks for.
+struct OnnxForm {
+  // Queries, keys and values are products of their own instead of one product that is split (its FusionAttention).
+  bool separate_projections = false;
+  // Above 0: the most keys there can be. A causal mask is cut from a constant of that size, and the projection after
+  // attention is a Gemm (its FusionGptAttention).
+  int64_t causal_mask_size = 0;
+};
+
 // A parameter's values, for initializers.
 struct OnnxParameter {
   std::string name;
@@ -23,7 +33,7 @@ struct OnnxParameter {
 class OnnxLowering {
  public:
   // Traces of one model, one for each set of sizes; they must be alike but for sizes.
-  OnnxLowering(OnnxBuilder& builder, std::span<const Graph> traces, const SizeSets& sets);
+  OnnxLowering(OnnxBuilder& builder, std::span<const Graph> traces, const SizeSets& sets, const OnnxForm& form = {});
 
   // Declares an input of the graphs: one of ONNX, a parameter, or lengths that an input of ONNX gives as a mask.
   void bind_input(ValueId value);
@@ -36,6 +46,7 @@ class OnnxLowering {
 
   // --- For OpDef::to_onnx ---
   OnnxBuilder& builder;
+  const OnnxForm form;
   const Graph& graph() const { return traces_[0]; }
   const Node& node() const { return graph().node(current_); }
   size_t operands() const { return node().in.size(); }
@@ -53,7 +64,14 @@ class OnnxLowering {
 
   // The operand with its axes in another order: output axis i is axis order[i]. A parameter that nothing else reads is
   // stored so.
-  std::string arranged(size_t operand, const std::vector<int64_t>& order);
+  std::string arranged(size_t operand, const std::vector<int64_t>& order) {
+    return arranged_value(node().in[operand], order);
+  }
+  std::string arranged_value(ValueId id, const std::vector<int64_t>& order);
+  // Rows [first, first + count) of a parameter, as an initializer of their own, their axes in the given order. `part`
+  // numbers them in its name.
+  std::string parameter_rows(ValueId id, int part, int64_t first, int64_t count, const std::vector<int64_t>& order);
+  bool is_parameter(ValueId id) const { return parameters_.contains(id); }
   // A float [B, 1, 1, keys]: 0 where a key counts, the lowest number elsewhere. `operand` is lengths i32 [B].
   std::string key_mask(size_t operand, const SymbolicSize& keys);
   // Of any value of the graph.

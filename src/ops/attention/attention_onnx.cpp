@@ -1,5 +1,6 @@
 // Attention as the nodes that ONNX Runtime's optimizer looks for:
 //   softmax(where(visible, q k^T / sqrt(size) [+ distance bias], lowest) + key mask) v
+#include <algorithm>
 #include <limits>
 
 #include "ops/attention/attention.h"
@@ -45,6 +46,24 @@ std::string visible(OnnxLowering& to, const AttentionAttrs& attrs) {
   return result;
 }
 
+// The same of causal attention, as part of a constant triangle [1, 1, size, size]. `q` and `k` are [B, H, T, D].
+std::string visible_in_triangle(OnnxLowering& to, const std::string& q, const std::string& k, int64_t size) {
+  OnnxBuilder& b = to.builder;
+  auto triangle = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(size * size));
+  for (int64_t row = 0; row < size; ++row) std::fill_n(triangle->begin() + row * size, row + 1, uint8_t{1});
+  OnnxTensor constant{.name = {}, .element = OnnxElement::kBool, .dims = {1, 1, size, size}};
+  constant.data = std::as_bytes(std::span(*triangle));
+  constant.owner = triangle;
+
+  const std::string zero = b.ints({0}), rows = b.ints({2}), columns = b.ints({3});
+  const auto length = [&](const std::string& of) {
+    return b.add("Squeeze", {b.add("Slice", {b.add("Shape", {of}), rows, columns, zero}), zero});
+  };
+  const std::string keys = length(k), end = b.unsqueeze(keys, {0});
+  const std::string first = b.unsqueeze(b.add("Sub", {keys, length(q)}), {0});
+  return b.add("Slice", {b.add("Slice", {b.tensor(constant), first, end, rows}), zero, end, columns});
+}
+
 // [H, Tq + Tk - 1] -> [H, Tq, Tk]
 std::string bias_by_places(OnnxLowering& to, const std::string& bias) {
   OnnxBuilder& b = to.builder;
@@ -69,8 +88,9 @@ void attention_to_onnx(OnnxLowering& to) {
   std::string scores = b.add("MatMul", {q, b.transpose(k, {0, 1, 3, 2})});
   if (attrs.scale != 1) scores = b.add("Div", {scores, b.number(1 / attrs.scale)});
   if (attrs.has_bias) scores = b.add("Add", {scores, bias_by_places(to, to.in(attrs.bias_at(kAttentionFixed)))});
-  if (const std::string mask = visible(to, attrs); !mask.empty())
-    scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
+  const bool in_triangle = to.form.causal_mask_size > 0 && attrs.causal && attrs.window == 0 && !attrs.has_starts;
+  const std::string mask = in_triangle ? visible_in_triangle(to, q, k, to.form.causal_mask_size) : visible(to, attrs);
+  if (!mask.empty()) scores = b.add("Where", {mask, scores, b.number(std::numeric_limits<float>::lowest())});
   if (attrs.has_lengths) scores = b.add("Add", {scores, to.key_mask(3, to.in_shape(1)[1])});
   const std::string weights = b.add("Softmax", {scores}, {int_attribute("axis", -1)});
 

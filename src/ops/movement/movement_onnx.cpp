@@ -1,3 +1,5 @@
+#include "ir/op.h"
+#include "ops/matmul/matmul_onnx.h"
 #include "ops/movement/by_heads_onnx.h"
 #include "ops/movement/movement.h"
 
@@ -41,8 +43,33 @@ void reshape_to_onnx(OnnxLowering& to) { to.set(0, to.builder.reshape(to.in(0), 
 
 void identity_to_onnx(OnnxLowering& to) { to.set(0, to.in(0)); }
 
+namespace {
+
+// Parts of x weight^T + bias by products of their own with the rows of weight and bias. False: it is none.
+bool separate_products(OnnxLowering& to) {
+  const Node& node = to.node();
+  const Node* sum = to.producer(node.in[0]);
+  if (!sum || !sum->op->algebra || sum->op->algebra(*sum) != Algebra::kAdd || !to.is_parameter(sum->in[1]))
+    return false;
+  const Node* product = linear_product(to, sum->in[0]);
+  if (!product || node.attrs.as<SplitAttrs>().axis != to.in_type(0).shape.rank() - 1) return false;
+  int64_t first = 0;
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    const int64_t count = to.out_type(i).shape[-1];
+    const std::string weight = to.parameter_rows(product->in[1], static_cast<int>(i), first, count, {1, 0});
+    const std::string bias = to.parameter_rows(sum->in[1], static_cast<int>(i), first, count, {0});
+    const std::string y = to.builder.add("MatMul", {to.name_of(product->in[0]), weight});
+    to.set(i, to.builder.add("Add", {y, bias}));
+    first += count;
+  }
+  return true;
+}
+
+}  // namespace
+
 // Parts that nothing reads are left out: one that is read alone is a slice.
 void split_to_onnx(OnnxLowering& to) {
+  if (to.form.separate_projections && separate_products(to)) return;
   const int64_t axis = to.node().attrs.as<SplitAttrs>().axis;
   const auto along = [&](size_t part) { return to.out_shape(part)[static_cast<size_t>(axis)]; };
   SymbolicShape sizes;

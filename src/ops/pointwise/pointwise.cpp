@@ -7,6 +7,7 @@
 #include "ops/broadcast.h"
 #include "ops/graph_of.h"
 #include "ops/pointwise/expression_builder.h"
+#include "ops/pointwise/gelu_expressions.h"
 #include "ops/pointwise/scalar_functions.h"
 #include "ops/reduce/reduce.h"
 
@@ -175,17 +176,15 @@ Tensor silu(At x) {
   return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
 }
 
-// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2
-Tensor gelu(At x) {
+Expression gelu_expression() {
   ExpressionBuilder e;
   const auto v = e.input(0);
   const auto erf = e.apply(Scalar::kErf, e.apply(Scalar::kMul, v, e.constant(1 / std::numbers::sqrt2)));
   const auto phi = e.apply(Scalar::kMul, e.apply(Scalar::kAdd, erf, e.constant(1)), e.constant(0.5));
-  return pointwise(e.finish(e.apply(Scalar::kMul, v, phi)), std::array{x.value}, x.where);
+  return e.finish(e.apply(Scalar::kMul, v, phi));
 }
 
-// gelu_tanh(x) = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
-Tensor gelu_tanh(At x) {
+Expression gelu_tanh_expression() {
   ExpressionBuilder e;
   const auto v = e.input(0);
   const auto cubic =
@@ -194,7 +193,10 @@ Tensor gelu_tanh(At x) {
                              e.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
   const auto phi =
       e.apply(Scalar::kMul, e.apply(Scalar::kAdd, e.apply(Scalar::kTanh, inner), e.constant(1)), e.constant(0.5));
-  return pointwise(e.finish(e.apply(Scalar::kMul, v, phi)), std::array{x.value}, x.where);
+  return e.finish(e.apply(Scalar::kMul, v, phi));
 }
+
+Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.where); }
+Tensor gelu_tanh(At x) { return pointwise(gelu_tanh_expression(), std::array{x.value}, x.where); }
 
 }  // namespace linnet

@@ -1,5 +1,10 @@
 // Elementwise expressions as ONNX nodes, one for each instruction. ONNX broadcasts as numpy does, which covers ours.
+#include <numbers>
+
 #include "io/onnx/lowering.h"
+#include "ir/op.h"
+#include "ops/matmul/matmul_onnx.h"
+#include "ops/pointwise/gelu_expressions.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -67,11 +72,39 @@ std::string lower(OnnxBuilder& builder, Scalar function, const std::vector<std::
   fail_internal(std::string("ONNX: no operator for ") + scalar_name(function));
 }
 
+// x * (1 + erf(x / sqrt(2))) / 2 with the nodes that runtimes know as Gelu.
+std::string gelu_in_onnx(OnnxBuilder& b, const std::string& x) {
+  const std::string erf = b.add("Erf", {b.add("Div", {x, b.number(std::numbers::sqrt2)})});
+  return b.add("Mul", {b.add("Mul", {x, b.add("Add", {erf, b.number(1)})}), b.number(0.5)});
+}
+
+// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the same.
+std::string gelu_tanh_in_onnx(OnnxBuilder& b, const std::string& x) {
+  const std::string cube = b.add("Mul", {b.add("Pow", {x, b.number(3)}), b.number(0.044715)});
+  const std::string inner =
+      b.add("Mul", {b.add("Add", {x, cube}), b.number(std::numbers::sqrt2 * std::numbers::inv_sqrtpi)});
+  return b.add("Mul", {b.add("Mul", {x, b.number(0.5)}), b.add("Add", {b.add("Tanh", {inner}), b.number(1)})});
+}
+
+// The node adds a bias to the projection that follows attention.
+bool ends_attention(OnnxLowering& to) {
+  const Node& node = to.node();
+  if (node.op->algebra(node) != Algebra::kAdd || to.in_type(1).shape.rank() != 1) return false;
+  const Node* product = linear_product(to, node.in[0]);
+  const Node* before = product ? to.producer(product->in[0]) : nullptr;
+  return before && before->op->product == ProductKind::kAttention;
+}
+
 }  // namespace
 
 void pointwise_to_onnx(OnnxLowering& to) {
+  const Expression& expression = to.node().attrs.as<PointwiseAttrs>().expression;
+  if (expression == gelu_expression()) return to.set(0, gelu_in_onnx(to.builder, to.in(0)));
+  if (expression == gelu_tanh_expression()) return to.set(0, gelu_tanh_in_onnx(to.builder, to.in(0)));
+  if (to.form.causal_mask_size > 0 && ends_attention(to))
+    return to.set(0, linear_as_gemm(to, *to.producer(to.node().in[0]), to.node().in[1], to.out_shape(0)));
   std::vector<std::string> values;
-  for (const Instruction& in : to.node().attrs.as<PointwiseAttrs>().expression.code) {
+  for (const Instruction& in : expression.code) {
     if (in.function == Scalar::kInput) {
       values.push_back(to.in(static_cast<size_t>(in.a)));
     } else if (in.function == Scalar::kConstant) {
