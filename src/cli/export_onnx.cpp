@@ -6,6 +6,7 @@
 #include "run/run_folder.h"
 #include "tasks/images/image_session.h"
 #include "tasks/task_table.h"
+#include "tasks/translation/translation_model.h"
 
 namespace linnet {
 namespace {
@@ -22,6 +23,45 @@ void export_model_folder(const std::string& folder, const ExportOnnxRequest& req
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   load_parameters(model, layout, parameters.data());
   export_onnx_folder(model, layout, parameters.data(), request.out, options_of(request));
+}
+
+// What optimum reads of an encoder-decoder: its classes know models by the names of Transformers' families, and take
+// from the configuration what generating needs. Marian is the family whose sizes ours are.
+ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
+  const auto& t = dynamic_cast<const Transformer&>(*opened.model).config;
+  const SpecialTokens& special = opened.tokenizers.special;
+  ConfigFile file;
+  file.set("architectures", std::vector<std::string>{"MarianMTModel"});
+  file.set("model_type", "marian");
+  file.set("is_encoder_decoder", true);
+  file.set("vocab_size", t.source_vocab);
+  file.set("decoder_vocab_size", t.target_vocab);
+  file.set("d_model", t.d_model);
+  file.set("encoder_layers", t.num_encoder_layers);
+  file.set("decoder_layers", t.num_decoder_layers);
+  for (const std::string stack : {"encoder", "decoder"}) {
+    file.set(stack + "_attention_heads", t.num_heads);
+    file.set(stack + "_ffn_dim", t.d_ff);
+  }
+  file.set("max_position_embeddings", t.max_seq_len);
+  file.set("pad_token_id", static_cast<int64_t>(special.pad));
+  file.set("decoder_start_token_id", static_cast<int64_t>(special.begin));
+  file.set("eos_token_id", static_cast<int64_t>(special.end));
+  return file;
+}
+
+// A run of the plain Transformer, which no model folder can hold.
+void export_translation_onnx(const OpenedTranslationModel& opened, const ExportOnnxRequest& request) {
+  const ParameterLayout layout(*opened.model);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  opened.load_weights(layout, parameters.data());
+  make_directories(request.out);
+  const OnnxFolderOptions options = options_of(request);
+  for (const OnnxFile& file : onnx_files(*opened.model, options.files))
+    write_onnx(make_onnx(layout, parameters.data(), file, options.onnx), (fs::path(request.out) / file.name).string(),
+               {.most_inside = options.onnx.most_inside});
+  translation_config_file(opened).save(request.out + "/config.json");
+  opened.tokenizers.save(request.out);
 }
 
 void export_image_onnx(const Config& config, const ExportOnnxRequest& request) {
@@ -54,6 +94,10 @@ void export_onnx(const ExportOnnxRequest& request) {
   if (!run.has_config()) return export_model_folder(request.model, request);
   const Config config = run.load_config();
   if (task_kind(config) == TaskKind::kImages) return export_image_onnx(config, request);
+  if (task_kind(config) == TaskKind::kTranslation) {
+    const OpenedTranslationModel opened = open_translation_model(request.model);
+    if (!opened.pretrained) return export_translation_onnx(opened, request);
+  }
   // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.
   const TemporaryFolder folder(request.out + ".folder.tmp");
   task_actions(config).export_model(request.model, folder.path);
