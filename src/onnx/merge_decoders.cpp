@@ -67,11 +67,14 @@ OnnxAttribute branch_attribute(const char* name, OnnxGraph graph) {
 
 }  // namespace
 
-OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past) {
+OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_head_size) {
   OnnxGraph merged{
       .name = without_past.graph.name, .inputs = without_past.graph.inputs, .outputs = without_past.graph.outputs};
   add_missing(merged.inputs, with_past.graph.inputs);
   add_missing(merged.outputs, with_past.graph.outputs);
+  if (any_head_size)
+    for (OnnxValueInfo& input : merged.inputs)
+      if (input.name.starts_with("past_key_values")) input.dims.back() = {-1, "head_size"};
   merged.inputs.push_back({.name = kChoice, .element = OnnxElement::kBool, .has_shape = true, .dims = {{1}}});
   complete_outputs(without_past.graph, merged.outputs);
   complete_outputs(with_past.graph, merged.outputs);

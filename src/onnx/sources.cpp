@@ -168,7 +168,9 @@ std::vector<OnnxFile> encoder_decoder_files(EncoderDecoder& model, bool cache) {
                               {"decoder_model.onnx", decoder_source(model, false, cache)}};
   if (!cache) return files;
   files.push_back({"decoder_with_past_model.onnx", decoder_source(model, true, true)});
-  files.push_back({"decoder_model_merged.onnx", files[1].source, files[2].source});
+  const AttentionConfig& attention = model.decoder_attention();
+  files.push_back({"decoder_model_merged.onnx", files[1].source, files[2].source,
+                   attention.size() * attention.heads != attention.width});
   return files;
 }
 
@@ -188,7 +190,7 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
                     const OnnxOptions& options) {
   OnnxModel model = make_onnx(layout, parameters, file.source, options);
   if (!file.with_past) return model;
-  return merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options));
+  return merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options), file.any_head_size);
 }
 
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options) {

@@ -13,6 +13,9 @@ struct OnnxFile {
   OnnxSource source;
   // Of a merged decoder: what it computes when its input "use_cache_branch" is true; `source` is what it does else.
   std::optional<OnnxSource> with_past = {};
+  // The merged decoder declares no size of keys and values: optimum gives it, where nothing came before, tensors of
+  // width / heads, which are not read and may be of another size than the model's heads.
+  bool any_head_size = false;
 };
 
 struct OnnxFileOptions {
