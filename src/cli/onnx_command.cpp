@@ -4,9 +4,17 @@
 #include "cli/commands.h"
 #include "onnx/network.h"
 #include "onnx/node_tests.h"
+#include "onnx/run_file.h"
 
 namespace linnet {
 namespace {
+
+struct Arguments {
+  std::string folder, file, inputs, out;
+  int threads = 0;
+  int64_t repeats = 1;
+  bool verbose = false;
+};
 
 int list_operators() {
   for (const OnnxOperatorRow& row : onnx_operators()) std::printf("%-28s%s\n", row.name, row.note);
@@ -27,6 +35,16 @@ int test(const std::string& folder, bool verbose) {
   return failed ? 1 : 0;
 }
 
+int run_model(const Arguments& arguments) {
+  const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments.file);
+  const OnnxRunReport report = run_onnx_file(*network, arguments.inputs, arguments.out,
+                                             {.threads = arguments.threads, .repeats = arguments.repeats});
+  for (const auto& [name, type] : report.outputs)
+    std::printf("output %s: %s\n", name.c_str(), type.shape.text().c_str());
+  std::printf("%.3f ms a run, %.1f MB\n", report.seconds * 1e3, static_cast<double>(report.memory_bytes) / 1e6);
+  return 0;
+}
+
 int import_model(const std::string& file, const std::string& out) {
   const std::unique_ptr<OnnxNetwork> network = load_onnx(file);
   save_onnx_folder(*network, out);
@@ -42,11 +60,6 @@ int import_model(const std::string& file, const std::string& out) {
   }
   return 0;
 }
-
-struct Arguments {
-  std::string folder, file, out;
-  bool verbose = false;
-};
 
 }  // namespace
 
@@ -66,6 +79,16 @@ void add_onnx_command(Command& linnet) {
       .take("DIR", arguments->folder, "a test, or a folder of tests", {.required = true})
       .flag("--verbose", arguments->verbose, "name the tests that are not supported, and why")
       .does([arguments] { return test(arguments->folder, arguments->verbose); });
+  onnx.subcommand("run", "run a network on the arrays of a file")
+      .take("MODEL", arguments->file, "an ONNX file, or the folder of an imported one", {.required = true})
+      .take("INPUTS", arguments->inputs, "a safetensors file with a tensor for each of the network's inputs",
+            {.required = true, .type = "FILE"})
+      .take("-o,--out", arguments->out, "the safetensors file to write: a tensor for each output",
+            {.required = true, .type = "FILE"})
+      .take("--repeats", arguments->repeats, "run it so often, for the time of a run (the median)",
+            {.least = 1, .most = 1000000, .show_default = true})
+      .take_threads(arguments->threads)
+      .does([arguments] { return run_model(*arguments); });
 }
 
 }  // namespace linnet

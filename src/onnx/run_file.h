@@ -1,0 +1,28 @@
+// Runs an imported network on arrays of a file: `linnet onnx run`.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kernels/precision.h"
+#include "onnx/network.h"
+
+namespace linnet {
+
+struct OnnxRunOptions {
+  int threads = 0;      // 0: all there are
+  int64_t repeats = 1;  // runs; more than one for the time of a run
+};
+
+struct OnnxRunReport {
+  double seconds = 0;       // of a run, the median
+  size_t memory_bytes = 0;  // all that was planned
+  std::vector<std::pair<std::string, TensorType>> outputs;
+};
+
+// `inputs` and `outputs` are safetensors files with a tensor for each input and output of the network. Whole numbers
+// must fit 32 bits; outputs are F32, or I32 where the network gives whole numbers. User error naming an input that is
+// missing or not the network's.
+OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, const std::string& outputs,
+                            const OnnxRunOptions& options = {});
+
+}  // namespace linnet
