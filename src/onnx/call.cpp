@@ -80,6 +80,11 @@ std::vector<float> OnnxCall::reals(const char* name) const {
   return attribute ? attribute->floats : std::vector<float>{};
 }
 
+std::vector<std::string> OnnxCall::texts(const char* name) const {
+  const OnnxAttribute* attribute = find(name);
+  return attribute ? attribute->strings : std::vector<std::string>{};
+}
+
 const OnnxTensor* OnnxCall::tensor_attribute(const char* name) const {
   const OnnxAttribute* attribute = find(name);
   return attribute ? attribute->tensor.get() : nullptr;

@@ -41,6 +41,7 @@ class OnnxCall {
   std::string text(const char* name, const std::string& otherwise) const;
   std::vector<int64_t> list(const char* name, const std::vector<int64_t>& otherwise = {}) const;
   std::vector<float> reals(const char* name) const;
+  std::vector<std::string> texts(const char* name) const;
   const OnnxTensor* tensor_attribute(const char* name) const;
   // `axis` from the beginning. User error outside of [-rank, rank).
   int axis(int64_t axis, int rank) const;

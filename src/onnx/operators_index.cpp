@@ -1,6 +1,7 @@
 // Operators that choose elements by indices. All of them are lookups in a table of rows (ops/embedding), whose gradient
 // adds up what was chosen several times.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "onnx/compose.h"
@@ -17,6 +18,8 @@ namespace {
 using compose::E;
 using compose::elementwise;
 using compose::Ref;
+
+constexpr int64_t kMostTopK = 64;
 
 // Indices into an axis of `size`, negative ones counted from its end, as i32. Inputs of the graph (token ids) are taken
 // as they are: a wrong one is an error when the network runs.
@@ -281,6 +284,46 @@ void arg_extreme(OnnxCall& call) {
   call.set(0, y, OnnxElement::kInt64);
 }
 
+// The k largest or smallest along an axis, one after the other: what was chosen is left out of the next choice.
+void top_k(OnnxCall& call) {
+  const Shape shape = call.shape();
+  const int axis = call.axis(call.integer("axis", -1), shape.rank());
+  const int64_t size = shape[axis];
+  const auto k = static_cast<int64_t>(call.opset() < 10 ? call.integer("k", 0) : call.number(1, 0));
+  const bool largest = call.integer("largest", 1) != 0;
+  call.integer("sorted", 1);  // the results are sorted either way
+  if (k < 1 || k > size || k > kMostTopK)
+    call.fail("k = " + std::to_string(k) + "; 1 to " + std::to_string(std::min(size, kMostTopK)) + " is possible");
+  const Tensor x = compose::axis_to_end(call.tensor(0), axis);
+  std::vector<double> numbers(static_cast<size_t>(size));
+  std::iota(numbers.begin(), numbers.end(), 0.0);
+  const bool is_double = x.type().dtype == DType::kF64;
+  const Tensor places =
+      call.constant(known_numbers(is_double ? OnnxElement::kDouble : OnnxElement::kFloat, {size}, numbers));
+  const double lowest = is_double ? -std::numeric_limits<double>::max() : -std::numeric_limits<float>::max();
+  Tensor left = elementwise(call, {largest ? x : x * -1.0}, [=](E& e, const std::vector<Ref>& v) {
+    return e.apply(Scalar::kMax, v[0], e.constant(lowest));  // infinity stands for what was chosen
+  });
+  std::vector<Tensor> values, indices;
+  Shape one = x.shape();
+  one.set(-1, 1);
+  for (int64_t i = 0; i < k; ++i) {
+    const Tensor index = cast(reshape(argmax_last(left), one), x.type().dtype);
+    indices.push_back(index);
+    const Tensor chosen = elementwise(call, {x, places, index}, [](E& e, const std::vector<Ref>& v) {
+      return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, v[1], v[2]), v[0], e.constant(0));
+    });
+    values.push_back(compose::sum_last(chosen));
+    left = elementwise(call, {left, places, index}, [](E& e, const std::vector<Ref>& v) {
+      return e.apply(Scalar::kSelect, e.apply(Scalar::kEqual, v[1], v[2]),
+                     e.constant(-std::numeric_limits<double>::infinity()), v[0]);
+    });
+  }
+  const int last = x.shape().rank() - 1;
+  call.set(compose::axis_from_end(compose::join(values, last), axis));
+  call.set(1, compose::axis_from_end(compose::join(indices, last), axis), OnnxElement::kInt64);
+}
+
 }  // namespace
 
 void add_index_operators(std::vector<OnnxOperatorRow>& rows) {
@@ -294,6 +337,7 @@ void add_index_operators(std::vector<OnnxOperatorRow>& rows) {
       {"Scatter", scatter_elements, "indices must be known"},
       {"ScatterElements", scatter_elements, "indices must be known"},
       {"ScatterND", scatter_nd, "indices must be known"},
+      {"TopK", top_k, "k must be known, at most 64"},
   };
   rows.insert(rows.end(), std::begin(list), std::end(list));
 }

@@ -1,0 +1,306 @@
+// LSTM, GRU and RNN, unrolled over a length that is known when the network is traced. Gates follow the order and the
+// formulas of https://onnx.ai/onnx/operators.
+#include <algorithm>
+
+#include "onnx/compose.h"
+#include "onnx/operators.h"
+#include "ops/matmul/matmul.h"
+#include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+
+namespace linnet {
+namespace {
+
+using compose::E;
+using compose::elementwise;
+using compose::Ref;
+
+constexpr int64_t kMostSteps = 4096;
+
+Ref sum(E& e, Ref a, Ref b) { return e.apply(Scalar::kAdd, a, b); }
+Ref product(E& e, Ref a, Ref b) { return e.apply(Scalar::kMul, a, b); }
+Ref limited(E& e, Ref x, double clip) {
+  if (clip <= 0) return x;
+  return e.apply(Scalar::kMin, e.apply(Scalar::kMax, x, e.constant(-clip)), e.constant(clip));
+}
+
+// An activation function by its name, with its numbers.
+struct Activation {
+  std::string name;
+  double alpha, beta;
+
+  Ref operator()(E& e, Ref x) const {
+    const auto one = [&] { return e.constant(1); };
+    if (name == "sigmoid") return e.apply(Scalar::kSigmoid, x);
+    if (name == "tanh") return e.apply(Scalar::kTanh, x);
+    if (name == "relu") return e.apply(Scalar::kRelu, x);
+    if (name == "affine") return sum(e, product(e, x, e.constant(alpha)), e.constant(beta));
+    if (name == "scaledtanh")
+      return product(e, e.apply(Scalar::kTanh, product(e, x, e.constant(beta))), e.constant(alpha));
+    if (name == "softsign") return e.apply(Scalar::kDiv, x, sum(e, one(), e.apply(Scalar::kAbs, x)));
+    if (name == "hardsigmoid") {
+      const Ref line = sum(e, product(e, x, e.constant(alpha)), e.constant(beta));
+      return e.apply(Scalar::kMin, e.apply(Scalar::kMax, line, e.constant(0)), one());
+    }
+    // leakyrelu
+    return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, e.constant(0), x), product(e, x, e.constant(alpha)), x);
+  }
+};
+
+struct ActivationRow {
+  const char* name;
+  bool has_alpha, has_beta;
+  double alpha, beta;  // defaults
+};
+constexpr ActivationRow kActivations[] = {{"sigmoid", false, false, 0, 0},     {"tanh", false, false, 0, 0},
+                                          {"relu", false, false, 0, 0},        {"affine", true, true, 1, 0},
+                                          {"scaledtanh", true, true, 1, 1},    {"softsign", false, false, 0, 0},
+                                          {"hardsigmoid", true, true, .2, .5}, {"leakyrelu", true, false, .01, 0}};
+
+// `count` for each direction. The numbers of activation_alpha and activation_beta belong to those functions, in their
+// order, that have one.
+std::vector<Activation> activations(const OnnxCall& call, std::vector<std::string> names, size_t directions) {
+  const size_t count = names.size();
+  for (size_t i = count; i < count * directions; ++i) names.push_back(names[i - count]);
+  if (const std::vector<std::string> given = call.texts("activations"); !given.empty()) names = given;
+  if (names.size() != count * directions) call.fail("another number of activations than it has");
+  const std::vector<float> alphas = call.reals("activation_alpha"), betas = call.reals("activation_beta");
+  size_t alpha = 0, beta = 0;
+  std::vector<Activation> result;
+  for (std::string name : names) {
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const auto* row = std::ranges::find(kActivations, name, [](const ActivationRow& r) { return std::string(r.name); });
+    if (row == std::end(kActivations)) call.fail("the activation \"" + name + "\"");
+    const auto next = [](const std::vector<float>& values, size_t& at, bool has, double otherwise) {
+      return has && at < values.size() ? static_cast<double>(values[at++]) : otherwise;
+    };
+    const double a = next(alphas, alpha, row->has_alpha, row->alpha);
+    result.push_back({name, a, next(betas, beta, row->has_beta, row->beta)});
+  }
+  return result;
+}
+
+// One direction of the three operators: weights, and what all steps have in common.
+struct Direction {
+  Tensor projected;     // [T, B, gates * H]: x w^T + input biases
+  Tensor recurrent;     // [gates * H, H]
+  Tensor bias;          // [gates * H], of the recurrent products; undefined: none
+  Tensor hidden, cell;  // [B, H]; `cell` of an LSTM
+  Tensor peepholes;     // [3 * H] or undefined
+  bool backward = false;
+  const Activation* functions = nullptr;
+};
+
+// What a step makes of the state, given its slice of `projected` [B, gates * H].
+struct State {
+  Tensor hidden, cell;
+};
+using Step = std::function<State(const Direction& direction, Tensor projected, const State& before)>;
+
+// Row `which` of an operand [directions, ...].
+Tensor row_of(Tensor x, int64_t which) {
+  const Shape shape = x.shape();
+  return reshape(slice(x, 0, which, 1), Shape(shape.sizes().subspan(1)));
+}
+
+std::vector<Tensor> parts_of(Tensor x, int64_t count) { return split_evenly(x, -1, static_cast<int>(count)); }
+
+// Reads operands, runs all steps of all directions, and sets the results.
+class Recurrence {
+ public:
+  Recurrence(OnnxCall& call, int64_t gates, bool has_cell) : call_(call), gates_(gates), has_cell_(has_cell) {
+    batch_first_ = call.integer("layout", 0) != 0;
+    x_ = call.tensor(0);
+    if (x_.shape().rank() != 3) call.fail("of a tensor of shape " + x_.shape().text());
+    if (batch_first_) x_ = compose::move_axes(x_, {1, 0, 2});
+    steps_ = x_.dim(0), batch_ = x_.dim(1);
+    const std::string direction = call.text("direction", "forward");
+    directions_ = direction == "bidirectional" ? 2 : 1;
+    reverse_ = direction == "reverse";
+    const Shape recurrent = call.shape(2);
+    if (recurrent.rank() != 3 || recurrent[0] != directions_) call.fail("weights of shape " + recurrent.text());
+    size_ = recurrent[2];
+    if (call.integer("hidden_size", size_) != size_) call.fail("hidden_size is not that of the weights");
+    if (steps_ < 1 || steps_ > kMostSteps)
+      call.fail("a length of " + std::to_string(steps_) + "; 1 to " + std::to_string(kMostSteps) + " can be unrolled");
+    if (call.has(4)) lengths_ = call.tensor(4, DType::kF32);
+  }
+
+  // Whether the biases of the recurrent products are added with those of the inputs, or by the step.
+  void run(const Step& step, const std::vector<Activation>& functions, bool bias_apart) {
+    std::vector<std::vector<Tensor>> hidden;  // by direction and time, [B, H]
+    std::vector<State> last;
+    for (int64_t d = 0; d < directions_; ++d) {
+      Direction direction = direction_of(d, bias_apart);
+      direction.functions =
+          functions.data() + static_cast<size_t>(d) * (functions.size() / static_cast<size_t>(directions_));
+      hidden.emplace_back(static_cast<size_t>(steps_));
+      last.push_back(run_direction(direction, step, hidden.back()));
+    }
+    set_results(hidden, last);
+  }
+
+ private:
+  Direction direction_of(int64_t d, bool bias_apart) {
+    Direction direction;
+    direction.backward = reverse_ || d == 1;
+    const Tensor rows = reshape(x_, {steps_ * batch_, x_.dim(2)});
+    Tensor projected = matmul(rows, row_of(call_.tensor(1), d), false, true);
+    if (call_.has(3)) {
+      const std::vector<Tensor> biases = parts_of(row_of(call_.tensor(3), d), 2);
+      projected = projected + (bias_apart ? biases[0] : biases[0] + biases[1]);
+      if (bias_apart) direction.bias = biases[1];
+    }
+    direction.projected = reshape(projected, {steps_, batch_, gates_ * size_});
+    direction.recurrent = row_of(call_.tensor(2), d);
+    direction.hidden = initial(5, d);
+    if (has_cell_) direction.cell = initial(6, d);
+    if (has_cell_ && call_.has(7)) direction.peepholes = row_of(call_.tensor(7), d);
+    return direction;
+  }
+
+  Tensor initial(size_t operand, int64_t d) {
+    if (!call_.has(operand)) return call_.uniform(0, {batch_, size_}, x_.type().dtype);
+    Tensor all = call_.tensor(operand);
+    if (batch_first_) all = compose::move_axes(all, {1, 0, 2});
+    return row_of(all, d);
+  }
+
+  State run_direction(const Direction& direction, const Step& step, std::vector<Tensor>& hidden) {
+    State state{direction.hidden, direction.cell};
+    for (int64_t i = 0; i < steps_; ++i) {
+      const int64_t time = direction.backward ? steps_ - 1 - i : i;
+      const State next = step(direction, row_of(direction.projected, time), state);
+      hidden[static_cast<size_t>(time)] = next.hidden;
+      if (!lengths_.defined()) {
+        state = next;
+        continue;
+      }
+      // A row that has ended keeps its state, and its output is 0.
+      const Tensor zero = call_.number(0, next.hidden.type().dtype);
+      hidden[static_cast<size_t>(time)] = within(time, next.hidden, zero);
+      state.hidden = within(time, next.hidden, state.hidden);
+      if (has_cell_) state.cell = within(time, next.cell, state.cell);
+    }
+    return state;
+  }
+
+  Tensor within(int64_t time, Tensor then, Tensor otherwise) {
+    const Tensor lengths = cast(reshape(lengths_, {batch_, 1}), then.type().dtype);
+    return elementwise(call_, {then, otherwise, lengths}, [=](E& e, const std::vector<Ref>& v) {
+      const Ref counts = e.apply(Scalar::kGreater, v[2], e.constant(static_cast<double>(time)));
+      return e.apply(Scalar::kSelect, counts, v[0], v[1]);
+    });
+  }
+
+  void set_results(const std::vector<std::vector<Tensor>>& hidden, const std::vector<State>& last) {
+    const auto joined = [&](const auto& tensor_of) {  // [directions, B, H], or [B, directions, H]
+      std::vector<Tensor> parts;
+      for (size_t d = 0; d < last.size(); ++d)
+        parts.push_back(reshape(tensor_of(d), batch_first_ ? Shape{batch_, 1, size_} : Shape{1, batch_, size_}));
+      return compose::join(parts, batch_first_ ? 1 : 0);
+    };
+    if (call_.is_wanted(0)) {
+      std::vector<Tensor> times;
+      for (size_t time = 0; time < static_cast<size_t>(steps_); ++time) {
+        const Tensor all = joined([&](size_t d) { return hidden[d][time]; });
+        times.push_back(
+            reshape(all, batch_first_ ? Shape{batch_, 1, directions_, size_} : Shape{1, directions_, batch_, size_}));
+      }
+      call_.set(0, compose::join(times, batch_first_ ? 1 : 0), call_.element());
+    }
+    if (call_.is_wanted(1)) call_.set(1, joined([&](size_t d) { return last[d].hidden; }), call_.element());
+    if (has_cell_ && call_.is_wanted(2)) call_.set(2, joined([&](size_t d) { return last[d].cell; }), call_.element());
+  }
+
+  OnnxCall& call_;
+  int64_t gates_, steps_ = 0, batch_ = 0, size_ = 0, directions_ = 1;
+  bool has_cell_, reverse_ = false, batch_first_ = false;
+  Tensor x_, lengths_;
+};
+
+void lstm(OnnxCall& call) {
+  Recurrence recurrence(call, 4, true);
+  const size_t directions = call.text("direction", "forward") == "bidirectional" ? 2 : 1;
+  const double clip = call.real("clip", 0);
+  const bool coupled = call.integer("input_forget", 0) != 0;
+  const auto functions = activations(call, {"Sigmoid", "Tanh", "Tanh"}, directions);
+  const Step step = [&call, clip, coupled](const Direction& d, Tensor projected, const State& before) {
+    const Activation &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
+    const std::vector<Tensor> gates = parts_of(projected + matmul(before.hidden, d.recurrent, false, true), 4);
+    const Tensor none = call.number(0, projected.type().dtype);
+    const std::vector<Tensor> looks = d.peepholes.defined() ? parts_of(d.peepholes, 3) : std::vector(3, none);
+    const Tensor cell = elementwise(
+        call, {gates[0], gates[2], gates[3], before.cell, looks[0], looks[2]}, [&](E& e, const std::vector<Ref>& v) {
+          const Ref in = f(e, limited(e, sum(e, v[0], product(e, v[4], v[3])), clip));
+          const Ref forget = coupled ? e.apply(Scalar::kSub, e.constant(1), in)
+                                     : f(e, limited(e, sum(e, v[1], product(e, v[5], v[3])), clip));
+          return sum(e, product(e, forget, v[3]), product(e, in, g(e, limited(e, v[2], clip))));
+        });
+    const Tensor hidden = elementwise(call, {gates[1], cell, looks[1]}, [&](E& e, const std::vector<Ref>& v) {
+      const Ref out = f(e, limited(e, sum(e, v[0], product(e, v[2], v[1])), clip));
+      return product(e, out, h(e, v[1]));
+    });
+    return State{hidden, cell};
+  };
+  recurrence.run(step, functions, /*bias_apart=*/false);
+}
+
+void gru(OnnxCall& call) {
+  Recurrence recurrence(call, 3, false);
+  const size_t directions = call.text("direction", "forward") == "bidirectional" ? 2 : 1;
+  const double clip = call.real("clip", 0);
+  const bool reset_after = call.integer("linear_before_reset", 0) != 0;
+  const auto functions = activations(call, {"Sigmoid", "Tanh"}, directions);
+  const Step step = [&call, clip, reset_after](const Direction& d, Tensor projected, const State& before) {
+    const Activation &f = d.functions[0], &g = d.functions[1];
+    const int64_t size = d.recurrent.dim(1);
+    const std::vector<Tensor> in = parts_of(projected, 3);
+    const auto recurrent = [&](Tensor state, int64_t first, int64_t count) {
+      const Tensor y = matmul(state, slice(d.recurrent, 0, first * size, count * size), false, true);
+      return d.bias.defined() ? y + slice(d.bias, 0, first * size, count * size) : y;
+    };
+    const std::vector<Tensor> gates = parts_of(recurrent(before.hidden, 0, 2), 2);
+    const auto gate = [&](Tensor a, Tensor b) {
+      return elementwise(call, {a, b},
+                         [&](E& e, const std::vector<Ref>& v) { return f(e, limited(e, sum(e, v[0], v[1]), clip)); });
+    };
+    const Tensor update = gate(in[0], gates[0]), reset = gate(in[1], gates[1]);
+    const Tensor late = reset_after ? recurrent(before.hidden, 2, 1) * reset : recurrent(before.hidden * reset, 2, 1);
+    const Tensor hidden = elementwise(call, {in[2], late, update, before.hidden}, [&](E& e, const std::vector<Ref>& v) {
+      const Ref fresh = g(e, limited(e, sum(e, v[0], v[1]), clip));
+      return sum(e, product(e, e.apply(Scalar::kSub, e.constant(1), v[2]), fresh), product(e, v[2], v[3]));
+    });
+    return State{hidden, {}};
+  };
+  recurrence.run(step, functions, /*bias_apart=*/true);
+}
+
+void rnn(OnnxCall& call) {
+  Recurrence recurrence(call, 1, false);
+  const size_t directions = call.text("direction", "forward") == "bidirectional" ? 2 : 1;
+  const double clip = call.real("clip", 0);
+  const auto functions = activations(call, {"Tanh"}, directions);
+  const Step step = [&call, clip](const Direction& d, Tensor projected, const State& before) {
+    const Tensor recurrent = matmul(before.hidden, d.recurrent, false, true);
+    return State{elementwise(call, {projected, recurrent},
+                             [&](E& e, const std::vector<Ref>& v) {
+                               return d.functions[0](e, limited(e, sum(e, v[0], v[1]), clip));
+                             }),
+                 {}};
+  };
+  recurrence.run(step, functions, /*bias_apart=*/false);
+}
+
+}  // namespace
+
+void add_recurrent_operators(std::vector<OnnxOperatorRow>& rows) {
+  const OnnxOperatorRow list[] = {
+      {"GRU", gru, "unrolled: of at most 4096 steps"},
+      {"LSTM", lstm, "unrolled: of at most 4096 steps"},
+      {"RNN", rnn, "unrolled: of at most 4096 steps"},
+  };
+  rows.insert(rows.end(), std::begin(list), std::end(list));
+}
+
+}  // namespace linnet
