@@ -238,6 +238,22 @@ def check(linnet, path):
                 print(f"{name} opset {opset} --joined-past: fused: {check_fusions(path, folder, 'gpt2')}", flush=True)
 
 
+@torch.no_grad()
+def check_precisions(linnet, name):
+    """In fewer bits: near transformers' logits, by a share of the largest."""
+    path = os.path.join(GOLDEN, name)
+    with open(os.path.join(path, "config.json")) as file:
+        architecture = json.load(file)["architectures"][0]
+    model = getattr(transformers, architecture).from_pretrained(path).eval()
+    kind = check_pair if model.config.is_encoder_decoder else check_decoder if hasattr(model, "lm_head") else check_encoder
+    for opset in (14, 17):
+        for precision, tolerance in (("fp16", 0.02), ("int8-qdq", 0.3), ("int8-dynamic", 0.5)):
+            with tempfile.TemporaryDirectory() as out:
+                worst = kind(model, exported_twice(linnet, path, out, opset, "--precision", precision))
+            assert worst < tolerance, (name, opset, precision, worst)
+            print(f"{name} opset {opset} {precision}: logits within {worst:.1e}", flush=True)
+
+
 # --- Runs ---
 
 
@@ -347,6 +363,8 @@ if __name__ == "__main__":
     for each in sys.argv[2:] or [os.path.join(GOLDEN, name) for name in NAMES]:
         check(program_path, each)
     if not sys.argv[2:]:
+        for each in ("bert_classifier", "gpt2", "t5", "marian"):
+            check_precisions(program_path, each)
         with tempfile.TemporaryDirectory() as folder:
             check_translation_run(program_path, folder)
             check_image_runs(program_path, folder)

@@ -23,7 +23,7 @@ OpenedLanguageModel open_decoder(const std::string& folder) {
 }
 
 struct Arguments {
-  std::string run, out, adapter, onnx;
+  std::string run, out, adapter, onnx, precision = "fp32";
   int64_t opset = 17;
   bool overwrite = false, no_cache = false, joined_past = false;
 };
@@ -66,7 +66,12 @@ int export_run(const Arguments& arguments) {
   }
   if (!arguments.onnx.empty()) {
     check_onnx_out(arguments);
-    export_onnx({arguments.run, arguments.onnx, arguments.opset, !arguments.no_cache, arguments.joined_past});
+    export_onnx({.model = arguments.run,
+                 .out = arguments.onnx,
+                 .opset = arguments.opset,
+                 .precision = onnx_precision(arguments.precision),
+                 .cache = !arguments.no_cache,
+                 .joined_past = arguments.joined_past});
     return 0;
   }
   check_out(arguments);
@@ -89,6 +94,11 @@ void add_export_command(Command& linnet) {
             {.type = "DIR"})
       .take("--onnx", arguments->onnx, "the folder to write in ONNX", {.type = "DIR"})
       .take("--opset", arguments->opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
+      .take("--precision", arguments->precision,
+            "of ONNX weights and products: fp32, fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq (weights "
+            "of 8 "
+            "bits)",
+            {.show_default = true})
       .flag("--no-cache", arguments->no_cache, "ONNX decoders without keys and values of earlier tokens")
       .flag("--joined-past", arguments->joined_past,
             "ONNX of GPT-2 with keys and values in one tensor: ONNX Runtime's optimizer fuses its attention")

@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 OnnxFolderOptions options_of(const ExportOnnxRequest& request) {
-  return {.onnx = {.opset = request.opset}, .files = {.cache = request.cache, .joined_past = request.joined_past}};
+  return {.onnx = {.opset = request.opset, .precision = request.precision},
+          .files = {.cache = request.cache, .joined_past = request.joined_past}};
 }
 
 void export_model_folder(const std::string& folder, const ExportOnnxRequest& request) {
@@ -58,8 +59,7 @@ void export_translation_onnx(const OpenedTranslationModel& opened, const ExportO
   make_directories(request.out);
   const OnnxFolderOptions options = options_of(request);
   for (const OnnxFile& file : onnx_files(*opened.model, options.files))
-    write_onnx(make_onnx(layout, parameters.data(), file, options.onnx), (fs::path(request.out) / file.name).string(),
-               {.most_inside = options.onnx.most_inside});
+    save_onnx(layout, parameters.data(), file, request.out, options.onnx);
   translation_config_file(opened).save(request.out + "/config.json");
   opened.tokenizers.save(request.out);
 }
@@ -70,8 +70,7 @@ void export_image_onnx(const Config& config, const ExportOnnxRequest& request) {
   take_run_weights(session, request.model);
   make_directories(request.out);
   for (const OnnxFile& file : onnx_files(session.image_model()))
-    save_onnx(session.layout, session.store.as<float>("parameters"), file.source,
-              (fs::path(request.out) / file.name).string(), options_of(request).onnx);
+    save_onnx(session.layout, session.store.as<float>("parameters"), file, request.out, options_of(request).onnx);
   format.save(request.out);
 }
 

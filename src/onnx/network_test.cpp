@@ -121,7 +121,7 @@ double largest_difference(const HostTensor& got, const HostTensor& expected) {
 
 // Exported and imported again, at sizes it was not traced at, a model computes what it did.
 void check_round_trip(Module& module, const std::vector<float>& flat, const OnnxOptions& options,
-                      const OnnxFileOptions& files = {}) {
+                      const OnnxFileOptions& files = {}, double tolerance = 1e-6) {
   const Folder folder;
   const ParameterLayout layout(module);
   for (const OnnxFile& file : onnx_files(module, files)) {
@@ -135,7 +135,8 @@ void check_round_trip(Module& module, const std::vector<float>& flat, const Onnx
     const Graph graph = trace.finish();
     const Batch batch = make_batch(graph, file.source, sizes, values_of(layout, flat));
     const NamedTensors expected = run(graph, batch.ours), got = run_imported(folder / file.name, batch.theirs);
-    for (const auto& [output, tensor] : expected) EXPECT_LT(largest_difference(got.at(output), tensor), 1e-6) << output;
+    for (const auto& [output, tensor] : expected)
+      EXPECT_LT(largest_difference(got.at(output), tensor), tolerance) << output;
   }
 }
 
@@ -183,6 +184,26 @@ TEST(OnnxNetwork, ThePlainTransformerComesBack) {
                                         .activation = pre ? Activation::kGelu : Activation::kRelu});
     check_round_trip(model, initial(ParameterLayout(model)), {.opset = 17});
   }
+}
+
+// Weights of 16 and 8 bits: close to the model, but not the model.
+TEST(OnnxNetwork, FewerBitsComeBackClose) {
+  const PretrainedModel model = open_pretrained(std::string(kModels) + "bert_model");
+  const ParameterLayout layout(*model.module);
+  std::vector<float> flat(static_cast<size_t>(layout.parameter_count()));
+  load_parameters(model, layout, flat.data());
+  const Folder folder;
+  const auto size_of = [&](OnnxPrecision precision) {
+    save_onnx(layout, flat.data(), onnx_files(*model.module)[0], folder.path, {.precision = precision});
+    return std::filesystem::file_size(folder / "model.onnx");
+  };
+  const auto whole = size_of(OnnxPrecision::kF32);
+  for (const auto& [precision, tolerance] :
+       {std::pair{OnnxPrecision::kF16, 2e-3}, {OnnxPrecision::kInt8Qdq, 0.05}, {OnnxPrecision::kInt8Dynamic, 0.1}}) {
+    EXPECT_LT(size_of(precision), whole);
+    check_round_trip(*model.module, flat, {.precision = precision}, {}, tolerance);
+  }
+  EXPECT_THROW(onnx_precision("fp8"), Error);
 }
 
 CnnConfig small_images() {

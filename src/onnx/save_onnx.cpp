@@ -90,7 +90,9 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
 
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
                const std::string& path, const OnnxOptions& options) {
-  write_onnx(make_onnx(layout, parameters, source, options), path, {.most_inside = options.most_inside});
+  OnnxModel model = make_onnx(layout, parameters, source, options);
+  set_precision(model, options.precision);
+  write_onnx(model, path, {.most_inside = options.most_inside});
 }
 
 }  // namespace linnet

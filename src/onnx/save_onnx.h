@@ -19,6 +19,7 @@
 #include "io/onnx/symbolic_size.h"
 #include "nn/parameter_layout.h"
 #include "nn/trace.h"
+#include "onnx/export_precision.h"
 
 namespace linnet {
 
@@ -44,11 +45,12 @@ SizeSets default_sizes(size_t symbols);
 struct OnnxOptions {
   int64_t opset = 17;                    // 14 to 18
   uint64_t most_inside = 1'800'000'000;  // bytes of weights; more go to a file beside the model
+  OnnxPrecision precision = OnnxPrecision::kF32;
 };
 
 constexpr int64_t kLeastOnnxOpset = 14, kMostOnnxOpset = 18;
 
-// The model as data. What its tensors are filled from must outlive it.
+// The model as data, in fp32. What its tensors are filled from must outlive it.
 OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
                     const OnnxOptions& options = {});
 

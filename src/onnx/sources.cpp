@@ -1,5 +1,7 @@
 #include "onnx/sources.h"
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "models/bert.h"
 #include "models/gpt.h"
@@ -191,6 +193,13 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
   OnnxModel model = make_onnx(layout, parameters, file.source, options);
   if (!file.with_past) return model;
   return merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options), file.any_head_size);
+}
+
+void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
+               const OnnxOptions& options) {
+  OnnxModel model = make_onnx(layout, parameters, file, options);
+  set_precision(model, options.precision);
+  write_onnx(model, (std::filesystem::path(folder) / file.name).string(), {.most_inside = options.most_inside});
 }
 
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options) {

@@ -28,6 +28,10 @@ struct OnnxFileOptions {
 OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file,
                     const OnnxOptions& options);
 
+// Writes the file in a folder that exists.
+void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
+               const OnnxOptions& options);
+
 // User error when there is no form of this model in ONNX. The module must outlive the result.
 std::vector<OnnxFile> onnx_files(Module& module, const OnnxFileOptions& options = {});
 

@@ -1,0 +1,177 @@
+#include "onnx/export_precision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "onnx/export_half.h"
+
+namespace linnet {
+namespace {
+
+// The graph, after those within its nodes.
+void each_graph(OnnxGraph& graph, const std::function<void(OnnxGraph&)>& rewrite) {
+  for (OnnxNode& node : graph.nodes)
+    for (OnnxAttribute& attribute : node.attributes)
+      if (attribute.graph) each_graph(*attribute.graph, rewrite);
+  rewrite(graph);
+}
+
+// The axis of the output channels of a weight that is operand 1 of a node; -1: it is no such weight.
+int channel_axis(const OnnxNode& node, size_t operand, OnnxPrecision precision) {
+  if (operand != 1) return -1;
+  if (node.op == "MatMul") return 1;
+  if (precision != OnnxPrecision::kInt8Qdq) return -1;
+  return node.op == "Conv" ? 0 : node.op == "Gemm" && !node.find("transB") ? 1 : -1;
+}
+
+// The weights that are only read as weights, with their channels' axis.
+std::map<std::string, int> weights_of(OnnxModel& model, OnnxPrecision precision) {
+  std::map<std::string, int> weights;
+  for (const OnnxTensor& tensor : model.graph.initializers)
+    if (tensor.element == OnnxElement::kFloat && tensor.dims.size() >= 2) weights[tensor.name] = -2;
+  each_graph(model.graph, [&](OnnxGraph& graph) {
+    for (const OnnxNode& node : graph.nodes)
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        const auto found = weights.find(node.in[i]);
+        if (found == weights.end()) continue;
+        const int axis = channel_axis(node, i, precision);
+        found->second = found->second == -2 || found->second == axis ? axis : -1;
+      }
+  });
+  std::erase_if(weights, [](const auto& entry) { return entry.second < 0; });
+  return weights;
+}
+
+// Which channel element i of a tensor belongs to: (i / inner) % channels.
+struct Channels {
+  int64_t count, inner;
+  size_t of(int64_t element) const { return static_cast<size_t>(element / inner % count); }
+};
+Channels channels_of(const OnnxTensor& tensor, int axis) {
+  Channels channels{tensor.dims[static_cast<size_t>(axis)], 1};
+  for (size_t i = static_cast<size_t>(axis) + 1; i < tensor.dims.size(); ++i) channels.inner *= tensor.dims[i];
+  return channels;
+}
+
+std::vector<float> scales_of(const OnnxTensor& tensor, const Channels& channels, float most) {
+  std::vector<float> scales(static_cast<size_t>(channels.count)), values;
+  const int64_t total = tensor.elements();
+  for (int64_t first = 0; first < total; first += kOnnxPiece) {
+    const int64_t count = std::min(kOnnxPiece, total - first);
+    read_piece(tensor, first, count, values);
+    for (int64_t i = 0; i < count; ++i) {
+      float& scale = scales[channels.of(first + i)];
+      scale = std::max(scale, std::abs(values[static_cast<size_t>(i)]));
+    }
+  }
+  for (float& scale : scales) scale = scale > 0 ? scale / most : 1;
+  return scales;
+}
+
+OnnxTensor quantized(const OnnxTensor& tensor, const Channels& channels, std::vector<float> scales) {
+  OnnxTensor result{.name = tensor.name + ".int8", .element = OnnxElement::kInt8, .dims = tensor.dims};
+  result.fill = [tensor, channels, scales = std::move(scales)](int64_t first, int64_t count, std::byte* out) {
+    std::vector<float> values;
+    read_piece(tensor, first, count, values);
+    for (int64_t i = 0; i < count; ++i) {
+      const float whole = std::nearbyint(values[static_cast<size_t>(i)] / scales[channels.of(first + i)]);
+      out[i] = static_cast<std::byte>(static_cast<int8_t>(whole));
+    }
+  };
+  return result;
+}
+
+// Replaces the weights' initializers by NAME.int8, NAME.scale and NAME.zero.
+void quantize_weights(OnnxGraph& graph, const std::map<std::string, int>& weights, float most) {
+  std::vector<OnnxTensor> kept;
+  for (OnnxTensor& tensor : graph.initializers) {
+    const auto found = weights.find(tensor.name);
+    if (found == weights.end()) {
+      kept.push_back(std::move(tensor));
+      continue;
+    }
+    const Channels channels = channels_of(tensor, found->second);
+    const std::vector<float> scales = scales_of(tensor, channels, most);
+    OnnxTensor scale = float_tensor({channels.count}, scales);
+    scale.name = tensor.name + ".scale";
+    auto zeros = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(channels.count));
+    OnnxTensor zero{.name = tensor.name + ".zero", .element = OnnxElement::kInt8, .dims = {channels.count}};
+    zero.data = *zeros, zero.owner = zeros;
+    kept.push_back(quantized(tensor, channels, scales));
+    kept.push_back(std::move(scale));
+    kept.push_back(std::move(zero));
+  }
+  graph.initializers = std::move(kept);
+}
+
+// A DequantizeLinear for each weight, at the front of the model: ONNX Runtime cannot optimize one in a branch whose
+// weight is outside of it.
+void dequantize_weights(OnnxModel& model, const std::map<std::string, int>& weights) {
+  const auto dequantized = [](const std::string& weight) { return weight + ".dequantized"; };
+  each_graph(model.graph, [&](OnnxGraph& graph) {
+    for (OnnxNode& node : graph.nodes)
+      if (node.in.size() > 1 && weights.contains(node.in[1])) node.in[1] = dequantized(node.in[1]);
+  });
+  std::vector<OnnxNode> nodes;
+  for (const auto& [weight, axis] : weights)
+    nodes.push_back({.name = dequantized(weight),
+                     .op = "DequantizeLinear",
+                     .in = {weight + ".int8", weight + ".scale", weight + ".zero"},
+                     .out = {dequantized(weight)},
+                     .attributes = {int_attribute("axis", axis)}});
+  model.graph.nodes.insert(model.graph.nodes.begin(), nodes.begin(), nodes.end());
+}
+
+// x W as (whole numbers of x) (whole numbers of W), scaled.
+void multiply_whole_numbers_in(OnnxGraph& graph, const std::map<std::string, int>& weights) {
+  std::set<std::string> made;
+  std::vector<OnnxNode> nodes;
+  for (OnnxNode& node : graph.nodes) {
+    if (node.op != "MatMul" || !weights.contains(node.in[1])) {
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    const std::string x = node.in[0], weight = node.in[1], y = node.out[0];
+    const std::string whole = graph.name + "/" + x + ".uint8", name = graph.name + "/" + y;
+    const auto add = [&](const char* op, const std::string& out, std::vector<std::string> in,
+                         std::vector<OnnxAttribute> attributes = {}) {
+      nodes.push_back({.name = out, .op = op, .in = std::move(in), .out = {out}, .attributes = std::move(attributes)});
+    };
+    if (made.insert(whole).second)
+      nodes.push_back(
+          {.name = whole, .op = "DynamicQuantizeLinear", .in = {x}, .out = {whole, whole + ".scale", whole + ".zero"}});
+    add("MatMulInteger", name + ".int32", {whole, weight + ".int8", whole + ".zero", weight + ".zero"});
+    add("Cast", name + ".float", {name + ".int32"}, {int_attribute("to", static_cast<int64_t>(OnnxElement::kFloat))});
+    add("Mul", name + ".scale", {whole + ".scale", weight + ".scale"});
+    nodes.push_back({.name = name + ".scaled", .op = "Mul", .in = {name + ".float", name + ".scale"}, .out = {y}});
+  }
+  graph.nodes = std::move(nodes);
+}
+
+void set_int8(OnnxModel& model, OnnxPrecision precision) {
+  const std::map<std::string, int> weights = weights_of(model, precision);
+  const bool dynamic = precision == OnnxPrecision::kInt8Dynamic;
+  quantize_weights(model.graph, weights, dynamic ? 63 : 127);
+  if (!dynamic) return dequantize_weights(model, weights);
+  each_graph(model.graph, [&](OnnxGraph& graph) { multiply_whole_numbers_in(graph, weights); });
+}
+
+}  // namespace
+
+OnnxPrecision onnx_precision(const std::string& name) {
+  if (name == "fp32") return OnnxPrecision::kF32;
+  if (name == "fp16") return OnnxPrecision::kF16;
+  if (name == "int8-dynamic") return OnnxPrecision::kInt8Dynamic;
+  if (name == "int8-qdq") return OnnxPrecision::kInt8Qdq;
+  fail_user("--precision \"" + name + "\"; there are fp32, fp16, int8-dynamic and int8-qdq");
+}
+
+void set_precision(OnnxModel& model, OnnxPrecision precision) {
+  if (precision == OnnxPrecision::kF16) set_half(model);
+  if (precision == OnnxPrecision::kInt8Dynamic || precision == OnnxPrecision::kInt8Qdq) set_int8(model, precision);
+}
+
+}  // namespace linnet

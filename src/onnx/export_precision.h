@@ -1,0 +1,25 @@
+// Exported models in fewer bits.
+#pragma once
+#include <string>
+
+#include "io/onnx/model.h"
+
+namespace linnet {
+
+enum class OnnxPrecision {
+  kF32,
+  kF16,  // weights and computation in 16 bits, but for sums of squares, powers and roots; inputs and outputs stay
+  kInt8Dynamic,  // products of 8-bit numbers: activations are quantized when the model runs, each tensor by its range
+  kInt8Qdq,      // weights of 8 bits and a DequantizeLinear behind each: the form TensorRT and ONNX Runtime know
+};
+
+// "fp32", "fp16", "int8-dynamic" or "int8-qdq"; user error naming them for another.
+OnnxPrecision onnx_precision(const std::string& name);
+
+// Changes a model that make_onnx() made. Weights of 8 bits are those of matrix products (and of convolutions with
+// int8-qdq) that nothing else reads, with a scale for each output channel and zero point 0. They go from -127 to 127;
+// with int8-dynamic from -63 to 63, as pairs of products of more overflow the 16-bit sums of processors without VNNI.
+// Their scales are found now, their values are written piece by piece like all weights.
+void set_precision(OnnxModel& model, OnnxPrecision precision);
+
+}  // namespace linnet
