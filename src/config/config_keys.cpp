@@ -79,10 +79,12 @@ const std::vector<ConfigKey>& table() {
              "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" or "
              "\"classification\".",
              {"transformer", "cnn", "resnet", "gpt", "llama", "bert", "t5", "marian"}),
-      of(kTokens, any(MODEL(from),
-                      "A model folder in the layout of Hugging Face to start from: its configuration takes the place "
-                      "of the keys "
-                      "below, its tokenizer that of the tokenizer keys.")),
+      of({"transformer", "t5", "marian", "gpt", "llama", "bert", "images"},
+         any(MODEL(from),
+             "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the "
+             "keys "
+             "below, its tokenizer that of the tokenizer keys. For task = \"images\" an ONNX file or the folder of an "
+             "imported one, in place of the architecture.")),
       of(kTokens,
          between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
                  kMaxSize)),

@@ -114,7 +114,8 @@ const TaskActions& task_actions(const Config& config) {
 }
 
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
-  if (from.empty() && !config.model.from.empty()) check_model_folder(config.model.from);
+  const bool is_network = task_kind(config) == TaskKind::kImages;  // load_onnx() says what is wrong with its file
+  if (from.empty() && !config.model.from.empty() && !is_network) check_model_folder(config.model.from);
   return task_actions(config).train(config, from);
 }
 

@@ -7,11 +7,12 @@
 #include "data/images/image_batches.h"
 #include "models/cnn.h"
 #include "models/resnet.h"
+#include "onnx/image_network.h"
 
 namespace linnet {
 namespace {
 
-constexpr const char* kFormatFile = "/images.json";
+constexpr const char *kFormatFile = "/images.json", *kNetworkFile = "/network.onnx";
 
 std::string size_text(int64_t height, int64_t width, int64_t channels) {
   return std::to_string(height) + " x " + std::to_string(width) + " x " + std::to_string(channels);
@@ -19,9 +20,12 @@ std::string size_text(int64_t height, int64_t width, int64_t channels) {
 
 std::unique_ptr<ImageModel> make_model(const Config& config, const ImageFormat& format) {
   const auto classes = static_cast<int64_t>(format.class_names.size());
+  const ImageShape shape{format.height, format.width, format.channels, classes};
+  const std::string& network = format.network.empty() ? config.model.from : format.network;
+  if (!network.empty())
+    return std::make_unique<OnnxImageModel>(load_onnx(network), shape, format.mean, format.deviation);
   if (config.model.architecture == "resnet")
-    return std::make_unique<ResNet>(ResNetConfig{
-        config.model.depth, {format.height, format.width, format.channels, classes}, format.mean, format.deviation});
+    return std::make_unique<ResNet>(ResNetConfig{config.model.depth, shape, format.mean, format.deviation});
   return std::make_unique<Cnn>(CnnConfig{.height = format.height,
                                          .width = format.width,
                                          .channels = format.channels,
@@ -41,6 +45,7 @@ ImageFormat ImageFormat::of(const ImageDataset& train) {
 void ImageFormat::save(const std::string& folder) const {
   const nlohmann::ordered_json json{{"height", height},       {"width", width}, {"channels", channels},
                                     {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
+  if (!network.empty()) write_onnx(load_onnx(network)->model(), folder + kNetworkFile);
   write_file_atomically(folder + kFormatFile, json.dump(1) + "\n");
 }
 
@@ -55,6 +60,7 @@ ImageFormat ImageFormat::load(const std::string& folder) {
     json.at("classes").get_to(format.class_names);
     json.at("mean").get_to(format.mean);
     json.at("deviation").get_to(format.deviation);
+    if (file_exists(folder + kNetworkFile)) format.network = folder + kNetworkFile;
     return format;
   } catch (const nlohmann::json::exception& error) {
     fail_user(path + ": not what a run of images leaves there: " + error.what());

@@ -16,6 +16,7 @@ struct ImageFormat {
   int64_t height = 28, width = 28, channels = 1;
   std::vector<std::string> class_names;
   std::vector<double> mean, deviation;  // of the training images' channels, pixels from 0 to 1
+  std::string network = {};             // the ONNX file of an imported network; empty: the configuration's model
 
   static ImageFormat of(const ImageDataset& train);
   static ImageFormat load(const std::string& folder);  // user error naming the file

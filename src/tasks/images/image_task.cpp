@@ -53,6 +53,7 @@ ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity
   }
   check_classes(train_, config.data.data_dir);
   format_ = ImageFormat::of(train_);
+  format_.network = config.model.from;
   log_info(std::to_string(train_.count) + " images to train on, " + std::to_string(valid_.count) +
            " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
            std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes");
