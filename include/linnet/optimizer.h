@@ -53,6 +53,43 @@ struct Lion {
   double weight_decay = 0;
 };
 
+// AdamW whose moments are kept in 8 bits, 2.03 bytes for each parameter instead of 8 (Dettmers et al. 2022).
+struct AdamW8bit {
+  // Decay of the first moment, in [0, 1).
+  double beta1 = 0.9;
+  // Decay of the second moment, in [0, 1).
+  double beta2 = 0.999;
+  // Added to the root of the second moment.
+  double epsilon = 1e-8;
+  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  double weight_decay = 0.01;
+};
+
+// Moves each matrix of a layer along the nearest orthogonal matrix to its momentum (Jordan et al. 2024), by as much as
+// AdamW would, so that it takes AdamW's rates. Embeddings, heads (parameters with "head", "lm_head" or "classifier" in
+// their name) and vectors are updated by AdamW.
+struct Muon {
+  // Decay of the momentum, in [0, 1).
+  double momentum = 0.95;
+  // Of AdamW: decay of the first moment, in [0, 1).
+  double beta1 = 0.9;
+  // Of AdamW: decay of the second moment, in [0, 1).
+  double beta2 = 0.999;
+  // Of AdamW: added to the root of the second moment.
+  double epsilon = 1e-8;
+  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  double weight_decay = 0.01;
+};
+
+// Adam's second moment as a product of a column and a row for each matrix, and no first moment (Shazeer & Stern 2018):
+// the least memory of all. The step of a tensor is at most `rate` times the root of its number of elements long.
+struct Adafactor {
+  // The second moment's decay in step t is 1 - t^-decay_power.
+  double decay_power = 0.8;
+  // The weight shrinks by rate * weight_decay in each step; matrices only.
+  double weight_decay = 0;
+};
+
 // How matrices lie in memory that are not trained. Products with them are computed in the precision of all products.
 enum class FrozenStorage {
   // 4 bytes a number.
@@ -64,7 +101,7 @@ enum class FrozenStorage {
 };
 
 // One of them.
-using Optimizer = std::variant<Sgd, Adam, AdamW, Lion>;
+using Optimizer = std::variant<Sgd, Adam, AdamW, Lion, AdamW8bit, Muon, Adafactor>;
 
 // Parameters that are trained alike, chosen by their names: those that one of the patterns matches and no earlier group
 // has. Parameters that no group has are trained as the options of the learner say.

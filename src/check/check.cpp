@@ -53,6 +53,8 @@ void restart(CheckSubject& subject) {
   for (const std::string& state : subject.trainer.states())
     if (state != "parameters")
       std::fill_n(subject.trainer.state(state), subject.trainer.layout().trained_count(), 0.0F);
+  for (const PackedState& state : subject.trainer.packed_states())
+    std::memset(subject.store.data(state.name), 0, state.type.bytes());
   subject.trainer.push_states();
 }
 

@@ -214,10 +214,13 @@ const std::vector<ConfigKey>& table() {
                           "for 32 neighbors) little more than a quarter. On the CPU alone.",
                           {"fp32", "bf16", "int8"})),
 
-      one_of(TRAIN(optimizer),
-             "How gradients become updates. lion keeps one moment where Adam keeps two, and wants about a third of its "
-             "learning rate.",
-             {"adam", "adamw", "sgd", "lion"}),
+      one_of(
+          TRAIN(optimizer),
+          "How gradients become updates. adamw8bit keeps AdamW's moments in 8 bits; muon moves the matrices of layers "
+          "along orthogonal directions, with AdamW's learning rate, and the rest by AdamW; adafactor keeps a row and a "
+          "column of numbers for each matrix; lion keeps one moment "
+          "where Adam keeps two, and wants about a third of its learning rate.",
+          optimizer_names()),
       between(TRAIN(learning_rate), "The highest, reached at the end of the warmup.", 0, kMaxReal),
       one_of(TRAIN(schedule), "How the learning rate falls after the warmup; linear and cosine end with the training.",
              {"constant", "linear", "cosine", "inverse_sqrt"}),
@@ -231,13 +234,14 @@ const std::vector<ConfigKey>& table() {
                         "Training time with its evaluations, in minutes, over all resumes; 0: no limit. The learning "
                         "rate falls by what ends first: max_steps, max_epochs or this time.",
                         0, 1e9)),
-      below(TRAIN(beta1), "Adam and Lion: decay of the mean of gradients.", 0, 1),
-      below(TRAIN(beta2), "Adam: decay of the mean of squared gradients; Lion: of the mean that is kept.", 0, 1),
+      below(TRAIN(beta1), "Adam, Lion: decay of the mean of gradients; Muon: of its AdamW part.", 0, 1),
+      below(TRAIN(beta2), "Adam, Muon: decay of the mean of squared gradients; Lion: of the mean that is kept.", 0, 1),
       between(TRAIN(epsilon), "Adam: added to the root of the mean of squares.", 0, kMaxReal),
-      below(TRAIN(momentum), "SGD: decay of the velocity; 0: none.", 0, 1),
-      between(TRAIN(weight_decay),
-              "Of matrices, not of biases and norms. AdamW, Lion: decoupled; others: added to the gradient.", 0,
-              kMaxReal),
+      below(TRAIN(momentum), "Decay of the velocity. SGD: 0 is none. Muon: 0 stands for 0.95.", 0, 1),
+      between(
+          TRAIN(weight_decay),
+          "Of matrices, not of biases and norms. Adam and SGD add it to the gradient; it is decoupled in the others.",
+          0, kMaxReal),
       between(TRAIN(clip_norm), "Largest norm of all gradients together; 0: no clipping.", 0, kMaxReal),
       of({"transformer", "t5", "marian", "language", "masked_language", "images"},
          below(TRAIN(label_smoothing), "Share of the target probability spread over the vocabulary or the classes.", 0,
@@ -372,6 +376,11 @@ std::string bound_text(const ConfigKey& key, double bound) {
 }  // namespace
 
 std::span<const ConfigKey> config_keys() { return table(); }
+
+const std::vector<std::string>& optimizer_names() {
+  static const std::vector<std::string> names{"adam", "adamw", "adamw8bit", "sgd", "lion", "muon", "adafactor"};
+  return names;
+}
 
 FieldValue field_value(const ConfigKey& key, const Config& config) {
   // The table gives addresses to write to; through a const Config they are only read.

@@ -28,6 +28,8 @@ struct ConfigKey {
 };
 
 std::span<const ConfigKey> config_keys();
+// The values of `optimizer`, of the training and of its groups.
+const std::vector<std::string>& optimizer_names();
 // Whether the configuration's task or architecture has the key.
 bool key_belongs(const ConfigKey& key, const Config& config);
 

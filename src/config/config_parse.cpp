@@ -1,4 +1,5 @@
 // From TOML and from --set to a Config.
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <map>
@@ -122,8 +123,10 @@ class TomlReader {
           group.learning_rate_factor = *number;
       } else if (key.str() == "optimizer") {
         const auto name = node.value<std::string>();
-        expect(name == "adam" || name == "adamw" || name == "sgd" || name == "lion",
-               "one of \"adam\", \"adamw\", \"sgd\", \"lion\"");
+        const std::vector<std::string>& names = optimizer_names();
+        std::string list = "one of ";
+        for (size_t i = 0; i < names.size(); ++i) list += (i ? ", \"" : "\"") + names[i] + "\"";
+        expect(name && std::ranges::find(names, *name) != names.end(), list.c_str());
         group.optimizer = name;
       } else {
         const std::string keys[] = {"parameters",           "frozen",       "storage",

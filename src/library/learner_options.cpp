@@ -34,6 +34,14 @@ OptimizerAttrs attrs_of(const Optimizer& optimizer) {
             .weight_decay = lion->weight_decay,
             .decoupled = true};
   }
+  if (const auto* adafactor = std::get_if<Adafactor>(&optimizer)) {
+    check_number("decay_power", adafactor->decay_power, 1);
+    check_number("weight_decay", adafactor->weight_decay, kAny);
+    return {.kind = OptimizerAttrs::Kind::kAdafactor,
+            .weight_decay = adafactor->weight_decay,
+            .decoupled = true,
+            .decay_power = adafactor->decay_power};
+  }
   const auto adam_attrs = [&](const auto& adam, bool decoupled) {
     check_number("beta1", adam.beta1, 1);
     check_number("beta2", adam.beta2, 1);
@@ -46,6 +54,17 @@ OptimizerAttrs attrs_of(const Optimizer& optimizer) {
                           .decoupled = decoupled};
   };
   if (const auto* adam = std::get_if<Adam>(&optimizer)) return adam_attrs(*adam, false);
+  if (const auto* adam8bit = std::get_if<AdamW8bit>(&optimizer)) {
+    OptimizerAttrs attrs = adam_attrs(*adam8bit, true);
+    attrs.kind = OptimizerAttrs::Kind::kAdam8bit;
+    return attrs;
+  }
+  if (const auto* muon = std::get_if<Muon>(&optimizer)) {
+    check_number("momentum", muon->momentum, 1);
+    OptimizerAttrs attrs = adam_attrs(*muon, true);
+    attrs.kind = OptimizerAttrs::Kind::kMuon, attrs.momentum = muon->momentum;
+    return attrs;
+  }
   return adam_attrs(std::get<AdamW>(optimizer), true);
 }
 

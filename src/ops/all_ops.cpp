@@ -20,6 +20,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/max_pool/max_pool.h"
 #include "ops/movement/movement.h"
+#include "ops/optimizer/adam_8bit.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/own/own.h"
 #include "ops/pixels/pixels.h"
@@ -98,6 +99,8 @@ std::span<const OpEntry> all_ops() {
 
       OpEntry{&kSumOfSquares, sum_of_squares_kernels()},
       OpEntry{&kOptimizerStep, optimizer_step_kernels()},
+      OpEntry{&kUpdateFactors, update_factors_kernels()},
+      OpEntry{&kAdam8bitStep, adam_8bit_step_kernels()},
   };
   return ops;
 }

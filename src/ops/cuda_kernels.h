@@ -50,6 +50,8 @@ KernelList cross_entropy_cuda_kernels();
 KernelList cross_entropy_grad_cuda_kernels();
 KernelList sum_of_squares_cuda_kernels();
 KernelList optimizer_step_cuda_kernels();
+KernelList update_factors_cuda_kernels();
+KernelList adam_8bit_step_cuda_kernels();
 KernelList conv2d_cuda_kernels();
 KernelList conv2d_input_grad_cuda_kernels();
 KernelList conv2d_weight_grad_cuda_kernels();

@@ -124,8 +124,8 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
     const int64_t count = state == "parameters" ? layout.stored_count() : layout.trained_count();
     broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));
   }
-  for (const QuantizedSlot& slot : trainer.layout().quantized())
-    broadcast(world, 0, std::span(trainer.packed(slot), slot.shape.bytes()));
+  for (const auto& [name, type] : trainer.all_packed())
+    broadcast(world, 0, std::span(trainer.store().data(name), type.bytes()));
   trainer.push_states();
 }
 

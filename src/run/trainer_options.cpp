@@ -22,10 +22,17 @@ RecomputeMode recompute_mode(const std::string& name) {
 
 namespace {
 
-void set_kind(OptimizerAttrs& attrs, const std::string& name) {
+void set_kind(OptimizerAttrs& attrs, const std::string& name, double momentum) {
   using Kind = OptimizerAttrs::Kind;
-  attrs.kind = name == "sgd" ? Kind::kSgd : name == "lion" ? Kind::kLion : Kind::kAdam;
-  attrs.decoupled = name == "adamw";
+  constexpr double kMuonMomentum = 0.95;
+  attrs.kind = name == "sgd"         ? Kind::kSgd
+               : name == "lion"      ? Kind::kLion
+               : name == "adamw8bit" ? Kind::kAdam8bit
+               : name == "muon"      ? Kind::kMuon
+               : name == "adafactor" ? Kind::kAdafactor
+                                     : Kind::kAdam;
+  attrs.decoupled = name == "adamw" || name == "adamw8bit";
+  attrs.momentum = attrs.kind == Kind::kMuon && momentum == 0 ? kMuonMomentum : momentum;
 }
 
 std::vector<std::string> separated(const std::string& names) {
@@ -57,7 +64,7 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
     g.rate_factor = group.learning_rate_factor, g.weight_decay = group.weight_decay;
     if (group.optimizer) {
       g.optimizer = trainer_options(config, true).optimizer;
-      set_kind(*g.optimizer, *group.optimizer);
+      set_kind(*g.optimizer, *group.optimizer, config.train.momentum);
     }
   }
   if (config.lora.rank > 0) {
@@ -77,9 +84,9 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   const TrainConfig& c = config.train;
   TrainerOptions options;
   OptimizerAttrs& o = options.optimizer;
-  set_kind(o, c.optimizer);
-  o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon, o.momentum = c.momentum;
+  o.beta1 = c.beta1, o.beta2 = c.beta2, o.epsilon = c.epsilon;
   o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
+  set_kind(o, c.optimizer, c.momentum);
   options.accumulate_steps = c.accumulate_steps;
   options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank, config.process.ranks};
   options.divide_moments = c.zero > 0;

@@ -63,6 +63,9 @@ Metadata with_progress(Metadata metadata, const Progress& p) {
   return metadata;
 }
 
+// Before the names of what is stored as it lies in memory: rounded again, it might be other numbers.
+constexpr const char* kPackedPrefix = "packed.";
+
 // Those of which a state holds fp32 values: moments and averages have only trained ones.
 Slots slots_of(const Trainer& trainer, const std::string& state) {
   const ParameterLayout& layout = trainer.layout();
@@ -70,17 +73,13 @@ Slots slots_of(const Trainer& trainer, const std::string& state) {
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
 
-// Frozen weights with a storage of their own are saved as they lie in memory: rounded again, they might be others.
-std::string packed_name(const QuantizedSlot& slot) { return "packed." + slot.slot.spec.name; }
-TensorType packed_type(const QuantizedSlot& slot) { return {DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}}; }
-
 std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : trainer.states())
     add_tensors(tensors, slots_of(trainer, state), state + ".",
                 trainer.is_divided(state) ? nullptr : trainer.state(state));
-  for (const QuantizedSlot& slot : trainer.layout().quantized())
-    tensors.push_back({packed_name(slot), packed_type(slot), trainer.packed(slot)});
+  for (const auto& [name, type] : trainer.all_packed())
+    tensors.push_back({kPackedPrefix + name, type, trainer.store().data(name)});
   return tensors;
 }
 
@@ -173,8 +172,8 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
               std::to_string(kStateFormatVersion));
   for (const std::string& state : trainer.states())
     if (!trainer.is_divided(state)) copy_tensors(file, slots_of(trainer, state), state + ".", trainer.state(state));
-  for (const QuantizedSlot& slot : trainer.layout().quantized())
-    copy_tensor(file, packed_name(slot), packed_type(slot), trainer.packed(slot));
+  for (const auto& [name, type] : trainer.all_packed())
+    copy_tensor(file, kPackedPrefix + name, type, trainer.store().data(name));
   trainer.push_states();
   if (metadata) *metadata = file.metadata();
   Progress p;

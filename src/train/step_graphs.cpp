@@ -5,6 +5,7 @@
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "passes/gradient.h"
+#include "train/range_update.h"
 
 namespace linnet {
 namespace {
@@ -48,49 +49,14 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   return traced;
 }
 
-// The trainer's optimizer with what the group says otherwise.
-OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common) {
-  OptimizerAttrs attrs = common;
-  if (range.group.optimizer) {
-    attrs = *range.group.optimizer;
-    attrs.clip_norm = common.clip_norm, attrs.ema_decay = common.ema_decay;
-  }
-  if (range.group.weight_decay) attrs.weight_decay = *range.group.weight_decay;
-  attrs.rate_factor = range.group.rate_factor;
-  attrs.decay_count = range.decay_count;
-  return attrs;
-}
-
-// `state(name)` is an input of the graph.
-template <class State>
-OptimizerState optimizer_state(const OptimizerAttrs& attrs, const State& state) {
-  OptimizerState s{state("parameters"), state("moment1"), {}, {}};
-  if (attrs.kind == OptimizerAttrs::Kind::kAdam) s.moment2 = state("moment2");
-  if (attrs.ema_decay > 0) s.ema = state("ema");
-  return s;
-}
-
-void update_state(Graph& graph, const OptimizerState& state, const OptimizerState& next) {
-  graph.update(state.parameters, next.parameters);
-  graph.update(state.moment1, next.moment1);
-  if (next.moment2.defined()) graph.update(state.moment2, next.moment2);
-  if (next.ema.defined()) graph.update(state.ema, next.ema);
-}
-
-// One optimizer node for each range; all are clipped by the norm of all gradients.
+// One update for each range; all are clipped by the norm of all gradients.
 void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
                  std::span<const Tensor> gradients, Tensor count) {
-  std::vector<OptimizerState> states;
-  for (const TrainedRange& range : layout.ranges())
-    states.push_back(optimizer_state(optimizer_of(range, options.optimizer),
-                                     [&](const char* name) { return flat_state(graph, name, range, options.dtype); }));
   Tensor squares = sum_of_squares(gradients[0]);
   for (const Tensor& gradient : gradients.subspan(1)) squares = squares + sum_of_squares(gradient);
   const Tensor control = graph.input("control", {options.dtype, {2}});
-  for (size_t i = 0; i < states.size(); ++i) {
-    const OptimizerAttrs attrs = optimizer_of(layout.ranges()[i], options.optimizer);
-    update_state(graph, states[i], optimizer_step(states[i], gradients[i], squares, count, control, attrs));
-  }
+  for (size_t i = 0; i < gradients.size(); ++i)
+    update_range(graph, layout, layout.ranges()[i], options.optimizer, {gradients[i], squares, count, control});
   graph.output("sum_of_squares", squares);
 }
 

@@ -6,7 +6,8 @@
 //   evaluate     forward only
 //
 // States, of each range of trained parameters (nn/parameter_layout.h), with the range's suffix: "parameters",
-// "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [range.count]; "loss_sum", "token_count" []. Other
+// "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [range.count], and what other optimizers keep
+// (train/range_update.h); "loss_sum", "token_count" []. Other
 // inputs: "parameters.frozen", "control" [2] = {learning rate, step from 1}, "random" i32 [4], and what the loss
 // declares. Outputs: single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient);
 // evaluate: "loss_sum", "token_count".

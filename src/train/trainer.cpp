@@ -110,10 +110,17 @@ PassOptions Trainer::passes() const {
   return passes;
 }
 
-bool Trainer::any_adam() const {
-  return std::any_of(layout_.ranges().begin(), layout_.ranges().end(), [&](const TrainedRange& range) {
-    return range.group.optimizer.value_or(options_.optimizer).kind == OptimizerAttrs::Kind::kAdam;
+bool Trainer::any_moment(int moment) const {
+  return std::ranges::any_of(layout_.ranges(), [&](const TrainedRange& range) {
+    return has_moment(optimizer_of(range, options_.optimizer), moment);
   });
+}
+
+void Trainer::check_divided() const {
+  for (const TrainedRange& range : layout_.ranges())
+    if (!is_elementwise(optimizer_of(range, options_.optimizer)))
+      fail_user(
+          "optimizers adamw8bit, muon and adafactor cannot divide their moments between ranks: they need zero = 0");
 }
 
 void Trainer::declare_states() {
@@ -121,13 +128,19 @@ void Trainer::declare_states() {
   declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store_, layout_);
   if (options_.training) {
-    states_.emplace_back("moment1");
-    if (any_adam()) states_.emplace_back("moment2");
+    if (any_moment(1)) states_.emplace_back("moment1");
+    if (any_moment(2)) states_.emplace_back("moment2");
     if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
-    if (divides_moments_) declare_own_states();
+    if (divides_moments_) {
+      check_divided();
+      declare_own_states();
+    }
     for (size_t i = 1; i < states_.size(); ++i)
       if (!is_divided(states_[i]))
         declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
+    packed_states_ = linnet::packed_states(layout_, options_.optimizer);
+    for (const auto& [name, type] : packed_states_)
+      store_.bind(name, {store_.add_region(name, MemoryKind::kOptimizer, type.bytes()), 0}, type.bytes());
     if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
     if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards);
   }
@@ -249,12 +262,21 @@ void Trainer::exchange_average() {
   for (const char* name : {"parameters", "ema"}) store_.push(name);
 }
 
+std::vector<PackedState> Trainer::all_packed() const {
+  std::vector<PackedState> all = packed_states_;
+  for (const QuantizedSlot& slot : layout_.quantized())
+    all.push_back({slot.input(), {DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}}});
+  return all;
+}
+
 void Trainer::pull_states() const {
   for (const std::string& name : states_) store_.pull(name);
+  for (const PackedState& state : packed_states_) store_.pull(state.name);
 }
 
 void Trainer::push_states() const {
   for (const std::string& name : states_) store_.push(name);
+  for (const PackedState& state : packed_states_) store_.push(state.name);
 }
 
 void Trainer::set_control(double learning_rate, int64_t step) {

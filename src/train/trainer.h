@@ -19,6 +19,7 @@
 #include "plan/plan_file.h"
 #include "profile/step_profiler.h"
 #include "train/fit_memory.h"
+#include "train/range_update.h"
 #include "train/step_graphs.h"
 
 namespace linnet {
@@ -153,6 +154,8 @@ class Trainer {
   bool is_divided(const std::string& state) const { return divides_moments_ && state.starts_with("moment"); }
   // Flat states by name: "parameters" [parameter_count], "moment1", "moment2", "ema" [trained_count] floats.
   const std::vector<std::string>& states() const { return states_; }
+  // What some optimizers keep in other forms, in regions of their own; the store has their bytes by name.
+  const std::vector<PackedState>& packed_states() const { return packed_states_; }
   // With a device: the host's copy, see pull_states().
   float* state(const std::string& name) const { return store_.as<float>(name); }
   // All states from the device to the host's copies, and back after they were written. Nothing to do on the CPU.
@@ -166,8 +169,9 @@ class Trainer {
   ParameterValues evaluated_values() const { return values(evaluated_); }
   // With the trained ones from a state: "parameters" or "ema". The host's copies.
   ParameterValues values(const std::string& of_state) const { return {store_, layout_, state(of_state)}; }
-  // The bytes of a frozen parameter with a storage of its own.
-  std::byte* packed(const QuantizedSlot& slot) const { return store_.data(slot.input()); }
+  // What training states hold as it lies in memory: those of packed_states(), and frozen parameters with a storage of
+  // their own.
+  std::vector<PackedState> all_packed() const;
   // Has `write` fill a parameter, wherever it lies. The host's copy.
   void set_parameter(const ParameterSlot& slot, FunctionRef<void(std::span<float>)> write);
   // Has `load` fill a buffer with all parameters, on which the moving average then begins.
@@ -202,7 +206,8 @@ class Trainer {
   PassOptions passes() const;
   PassOptions training_passes() const;
   PlanOptions planning() const { return {.threads = options_.threads, .verify = options_.verify_plans}; }
-  bool any_adam() const;
+  bool any_moment(int moment) const;
+  void check_divided() const;
   void declare_states();
   void declare_own_states();
   void set_control(double learning_rate, int64_t step);
@@ -215,6 +220,7 @@ class Trainer {
   const TrainerOptions options_;
   StepOptions step_options_;
   std::vector<std::string> states_;
+  std::vector<PackedState> packed_states_;
   std::string evaluated_;
   bool divides_moments_ = false;
   std::vector<std::unique_ptr<ShapePlans>> shapes_;

@@ -15,6 +15,7 @@ int state_count(const OptimizerAttrs& attrs) {
 // parameters, moment1, [moment2], [ema], gradient, sum of squares, count, control -> the states
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<OptimizerAttrs>();
+  expect(attrs.kind <= OptimizerAttrs::Kind::kLion, "got an optimizer that has ops of its own");
   const size_t states = static_cast<size_t>(state_count(attrs));
   expect_inputs(args, states + 4);
   for (size_t i = 1; i <= states; ++i)
@@ -31,6 +32,13 @@ std::vector<TensorType> infer_squares(const InferArgs& args) {
   return {{args.in[0].dtype, {}}};
 }
 
+// sum of squares, count, control -> scale, finite, ema_rest
+std::vector<TensorType> infer_factors(const InferArgs& args) {
+  expect_inputs(args, 3);
+  expect(args.in[2].shape == Shape{2}, "got control " + args.in[2].text() + ", expected [2]");
+  return std::vector<TensorType>(3, args.in[0]);
+}
+
 }  // namespace
 
 const OpDef kOptimizerStep{.name = "optimizer_step",
@@ -41,9 +49,10 @@ const OpDef kSumOfSquares{
     .name = "sum_of_squares", .infer = infer_squares, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
       return {args.in[0] * (args.out_grad[0] * 2.0)};
     }};
+const OpDef kUpdateFactors{.name = "update_factors", .infer = infer_factors, .read_attrs = read_attrs<OptimizerAttrs>};
 
 std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
-  static constexpr std::array kNames{"adam", "sgd", "lion"};
+  static constexpr std::array kNames{"adam", "sgd", "lion", "adam8bit", "muon", "adafactor"};
   return kNames;
 }
 
@@ -59,5 +68,11 @@ OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor s
 }
 
 Tensor sum_of_squares(At x) { return graph_of(x)->add_one(kSumOfSquares, std::array{x.value}, {}, x.where); }
+
+UpdateFactors update_factors(At squares, Tensor count, Tensor control, const OptimizerAttrs& attrs) {
+  const std::vector<Tensor> out =
+      graph_of(squares)->add(kUpdateFactors, std::array{squares.value, count, control}, attrs, squares.where);
+  return {out[0], out[1], out[2]};
+}
 
 }  // namespace linnet

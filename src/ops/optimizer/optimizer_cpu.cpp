@@ -1,42 +1,15 @@
 #include <cmath>
-#include <cstring>
 
 #include "base/signals.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce/reduce.h"
-#include "ops/optimizer/optimizer.h"
+#include "ops/optimizer/optimizer_operands.h"
 
 namespace linnet {
 namespace {
 
-// The operands by name, in the order of infer().
-struct Operands {
-  explicit Operands(const KernelArgs& args) : attrs(args.node.attrs.as<OptimizerAttrs>()), states(args.out.size()) {
-    for_float(args.in[0].type.dtype, [&]<class T>() {
-      const double squares = args.in[states + 1].as<T>()[0], count = args.in[states + 2].as<T>()[0];
-      learning_rate = attrs.rate_factor * args.in[states + 3].as<T>()[0];
-      step = static_cast<int64_t>(args.in[states + 3].as<T>()[1]);
-      const double norm = std::sqrt(squares) / count;
-      finite = std::isfinite(norm);
-      scale = (attrs.clip_norm > 0 && norm > attrs.clip_norm ? attrs.clip_norm / norm : 1) / count;
-    });
-    n = args.in[0].elements();
-    ema_decay = average_decay(attrs.ema_decay, step);
-  }
-  const OptimizerAttrs& attrs;
-  size_t states;
-  int64_t n, step;
-  double learning_rate, scale, ema_decay;
-  bool finite;
-};
-
-void copy_states(const KernelArgs& args) {
-  for (size_t i = 0; i < args.out.size(); ++i)
-    if (args.in[i].data != args.out[i].data) std::memcpy(args.out[i].data, args.in[i].data, args.out[i].type.bytes());
-}
-
 template <class T>
-void reference_step(const KernelArgs& args, const Operands& x) {
+void reference_step(const KernelArgs& args, const OptimizerOperands& x) {
   const OptimizerAttrs& attrs = x.attrs;
   using Kind = OptimizerAttrs::Kind;
   const bool adam = attrs.kind == Kind::kAdam, lion = attrs.kind == Kind::kLion;
@@ -70,15 +43,15 @@ void reference_step(const KernelArgs& args, const Operands& x) {
 }
 
 void run_reference(const KernelArgs& args) {
-  copy_states(args);
-  const Operands x(args);
+  copy_optimizer_states(args);
+  const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
   if (x.finite) for_float(args.in[0].type.dtype, [&]<class T>() { reference_step<T>(args, x); });
 }
 
 void run(const KernelArgs& args) {
   stop_point();
-  copy_states(args);
-  const Operands x(args);
+  copy_optimizer_states(args);
+  const OptimizerOperands x(args, args.node.attrs.as<OptimizerAttrs>());
   if (!x.finite) return;
   pass_last_stop_point();  // an update is whole or has not begun
   float* ema = x.attrs.ema_decay > 0 ? args.out.back().as<float>() : nullptr;
@@ -123,6 +96,19 @@ void run_squares_reference(const KernelArgs& args) {
   });
 }
 
+void run_factors(const KernelArgs& args) {
+  stop_point();
+  const auto& attrs = args.node.attrs.as<OptimizerAttrs>();
+  for_float(args.in[0].type.dtype, [&]<class T>() {
+    const T* control = args.in[2].as<T>();
+    const auto [scale, finite] = gradient_scale(attrs, args.in[0].as<T>()[0], args.in[1].as<T>()[0]);
+    args.out[0].as<T>()[0] = static_cast<T>(scale);
+    args.out[1].as<T>()[0] = finite;
+    args.out[2].as<T>()[0] = static_cast<T>(1 - average_decay(attrs.ema_decay, static_cast<int64_t>(control[1])));
+  });
+  pass_last_stop_point();
+}
+
 size_t squares_workspace(const KernelQuery& query) { return sum_workspace(query.in[0].shape.elements()); }
 
 void run_squares(const KernelArgs& args) {
@@ -134,8 +120,11 @@ constexpr Kernel kStepKernels[] = {{"simd", all_f32, nullptr, run}, {"reference"
 constexpr Kernel kSquaresKernels[] = {{"simd", all_f32, squares_workspace, run_squares},
                                       {"reference", nullptr, nullptr, run_squares_reference}};
 
+constexpr Kernel kFactorsKernels[] = {{"reference", nullptr, nullptr, run_factors}};
+
 }  // namespace
 
+KernelList update_factors_kernels() { return kFactorsKernels; }
 KernelList optimizer_step_kernels() { return kStepKernels; }
 KernelList sum_of_squares_kernels() { return kSquaresKernels; }
 

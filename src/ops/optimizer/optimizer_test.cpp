@@ -112,6 +112,20 @@ TEST(Optimizer, AStepThatIsNotFiniteChangesNothingAsAnOp) {
   testing::check_op(step_case({.ema_decay = 0.9}, 100, std::numeric_limits<double>::quiet_NaN()));
 }
 
+TEST(Optimizer, FactorsOfAnUpdate) {
+  for (const double squares : {0.0, 4.0, 1e6, std::numeric_limits<double>::infinity()})
+    testing::check_op({.inputs = {{.shape = {}, .center = 1, .spread = 0.5, .full = true}},
+                       .build =
+                           [=](Graph& graph, const auto& x) {
+                             const DType dtype = x[0].type().dtype;
+                             const Tensor control = fill(graph, {dtype, {2}}, 5);
+                             const UpdateFactors f = update_factors(x[0] * squares, fill(graph, {dtype, {}}, 4),
+                                                                    control, {.clip_norm = 0.4, .ema_decay = 0.999});
+                             return std::vector{f.scale, f.finite, f.ema_rest};
+                           },
+                       .differentiate = false});
+}
+
 TEST(Optimizer, ManySquares) {
   for (const int64_t n : {3, 5000, 65536 + 4, 3 * 16384 + 65537})
     testing::check_op({.inputs = {{{n}}},

@@ -33,7 +33,7 @@ struct Question {
   std::function<Tensor(Tensor states)> head;
   std::vector<QuestionAnswer> answers;  // empty: only attention is looked at
   // Fills a flat buffer in the order of the layout, of `model`.
-  std::function<void(const ParameterLayout& layout, float* parameters)> load;
+  std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)> load;
 };
 
 struct FoundAttention {

@@ -1,0 +1,29 @@
+// A trained range cut into what Muon and Adafactor update each by itself: matrices, and the runs of other parameters
+// between them.
+#pragma once
+#include <vector>
+
+#include "nn/parameter_layout.h"
+#include "ops/optimizer/optimizer.h"
+
+namespace linnet {
+
+struct RangePiece {
+  int64_t offset, count;  // in the range
+  bool is_matrix;
+  bool decays;            // of a piece that is one tensor: has weight decay
+  int64_t rows, columns;  // of a matrix
+};
+
+// Matrices of layers: two axes of at least two elements, no table of an embedding and not the head, whose name has a
+// part "head", "lm_head" or "classifier".
+std::vector<RangePiece> layer_matrices(const ParameterLayout& layout, const TrainedRange& range);
+
+// Each tensor by itself; matrices are all that have two axes of at least two elements.
+std::vector<RangePiece> tensors_of(const ParameterLayout& layout, const TrainedRange& range);
+
+// The pieces of each kind, side by side.
+int64_t matrix_elements(const std::vector<RangePiece>& pieces);
+int64_t other_elements(const std::vector<RangePiece>& pieces);
+
+}  // namespace linnet

@@ -1,0 +1,91 @@
+#include "train/range_update.h"
+
+#include "ops/optimizer/adam_8bit.h"
+#include "train/adafactor_update.h"
+#include "train/muon_update.h"
+
+namespace linnet {
+namespace {
+
+using Kind = OptimizerAttrs::Kind;
+
+void update_by_adam_8bit(Graph& graph, const TrainedRange& range, const OptimizerAttrs& attrs,
+                         const RangeGradient& gradient) {
+  const TensorType flat = gradient.flat.type(), codes = moment_codes_type(range.count),
+                   scales = moment_scales_type(range.count, flat.dtype);
+  const auto state = [&](const char* name, const TensorType& type) { return graph.input(name + range.suffix, type); };
+  Adam8bitState old{state("parameters", flat),     state("moment1.codes", codes),   state("moment1.scales", scales),
+                    state("moment2.codes", codes), state("moment2.scales", scales), {}};
+  if (attrs.ema_decay > 0) old.ema = state("ema", flat);
+  const Adam8bitState next =
+      adam_8bit_step(old, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
+  graph.update(old.parameters, next.parameters);
+  graph.update(old.codes1, next.codes1), graph.update(old.scales1, next.scales1);
+  graph.update(old.codes2, next.codes2), graph.update(old.scales2, next.scales2);
+  if (old.ema.defined()) graph.update(old.ema, next.ema);
+}
+
+}  // namespace
+
+OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common) {
+  OptimizerAttrs attrs = common;
+  if (range.group.optimizer) {
+    attrs = *range.group.optimizer;
+    attrs.clip_norm = common.clip_norm, attrs.ema_decay = common.ema_decay;
+  }
+  if (range.group.weight_decay) attrs.weight_decay = *range.group.weight_decay;
+  attrs.rate_factor = range.group.rate_factor;
+  attrs.decay_count = range.decay_count;
+  return attrs;
+}
+
+bool is_elementwise(const OptimizerAttrs& attrs) { return attrs.kind <= Kind::kLion; }
+
+bool has_moment(const OptimizerAttrs& attrs, int moment) {
+  if (moment == 2) return attrs.kind == Kind::kAdam;
+  return is_elementwise(attrs) || attrs.kind == Kind::kMuon;
+}
+
+std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common, DType dtype) {
+  std::vector<PackedState> states;
+  for (const TrainedRange& range : layout.ranges()) {
+    const auto add = [&](const char* name, const TensorType& type) { states.push_back({name + range.suffix, type}); };
+    const OptimizerAttrs attrs = optimizer_of(range, common);
+    if (attrs.kind == Kind::kAdam8bit) {
+      for (const char* codes : {"moment1.codes", "moment2.codes"}) add(codes, moment_codes_type(range.count));
+      for (const char* scales : {"moment1.scales", "moment2.scales"})
+        add(scales, moment_scales_type(range.count, dtype));
+    } else if (attrs.kind == Kind::kMuon) {
+      const int64_t others = other_elements(layer_matrices(layout, range));
+      if (others > 0) add("moment2.rest", {dtype, {others}});
+    }
+    if (attrs.kind == Kind::kAdafactor) {
+      const std::vector<RangePiece> pieces = tensors_of(layout, range);
+      if (const int64_t factors = factor_elements(pieces); factors > 0) add("moment2.factors", {dtype, {factors}});
+      if (const int64_t others = other_elements(pieces); others > 0) add("moment2.rest", {dtype, {others}});
+    }
+  }
+  return states;
+}
+
+void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
+                  const RangeGradient& gradient) {
+  const OptimizerAttrs attrs = optimizer_of(range, common);
+  if (attrs.kind == Kind::kAdam8bit) return update_by_adam_8bit(graph, range, attrs, gradient);
+  if (attrs.kind == Kind::kMuon) return update_by_muon(graph, layer_matrices(layout, range), range, attrs, gradient);
+  if (attrs.kind == Kind::kAdafactor)
+    return update_by_adafactor(graph, tensors_of(layout, range), range, attrs, gradient);
+  const OptimizerState state =
+      optimizer_state(attrs, [&](const char* name) { return graph.input(name + range.suffix, gradient.flat.type()); });
+  update_state(graph, state,
+               optimizer_step(state, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs));
+}
+
+void update_state(Graph& graph, const OptimizerState& state, const OptimizerState& next) {
+  graph.update(state.parameters, next.parameters);
+  graph.update(state.moment1, next.moment1);
+  if (next.moment2.defined()) graph.update(state.moment2, next.moment2);
+  if (next.ema.defined()) graph.update(state.ema, next.ema);
+}
+
+}  // namespace linnet
