@@ -38,7 +38,8 @@ struct LearnerOptions {
   double average_decay = 0;
   // Micro-batches of a step. Their losses and counts add up, so that the step is that of one larger batch.
   int64_t accumulate = 1;
-  // What products multiply in: "fp32", "bf16" (fp32 on a CPU without it) or, on a GPU, "tf32".
+  // What products multiply in: "fp32", "bf16" (fp32 on a CPU without it) or, on a GPU, "tf32"; "fp16" on the CPU
+  // rounds operands to fp16 and scales the loss by 2^16, which is halved where gradients overflow.
   std::string precision = "fp32";
   // "cpu", "cuda" or "cuda:N".
   std::string device = "cpu";
@@ -92,6 +93,8 @@ struct StepResult {
   int64_t count = 0;
   // Whether loss and norm are finite; if not, the parameters were left as they were.
   bool finite = true;
+  // Whether the step was left out because a gradient overflowed in fp16: the next ones have a smaller loss scale.
+  bool skipped = false;
 };
 
 // What fit() tells after a step or an epoch.

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "cli/commands.h"
+#include "cli/plan_sweep.h"
 #include "comm/shard_tree.h"
 #include "config/byte_size.h"
 #include "run/run_record.h"
@@ -14,7 +15,7 @@ namespace {
 
 struct Arguments : ConfigArguments {
   std::string html;
-  bool fusion = false, exact = false;
+  bool fusion = false, exact = false, sweep = false;
   int64_t ranks = 1;
 };
 
@@ -52,6 +53,10 @@ int plan(const Arguments& arguments) {
   validate(config);
   const int64_t shards = config.train.data_shards;
   const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
+  if (arguments.sweep) {
+    print_plan_sweep(of_one_shard(config), limit);
+    return 0;
+  }
   PlanAnswer answer = plan_memory({.config = of_one_shard(config), .memory = limit, .exact = arguments.exact});
   answer.largest_batch *= shards;
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
@@ -81,6 +86,8 @@ void add_plan_command(Command& linnet) {
       .take("--ranks", arguments->ranks, "the memory of each of N processes that train together",
             {.type = "N", .least = 1, .most = 4096})
       .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
+      .flag("--sweep", arguments->sweep,
+            "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")
       .flag("--fusion", arguments->fusion, "also what each pass fused")
       .does([arguments] { return plan(*arguments); });
 }

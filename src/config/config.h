@@ -120,6 +120,8 @@ struct TrainConfig {
   std::string device = "cpu";
   std::string precision = "fp32";
   std::string attention_precision = "same";
+  double loss_scale = 65536.0;
+  int64_t loss_scale_steps = 2000;
   std::string storage = "auto";
   std::string recompute = "auto";
   std::string memory;

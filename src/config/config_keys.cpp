@@ -237,7 +237,7 @@ const std::vector<ConfigKey>& table() {
       below(TRAIN(beta1), "Adam, Lion: decay of the mean of gradients; Muon: of its AdamW part.", 0, 1),
       below(TRAIN(beta2), "Adam, Muon: decay of the mean of squared gradients; Lion: of the mean that is kept.", 0, 1),
       between(TRAIN(epsilon), "Adam: added to the root of the mean of squares.", 0, kMaxReal),
-      below(TRAIN(momentum), "Decay of the velocity. SGD: 0 is none. Muon: 0 stands for 0.95.", 0, 1),
+      below(TRAIN(momentum), "SGD: decay of the velocity; 0: none. (Muon's is 0.95.)", 0, 1),
       between(
           TRAIN(weight_decay),
           "Of matrices, not of biases and norms. Adam and SGD add it to the gradient; it is decoupled in the others.",
@@ -288,8 +288,15 @@ const std::vector<ConfigKey>& table() {
       resumable(any(TRAIN(device), "Where training runs: cpu, cuda or cuda:N (needs the CUDA module, docs/gpu.md).")),
       one_of(TRAIN(precision),
              "In what products multiply: bf16 is about twice as fast where the CPU has it, and fp32 elsewhere. Sums, "
-             "weights and everything else are fp32. On a GPU bf16 stores activations in bf16 too; tf32 is a GPU's.",
-             {"fp32", "tf32", "bf16"}),
+             "weights and everything else are fp32. On a GPU bf16 stores activations in bf16 too; tf32 is a GPU's. "
+             "fp16 is "
+             "the CPU's: operands are rounded to fp16, for its range, not for speed.",
+             {"fp32", "tf32", "bf16", "fp16"}),
+      between(TRAIN(loss_scale),
+              "With precision = \"fp16\": the loss is multiplied by this, a power of two, before the backward pass, so "
+              "that gradients are not rounded to zero; where they overflow the step is skipped and the scale halved.",
+              1, 1 << 24),
+      between(TRAIN(loss_scale_steps), "The loss scale doubles after so many steps without an overflow.", 1, kMaxCount),
       of(kTokens,
          one_of(
              TRAIN(attention_precision),

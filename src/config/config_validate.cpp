@@ -62,6 +62,7 @@ void check_size(const char* what, double elements) {
 void check_device(const TrainConfig& train) {
   const bool cuda = train.device == "cuda" || train.device.starts_with("cuda:");
   require(cuda || train.device == "cpu", "device = \"" + train.device + "\"; there are cpu, cuda and cuda:N");
+  require(!cuda || train.precision != "fp16", "precision = \"fp16\" is the CPU's; a GPU has \"bf16\"");
   require(cuda || train.precision != "tf32", "precision = \"tf32\" is a GPU's: it needs device = \"cuda\"");
 }
 
@@ -158,14 +159,16 @@ void check_shards(const Config& config) {
   const std::string into = " cannot be cut into " + named("data_shards", shards);
   require(data.batch_size % shards == 0, named("batch_size", data.batch_size) + into + " equal parts");
   const int64_t least = task_row(config).origin == ExampleOrigin::kFiles ? config.model.max_seq_len : 1;
-  require(data.batch_tokens == 0 || data.batch_tokens / shards >= least,
-          named("batch_tokens", data.batch_tokens) + into + " parts that hold a sentence of " + std::to_string(least) +
-              " tokens each");
+  require(data.batch_tokens == 0 || data.batch_tokens / shards >= least, named("batch_tokens", data.batch_tokens) +
+                                                                             into + " parts that hold a sentence of " +
+                                                                             std::to_string(least) + " tokens each");
 }
 
 void check_training(const TrainConfig& train) {
   require(train.learning_rate > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
+  require(std::log2(train.loss_scale) == std::floor(std::log2(train.loss_scale)),
+          "loss_scale = " + value_text(FieldValue(train.loss_scale)) + " is not a power of two");
   require(train.memory.empty() || parse_byte_size(train.memory),
           "memory = \"" + train.memory + "\" is not an amount; write for example 6GiB or 500MB");
   require(train.final_learning_rate <= train.learning_rate, "final_learning_rate is above learning_rate");

@@ -12,6 +12,8 @@ enum class Precision : uint8_t {
   kF32,
   kTf32,  // operands are rounded to 10 bits of mantissa by a GPU's matrix units; fp32 on the CPU
   kBf16,  // operands are rounded to bfloat16 (nearest even) on their way into the product; fp32 where the CPU cannot
+  kF16,   // operands are rounded to IEEE half precision, beyond 65504 to infinity, by nodes before the product, which
+          // itself is kF32: for the loss scale and what overflows, not for speed
 };
 
 // The nearest bfloat16 as the processor rounds (vcvtne2ps2bf16): ties to even, denormals to zero, NaN stays NaN.
@@ -27,7 +29,7 @@ inline float round_to_bf16(float x) {
 }
 
 inline std::span<const char* const> enum_names(Precision) {
-  static constexpr std::array kNames{"fp32", "tf32", "bf16"};
+  static constexpr std::array kNames{"fp32", "tf32", "bf16", "fp16"};
   return kNames;
 }
 inline const char* precision_name(Precision precision) { return enum_names(precision)[static_cast<size_t>(precision)]; }

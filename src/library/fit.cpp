@@ -58,7 +58,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
       event.step = s.steps + 1;
       event.rate = options.rate(event.step);
       event.result = step(micro, event.rate);
-      if (!event.result.finite)
+      if (!event.result.finite && !event.result.skipped)
         throw Error(ErrorKind::kNumeric, "step " + std::to_string(event.step) +
                                              ": loss or gradient is not finite; first in " +
                                              s.trainer->find_non_finite(s.last_trained->number));

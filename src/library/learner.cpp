@@ -199,7 +199,7 @@ void Learner::State::check_step(double rate, size_t micro_batches) const {
 StepResult Learner::State::finish_step(const StepReport& report, const BatchKind& kind) {
   last_trained = &kind;
   last_count = report.tokens;
-  return {report.loss, report.grad_norm, report.tokens, report.finite};
+  return {report.loss, report.grad_norm, report.tokens, report.finite, report.skipped};
 }
 
 Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {

@@ -72,7 +72,7 @@ Precision precision_of(const std::string& name) {
   const auto names = enum_names(Precision{});
   for (size_t i = 0; i < names.size(); ++i)
     if (name == names[i]) return static_cast<Precision>(i);
-  fail_user("unknown precision \"" + name + "\"; there are fp32, tf32 and bf16");
+  fail_user("unknown precision \"" + name + "\"; there are fp32, tf32, bf16 and fp16");
 }
 
 }  // namespace
@@ -95,6 +95,7 @@ TrainerOptions trainer_options(const LearnerOptions& options) {
   trainer.optimizer.clip_norm = options.clip_norm;
   trainer.optimizer.ema_decay = options.average_decay;
   trainer.passes.precision = precision_of(options.precision);
+  if (trainer.passes.precision == Precision::kF16) trainer.loss_scale.initial = 65536;
   return trainer;
 }
 

@@ -30,6 +30,7 @@
 #include "ops/resident/resident.h"
 #include "ops/residual_norm/residual_norm.h"
 #include "ops/rope/rope.h"
+#include "ops/round_half/round_half.h"
 #include "ops/softmax/softmax.h"
 
 namespace linnet {
@@ -99,6 +100,7 @@ std::span<const OpEntry> all_ops() {
 
       OpEntry{&kSumOfSquares, sum_of_squares_kernels()},
       OpEntry{&kOptimizerStep, optimizer_step_kernels()},
+      OpEntry{&kRoundHalf, round_half_kernels()},
       OpEntry{&kUpdateFactors, update_factors_kernels()},
       OpEntry{&kAdam8bitStep, adam_8bit_step_kernels()},
   };

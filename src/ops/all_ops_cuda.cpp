@@ -51,6 +51,7 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"cross_entropy_grad", cross_entropy_grad_cuda_kernels()},
       BackendOp{"sum_of_squares", sum_of_squares_cuda_kernels()},
       BackendOp{"optimizer_step", optimizer_step_cuda_kernels()},
+      BackendOp{"round_half", round_half_cuda_kernels()},
       BackendOp{"update_factors", update_factors_cuda_kernels()},
       BackendOp{"adam_8bit_step", adam_8bit_step_cuda_kernels()},
       BackendOp{"conv_relu_pool", conv_relu_pool_cuda_kernels()},

@@ -50,6 +50,7 @@ KernelList cross_entropy_cuda_kernels();
 KernelList cross_entropy_grad_cuda_kernels();
 KernelList sum_of_squares_cuda_kernels();
 KernelList optimizer_step_cuda_kernels();
+KernelList round_half_cuda_kernels();
 KernelList update_factors_cuda_kernels();
 KernelList adam_8bit_step_cuda_kernels();
 KernelList conv2d_cuda_kernels();

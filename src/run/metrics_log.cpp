@@ -93,6 +93,10 @@ void MetricsLog::write(const MetricsLine& metrics) {
   line.field("seconds", metrics.seconds);
   line.field("memory_mb", metrics.memory_mb);
   if (!metrics.metric.empty()) line.field(metrics.metric, metrics.metric_value);
+  if (metrics.loss_scale > 0) {
+    line.field("loss_scale", metrics.loss_scale);
+    line.field("skipped_steps", metrics.skipped_steps);
+  }
   if (!metrics.weights.empty()) line.field("weights", metrics.weights);
   line.add("}");
   file_.write_line(line.text());

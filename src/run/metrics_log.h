@@ -14,6 +14,8 @@ struct MetricsLine {
   const char* items = "tokens";  // what speed counts: the field is "tokens_per_second"
   std::string_view metric = {};  // "bleu" or "exact_match" with its value, for evaluations
   double metric_value = 0;
+  double loss_scale = 0;  // above 0: in a field, and the steps skipped so far
+  int64_t skipped_steps = 0;
   std::string_view weights = {};  // what was evaluated, of a run with a moving average: "average" or "trained"
 };
 

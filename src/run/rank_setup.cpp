@@ -124,6 +124,10 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
     const int64_t count = state == "parameters" ? layout.stored_count() : layout.trained_count();
     broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));
   }
+  LossScale scale = trainer.loss_scale();
+  static_assert(std::is_trivially_copyable_v<LossScale>);
+  broadcast(world, 0, std::as_writable_bytes(std::span(&scale, 1)));
+  trainer.set_loss_scale(scale);
   for (const auto& [name, type] : trainer.all_packed())
     broadcast(world, 0, std::span(trainer.store().data(name), type.bytes()));
   trainer.push_states();

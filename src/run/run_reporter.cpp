@@ -75,13 +75,23 @@ void RunReporter::sync() {
 }
 
 void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
-                       const Pace& pace) {
+                       const Pace& pace, std::optional<int64_t> skipped_steps) {
   const double speed = static_cast<double>(report.tokens) / seconds;
   speed_ = running_average(speed_, speed, 0.98);
-  loss_ = running_average(loss_, report.loss, 0.95);
+  if (std::isfinite(report.loss)) loss_ = running_average(loss_, report.loss, 0.95);
   if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
   if (progress.step % config_.log_every == 0)
-    write({progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_, items_});
+    write({.step = progress.step,
+           .split = "train",
+           .loss = report.loss,
+           .learning_rate = rate,
+           .grad_norm = report.grad_norm,
+           .speed = speed,
+           .seconds = progress.seconds,
+           .memory_mb = memory_mb_,
+           .items = items_,
+           .loss_scale = skipped_steps ? report.loss_scale : 0,
+           .skipped_steps = skipped_steps.value_or(0)});
   const double per_step = pace.seconds_here / static_cast<double>(++steps_here_);
   bar_.update({progress.step, pace.total_steps, loss_, rate, speed_,
                per_step * static_cast<double>(pace.total_steps - progress.step), memory_mb_, items_});

@@ -34,7 +34,9 @@ class RunReporter {
   RunReporter(const Config& config, const std::string& metrics_path, const Progress& resumed);
 
   // `seconds` is what the step took.
-  void step(const Progress& progress, const StepReport& report, double rate, double seconds, const Pace& pace);
+  // `skipped_steps`: of a run with a loss scale, so far.
+  void step(const Progress& progress, const StepReport& report, double rate, double seconds, const Pace& pace,
+            std::optional<int64_t> skipped_steps);
   void evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better);
   void message(const std::string& text) { bar_.print(text); }
   void clear() { bar_.clear(); }

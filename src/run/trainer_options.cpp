@@ -9,7 +9,7 @@
 namespace linnet {
 
 Precision precision_of(const std::string& name) {
-  for (const Precision precision : {Precision::kTf32, Precision::kBf16})
+  for (const Precision precision : {Precision::kTf32, Precision::kBf16, Precision::kF16})
     if (name == precision_name(precision)) return precision;
   return Precision::kF32;
 }
@@ -22,7 +22,7 @@ RecomputeMode recompute_mode(const std::string& name) {
 
 namespace {
 
-void set_kind(OptimizerAttrs& attrs, const std::string& name, double momentum) {
+void set_kind(OptimizerAttrs& attrs, const std::string& name, double sgd_momentum) {
   using Kind = OptimizerAttrs::Kind;
   constexpr double kMuonMomentum = 0.95;
   attrs.kind = name == "sgd"         ? Kind::kSgd
@@ -32,7 +32,7 @@ void set_kind(OptimizerAttrs& attrs, const std::string& name, double momentum) {
                : name == "adafactor" ? Kind::kAdafactor
                                      : Kind::kAdam;
   attrs.decoupled = name == "adamw" || name == "adamw8bit";
-  attrs.momentum = attrs.kind == Kind::kMuon && momentum == 0 ? kMuonMomentum : momentum;
+  attrs.momentum = attrs.kind == Kind::kMuon ? kMuonMomentum : sgd_momentum;
 }
 
 std::vector<std::string> separated(const std::string& names) {
@@ -96,6 +96,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.recompute = recompute_mode(c.recompute);
   options.memory = parse_byte_size(c.memory).value_or(0);
   options.passes.precision = precision_of(c.precision);
+  if (c.precision == "fp16") options.loss_scale = {c.loss_scale, c.loss_scale_steps};
   if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
   if (c.device != "cpu" && c.precision == "bf16" && c.storage == "auto") options.passes.storage_type = DType::kBF16;
   return options;

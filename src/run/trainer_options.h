@@ -6,7 +6,7 @@
 
 namespace linnet {
 
-// "fp32", "tf32", "bf16".
+// "fp32", "tf32", "bf16", "fp16".
 Precision precision_of(const std::string& name);
 // "auto", "none", "attention", "block".
 RecomputeMode recompute_mode(const std::string& name);

@@ -195,14 +195,23 @@ class TrainingRun {
   }
 
   void finish(const DoneStep& done) {
-    if (!done.report.finite) stop_non_finite(done);
+    if (!done.report.finite && !done.report.skipped) stop_non_finite(done);
     progress_.step = done.step;
     progress_.target_tokens += done.report.tokens;
     count_time();
     if (out_of_time()) done_ = true;
     last_shape_ = done.batch.shape_index, last_tokens_ = done.report.tokens;
     progress_.evaluated = !evaluation_due();
-    if (reporter_) reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()});
+    last_scale_ = done.report.loss_scale;
+    if (reporter_)
+      reporter_->step(progress_, done.report, done.rate, done.seconds, {now() - began_, total_steps()},
+                      skipped_steps());
+  }
+
+  // Of a run with a loss scale.
+  std::optional<int64_t> skipped_steps() const {
+    if (!trainer_.options().loss_scale.is_on()) return {};
+    return trainer_.loss_scale().skipped_steps;
   }
 
   // With max_minutes, time decides what is done: then rank 0's is that of all.
@@ -299,7 +308,7 @@ class TrainingRun {
       const StopPoints points;
       // Evaluation writes over what the step has left in memory.
       if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
-        reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_);
+        reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_ * static_cast<int64_t>(last_scale_));
       return judge();
     } catch (const Stopped&) {
       return {};
@@ -409,6 +418,7 @@ class TrainingRun {
   std::optional<RunReporter> reporter_;
   int last_shape_ = 0;       // of the step that ran last in this process
   int64_t last_tokens_ = 0;  // its tokens; 0: none has run
+  double last_scale_ = 1;    // of its loss
   bool stopped_ = false, done_ = false;
   bool stop_is_agreed_ = false;    // of several ranks
   int64_t last_saved_ = 0;         // the step of the last training state that was written

@@ -10,6 +10,7 @@ namespace {
 
 // "fp32", or why it is not what was asked for.
 std::string cpu_precision_text(const std::string& wanted) {
+  if (wanted == "fp16") return "fp32 with operands of products rounded to fp16";
   const std::string real = precision_name(cpu_precision(precision_of(wanted)));
   return real == wanted
              ? real

@@ -51,6 +51,20 @@ double number(const SafetensorsFile& file, const std::string& key) {
 
 int64_t integer(const SafetensorsFile& file, const std::string& key) { return static_cast<int64_t>(number(file, key)); }
 
+constexpr const char *kScale = "loss_scale", *kCleanSteps = "clean_steps", *kSkippedSteps = "skipped_steps";
+
+void add_loss_scale(Metadata& metadata, const Trainer& trainer) {
+  if (!trainer.options().loss_scale.is_on()) return;
+  const LossScale& scale = trainer.loss_scale();
+  metadata[kScale] = exact(scale.value), metadata[kCleanSteps] = std::to_string(scale.clean_steps);
+  metadata[kSkippedSteps] = std::to_string(scale.skipped_steps);
+}
+
+void read_loss_scale(const SafetensorsFile& file, Trainer& trainer) {
+  if (trainer.options().loss_scale.is_on())
+    trainer.set_loss_scale({number(file, kScale), integer(file, kCleanSteps), integer(file, kSkippedSteps)});
+}
+
 Metadata with_progress(Metadata metadata, const Progress& p) {
   metadata["format_version"] = std::to_string(kStateFormatVersion);
   const std::pair<const char*, double> fields[] = {
@@ -137,12 +151,13 @@ void save_training_state(const std::string& path, const Trainer& trainer, const 
   for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
     slots[state + "." + slot.spec.name] = {state, slot.offset};
   });
-  save_safetensors(path, state_tensors(trainer), with_progress(metadata, progress),
-                   [&](const SafetensorsTensor& tensor) -> const void* {
-                     const auto& [state, offset] = slots.at(tensor.name);
-                     divided->gather(state, offset, tensor.type.shape.elements(), scratch_of(trainer));
-                     return scratch_of(trainer);
-                   });
+  Metadata facts = with_progress(metadata, progress);
+  add_loss_scale(facts, trainer);
+  save_safetensors(path, state_tensors(trainer), facts, [&](const SafetensorsTensor& tensor) -> const void* {
+    const auto& [state, offset] = slots.at(tensor.name);
+    divided->gather(state, offset, tensor.type.shape.elements(), scratch_of(trainer));
+    return scratch_of(trainer);
+  });
   if (!slots.empty()) clear_scratch(trainer);
 }
 
@@ -174,6 +189,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
     if (!trainer.is_divided(state)) copy_tensors(file, slots_of(trainer, state), state + ".", trainer.state(state));
   for (const auto& [name, type] : trainer.all_packed())
     copy_tensor(file, kPackedPrefix + name, type, trainer.store().data(name));
+  read_loss_scale(file, trainer);
   trainer.push_states();
   if (metadata) *metadata = file.metadata();
   Progress p;

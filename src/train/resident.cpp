@@ -77,6 +77,8 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
   if (options_.steps_per_chunk < 1 || options_.steps_per_graph < 1 || options_.data.empty())
     fail_internal("resident steps without data or steps");
   const TrainerOptions& training = trainer.options();
+  if (training.loss_scale.is_on())
+    fail_user("training in fp16 takes its batches from the host: leave out the resident data");
   const Graph step = single_graph(trainer.layout(), loss, {DType::kF32, training.optimizer});
   PassOptions passes = training.passes;
   const Fit fit = fit_by_mode(step, passes, training.recompute);

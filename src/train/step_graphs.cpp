@@ -32,13 +32,16 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
   return concat(parts[0], parts.subspan(1), 0);
 }
 
+Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
+
 // `starts`: what the gradient of each range is added to, or empty.
 Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
-                       std::span<const Tensor> starts) {
+                       const StepOptions& options, std::span<const Tensor> starts) {
   Traced traced{loss_function(trace), {}};
+  const Tensor loss = options.scales_loss ? traced.loss.sum * loss_scale(trace.graph(), options) : traced.loss.sum;
   std::vector<Tensor> parameters;
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
-  std::vector<Tensor> parts = gradients(traced.loss.sum, parameters);
+  std::vector<Tensor> parts = gradients(loss, parameters);
   size_t first = 0;
   for (size_t i = 0; i < layout.ranges().size(); ++i) {
     const size_t count = layout.slots_in(layout.ranges()[i]);
@@ -49,15 +52,27 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   return traced;
 }
 
+// What the gradient's sum is divided by: the tokens, and the loss's scale.
+Tensor scaled_count(Graph& graph, const StepOptions& options, Tensor count) {
+  return options.scales_loss ? count * loss_scale(graph, options) : count;
+}
+
+Tensor unscaled_squares(Graph& graph, const StepOptions& options, Tensor squares) {
+  if (!options.scales_loss) return squares;
+  const Tensor scale = loss_scale(graph, options);
+  return squares / scale / scale;
+}
+
 // One update for each range; all are clipped by the norm of all gradients.
 void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
                  std::span<const Tensor> gradients, Tensor count) {
   Tensor squares = sum_of_squares(gradients[0]);
   for (const Tensor& gradient : gradients.subspan(1)) squares = squares + sum_of_squares(gradient);
   const Tensor control = graph.input("control", {options.dtype, {2}});
+  const Tensor divisor = scaled_count(graph, options, count);
   for (size_t i = 0; i < gradients.size(); ++i)
-    update_range(graph, layout, layout.ranges()[i], options.optimizer, {gradients[i], squares, count, control});
-  graph.output("sum_of_squares", squares);
+    update_range(graph, layout, layout.ranges()[i], options.optimizer, {gradients[i], squares, divisor, control});
+  graph.output("sum_of_squares", unscaled_squares(graph, options, squares));
 }
 
 std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype) {
@@ -70,7 +85,7 @@ std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout,
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
-  const Traced traced = trace_gradients(trace, layout, loss, {});
+  const Traced traced = trace_gradients(trace, layout, loss, options, {});
   add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count);
   trace.graph().output("loss_sum", traced.loss.sum);
   trace.graph().output("token_count", traced.loss.count);
@@ -82,7 +97,7 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
   Graph& graph = trace.graph();
   const std::vector<Tensor> states = gradient_states(graph, layout, options.dtype);
-  const Traced traced = trace_gradients(trace, layout, loss, states);
+  const Traced traced = trace_gradients(trace, layout, loss, options, states);
   for (size_t i = 0; i < states.size(); ++i) graph.update(states[i], traced.gradients[i]);
   for (const auto& [name, value] : {std::pair{"loss_sum", traced.loss.sum}, {"token_count", traced.loss.count}}) {
     const Tensor total = graph.input(name, {options.dtype, {}});
@@ -124,6 +139,7 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
   const std::vector<Tensor> gradients = gradient_states(graph, layout, options.dtype);
   const Tensor count = graph.input("token_count", scalar), sum = graph.input("loss_sum", scalar),
                squares = graph.input("sum_of_squares", scalar), control = graph.input("control", {options.dtype, {2}});
+  const Tensor divisor = scaled_count(graph, options, count);
   for (const RangeSlice& own : slices) {
     const TrainedRange& range = layout.ranges()[own.range];
     OptimizerAttrs attrs = optimizer_of(range, options.optimizer);
@@ -132,9 +148,9 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
       return graph.input("own." + name + range.suffix, {options.dtype, {own.count}});
     });
     const Tensor gradient = slice(gradients[own.range], 0, own.first, own.count);
-    update_state(graph, state, optimizer_step(state, gradient, squares, count, control, attrs));
+    update_state(graph, state, optimizer_step(state, gradient, squares, divisor, control, attrs));
   }
-  graph.output("sum_of_squares", squares * 1.0);
+  graph.output("sum_of_squares", unscaled_squares(graph, options, squares * 1.0));
   return finish_apply(trace, gradients, count, sum);
 }
 

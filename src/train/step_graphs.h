@@ -7,10 +7,9 @@
 //
 // States, of each range of trained parameters (nn/parameter_layout.h), with the range's suffix: "parameters",
 // "moment1", "moment2" (Adam), "ema" (if asked for), "gradient" [range.count], and what other optimizers keep
-// (train/range_update.h); "loss_sum", "token_count" []. Other
-// inputs: "parameters.frozen", "control" [2] = {learning rate, step from 1}, "random" i32 [4], and what the loss
-// declares. Outputs: single and apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient);
-// evaluate: "loss_sum", "token_count".
+// (train/range_update.h); "loss_sum", "token_count" []. Other inputs: "parameters.frozen", "control" [2] = {learning
+// rate, step from 1}, "random" i32 [4], "loss_scale" [] (if asked for), and what the loss declares. Outputs: single and
+// apply: "loss_sum", "token_count", "sum_of_squares" (of the undivided gradient); evaluate: "loss_sum", "token_count".
 #pragma once
 #include "nn/loss.h"
 #include "nn/parameter_layout.h"
@@ -29,6 +28,8 @@ struct RangeSlice {
 struct StepOptions {
   DType dtype = DType::kF32;
   OptimizerAttrs optimizer;
+  // Gradients are those of the loss times the input "loss_scale" []; the update and "sum_of_squares" are without it.
+  bool scales_loss = false;
 };
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);

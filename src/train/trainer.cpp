@@ -22,6 +22,8 @@ namespace {
 
 constexpr size_t kLine = 64;  // each small input on a cache line of its own
 
+size_t whole_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
 bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
@@ -71,7 +73,8 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
       store_(store),
       shared_(shared),
       options_(options),
-      step_options_{DType::kF32, options.optimizer},
+      step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()},
+      loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1},
       pool_(options.threads) {
   divides_moments_ = options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host();
   declare_states();
@@ -120,7 +123,7 @@ void Trainer::check_divided() const {
   for (const TrainedRange& range : layout_.ranges())
     if (!is_elementwise(optimizer_of(range, options_.optimizer)))
       fail_user(
-          "optimizers adamw8bit, muon and adafactor cannot divide their moments between ranks: they need zero = 0");
+          "optimizers adamw8bit, muon and adafactor cannot divide their moments between ranks: they need --set zero=0");
 }
 
 void Trainer::declare_states() {
@@ -139,8 +142,7 @@ void Trainer::declare_states() {
       if (!is_divided(states_[i]))
         declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
     packed_states_ = linnet::packed_states(layout_, options_.optimizer);
-    for (const auto& [name, type] : packed_states_)
-      store_.bind(name, {store_.add_region(name, MemoryKind::kOptimizer, type.bytes()), 0}, type.bytes());
+    declare_packed_states();
     if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
     if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards);
   }
@@ -153,8 +155,19 @@ void Trainer::declare_states() {
     size_t offset = 0;
     for (const char* name : names) store_.bind(name, {id, std::exchange(offset, offset + kLine)}, kLine);
   };
-  small("step inputs", MemoryKind::kBatch, {"control", "random"});
+  small("step inputs", MemoryKind::kBatch, {"control", "random", "loss_scale"});
   small("loss sums", MemoryKind::kGradients, {"loss_sum", "token_count", "sum_of_squares"});
+}
+
+// In one region, as a region is rounded up to large pages.
+void Trainer::declare_packed_states() {
+  size_t bytes = 0;
+  for (const auto& [name, type] : packed_states_) bytes += whole_lines(type.bytes());
+  if (bytes == 0) return;
+  const RegionId region = store_.add_region("packed moments", MemoryKind::kOptimizer, bytes);
+  size_t offset = 0;
+  for (const auto& [name, type] : packed_states_)
+    store_.bind(name, {region, std::exchange(offset, offset + whole_lines(type.bytes()))}, type.bytes());
 }
 
 // Of the states that are divided, this rank's slices, one after the other.
@@ -279,9 +292,13 @@ void Trainer::push_states() const {
   for (const PackedState& state : packed_states_) store_.push(state.name);
 }
 
+// Steps that were skipped do not count for the optimizer.
 void Trainer::set_control(double learning_rate, int64_t step) {
-  write_control(store_.as<float>("control"), learning_rate, step);
+  write_control(store_.as<float>("control"), learning_rate, step - loss_scale_.skipped_steps);
+  set_loss_scale_input();
 }
+
+void Trainer::set_loss_scale_input() { *store_.as<float>("loss_scale") = static_cast<float>(loss_scale_.value); }
 
 void Trainer::set_random(int64_t step, int64_t micro) {
   write_random(store_.as<int32_t>("random"), options_.seed, step, micro);
@@ -307,11 +324,16 @@ SubmittedStep Trainer::submit(int shape, double learning_rate, int64_t step) {
   return {&executor, executor.run(pool_)};
 }
 
-StepReport Trainer::collect(const SubmittedStep& step) const {
+StepReport Trainer::collect(const SubmittedStep& step) {
   const auto scalar = [&](const char* name) {
     return static_cast<double>(step.executor->output(name, step.run).as<float>()[0]);
   };
-  const StepReport report = step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
+  StepReport report = step_report(scalar("loss_sum"), scalar("token_count"), scalar("sum_of_squares"));
+  if (options_.loss_scale.is_on()) {
+    report.loss_scale = loss_scale_.value;
+    report.skipped = !report.finite && loss_scale_.can_skip();
+    if (report.finite || report.skipped) loss_scale_.count(report.finite, options_.loss_scale.growth_steps);
+  }
   if (profiler_) profiler_->end_step();
   return report;
 }
@@ -322,6 +344,7 @@ StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
   set_random(step, micro);
+  set_loss_scale_input();
   shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
 }
 
@@ -338,7 +361,9 @@ LossTotal Trainer::evaluate(int shape) {
 }
 
 std::string Trainer::find_non_finite(int shape) const {
-  const Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
+  Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
+  if (const Precision precision = options_.passes.precision; precision == Precision::kF16)
+    graph = lower_precision(graph, precision, options_.passes.attention_precision.value_or(precision));
   NamedTensors inputs;
   pull_states();
   for (const GraphInput& input : graph.inputs()) {

@@ -19,6 +19,7 @@
 #include "plan/plan_file.h"
 #include "profile/step_profiler.h"
 #include "train/fit_memory.h"
+#include "train/loss_scale.h"
 #include "train/range_update.h"
 #include "train/step_graphs.h"
 
@@ -32,6 +33,7 @@ struct TrainerOptions {
   ShardShare shards = {};
   // ZeRO stage 1 (Rajbhandari et al. 2020): each rank has the moments of a slice of the parameters, and updates it.
   bool divide_moments = false;
+  LossScaleOptions loss_scale = {};  // for fp16
   int threads = 1;
   uint64_t seed = 1;  // of initial weights and dropout
   PassOptions passes = {};
@@ -54,6 +56,9 @@ struct StepReport {
   double grad_norm;  // of the mean loss, before clipping
   int64_t tokens;
   bool finite;  // false: the parameters were left as they were
+  // With a loss scale: what it was, and whether the step was left out because of it: the next ones have a smaller one.
+  double loss_scale = 1;
+  bool skipped = false;
 };
 
 // What products on this processor multiply in where `wanted` is asked for: without bf16 instructions in the current set
@@ -103,7 +108,7 @@ class Trainer {
   // The same in two: on a device submit() only queues the step, so that the next batch can be made and the next step
   // queued meanwhile, and collect() waits. At most DeviceRun::kKept steps may be on their way; on the CPU one.
   SubmittedStep submit(int shape, double learning_rate, int64_t step);
-  StepReport collect(const SubmittedStep& step) const;
+  StepReport collect(const SubmittedStep& step);
   // The same with the batch as an argument, whose arrays are copied to where the graphs read them; so below.
   StepReport step(const Batch& batch, double learning_rate, int64_t step) {
     return collect(submit(batch, learning_rate, step));
@@ -142,6 +147,9 @@ class Trainer {
 
   const ParameterLayout& layout() const { return layout_; }
   const TrainerOptions& options() const { return options_; }
+  // Of the next step; collect() moves it. Only where options().loss_scale is on.
+  const LossScale& loss_scale() const { return loss_scale_; }
+  void set_loss_scale(const LossScale& scale) { loss_scale_ = scale; }
   ThreadPool& pool() { return pool_; }
   // What products really multiply in: on a CPU without bf16 instructions not what the options ask for.
   Precision precision() const;
@@ -178,7 +186,8 @@ class Trainer {
   void load_parameters(const std::function<void(const ParameterTarget& parameters)>& load);
   // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
   // shape; call it before any other plan runs. The values are read where the step has left them; of a step of several
-  // micro-batches those of the last one are computed again. False: the plan has written something else over them.
+  // micro-batches those of the last one are computed again. With a loss scale they are multiplied by it. False: the
+  // plan has written something else over them.
   using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
   bool visit_gradient(int shape, GradientVisitor visit);
   // Exchanges the parameters and their moving average, so that evaluation sees the parameters. A second call restores
@@ -210,7 +219,9 @@ class Trainer {
   void check_divided() const;
   void declare_states();
   void declare_own_states();
+  void declare_packed_states();
   void set_control(double learning_rate, int64_t step);
+  void set_loss_scale_input();
   void set_random(int64_t step, int64_t micro);
   MachinePeak measure_peak();
 
@@ -221,6 +232,7 @@ class Trainer {
   StepOptions step_options_;
   std::vector<std::string> states_;
   std::vector<PackedState> packed_states_;
+  LossScale loss_scale_;
   std::string evaluated_;
   bool divides_moments_ = false;
   std::vector<std::unique_ptr<ShapePlans>> shapes_;

@@ -9,6 +9,7 @@ namespace linnet {
 inline LtPrecision lt_precision(Precision precision) {
   switch (precision) {
     case Precision::kF32:
+    case Precision::kF16:
       return LtPrecision::kF32;
     case Precision::kTf32:
       return LtPrecision::kTf32;

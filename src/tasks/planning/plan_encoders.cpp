@@ -49,7 +49,7 @@ PlanAnswer plan_masked(const PlanRequest& request) {
     other.rows = rows;
     return std::make_unique<MaskedSession>(config, model.as<MaskedLanguageModel>(), other, true, false);
   };
-  answer_rows(answer, *make_session(masking.rows), most, resident, request.memory, make_session);
+  answer_rows(answer, *make_session(masking.rows), most, resident, request, make_session);
   answer.shorter_key = "context";
   answer.batches = std::to_string(masking.rows) + " x " + std::to_string(masking.lengths.back()) + " tokens, " +
                    std::to_string(masked_places(masking, masking.lengths.back())) + " of a row masked, " +
@@ -92,7 +92,7 @@ PlanAnswer plan_classification(const PlanRequest& request) {
     other.data.batch_size = rows;
     return std::make_unique<ClassificationSession>(other, classifier, classes, true, false);
   };
-  answer_rows(answer, *make_session(config.data.batch_size), texts, resident, request.memory, make_session);
+  answer_rows(answer, *make_session(config.data.batch_size), texts, resident, request, make_session);
   const int64_t longest =
       std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, classifier.bert.config.max_seq_len);
   answer.shorter_key = "context";

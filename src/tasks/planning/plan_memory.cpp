@@ -105,6 +105,10 @@ PlanAnswer plan_translation(const PlanRequest& request) {
   const auto key = config.data.batch_tokens > 0 ? &DataConfig::batch_tokens : &DataConfig::batch_size;
   answer.shorter_key = "max_seq_len";
   answer.batch_key = config.data.batch_tokens > 0 ? "batch_tokens" : "batch_size";
+  if (request.speed) {
+    answer.step_seconds = estimated_step_seconds(*planned.session->trainer, *request.speed);
+    return answer;
+  }
   Config other = config;
   const int64_t step = config.data.batch_tokens > 0 ? config.model.max_seq_len : 1;
   answer.largest_batch = largest_fit(step, kMost, [&](int64_t value) {
@@ -172,7 +176,7 @@ PlanAnswer plan_images(const PlanRequest& request) {
     const bool changed = data.augment_shift > 0 || data.augment_mirror || data.augment_cutout > 0;
     return std::make_unique<ImageSession>(other, format, true, false, changed ? 0 : images);
   };
-  answer_rows(answer, *make_session(config.data.batch_size), images, resident, request.memory, make_session);
+  answer_rows(answer, *make_session(config.data.batch_size), images, resident, request, make_session);
   answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
                    std::to_string(format.width) + " x " + std::to_string(format.channels);
   return answer;
@@ -208,7 +212,7 @@ PlanAnswer plan_language(const PlanRequest& request) {
   answer.shorter_key = "context";
   answer.batches = std::to_string(session->chunks.rows) + " x " + std::to_string(session->chunks.length) + " tokens";
   const int64_t most = std::max<int64_t>(1, tokens / session->chunks.length);
-  answer_rows(answer, *session, most, resident, request.memory, make_session);
+  answer_rows(answer, *session, most, resident, request, make_session);
   return answer;
 }
 

@@ -1,11 +1,18 @@
 // `linnet plan`: what a run would take, without taking it.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "config/config.h"
 #include "run/memory_report.h"
 
 namespace linnet {
+
+// What bounds a step's time.
+struct MachineSpeed {
+  double flops = 0;      // of products, a second
+  double bandwidth = 0;  // bytes a second
+};
 
 struct PlanAnswer {
   MemoryForecast forecast;
@@ -20,6 +27,7 @@ struct PlanAnswer {
   std::string recomputation;  // what of the layers is computed again, and what that costs; empty: nothing
   std::string fusion;         // what each pass made of the training step (passes/passes.h)
   std::string memory_record;  // the picture of its memory (run/run_record.h)
+  double step_seconds = 0;    // estimated, where a speed was given
   bool all_fit = false;       // even the whole training data as one batch
 };
 
@@ -27,6 +35,8 @@ struct PlanRequest {
   Config config;
   uint64_t memory = 0;  // bytes that there are
   bool exact = false;   // read the data however many they are
+  // Estimate a step's time, and do not look for the largest batch.
+  std::optional<MachineSpeed> speed = {};
 };
 
 // Data that take more than a moment to read are not read, unless `exact`: then batches are as long as the configuration

@@ -8,6 +8,7 @@
 #include "passes/passes.h"
 #include "run/run_record.h"
 #include "tasks/planning/plan_memory.h"
+#include "tasks/planning/step_time.h"
 
 namespace linnet {
 
@@ -29,10 +30,10 @@ DataAtHand text_at_hand(const Config& config, bool exact);
 // The largest value with fits(value), found by doubling, then bisection; 0 if fits(step) is false.
 int64_t largest_fit(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits);
 
-// What there is to say of `session`, and the largest batch_size within `memory`. make_session(rows): one of so many
-// rows; `most`: rows that hold all examples.
+// What there is to say of `session`, and the largest batch_size within request.memory. make_session(rows): one of so
+// many rows; `most`: rows that hold all examples.
 template <class Session, class MakeSession>
-void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t resident, uint64_t memory,
+void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t resident, const PlanRequest& request,
                  const MakeSession& make_session) {
   session.finish_planning(resident);
   answer.forecast = forecast_memory(resident, session.store);
@@ -42,12 +43,16 @@ void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t r
   answer.fusion = fusion_report(session.trainer->pass_reports());
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
   answer.batch_key = "batch_size";
+  if (request.speed) {
+    answer.step_seconds = estimated_step_seconds(*session.trainer, *request.speed);
+    return;
+  }
   answer.largest_batch = largest_fit(1, most, [&](int64_t rows) {
     const auto other = make_session(rows);
     other->finish_planning(resident);
     const uint64_t peak = forecast_memory(resident, other->store).peak();
     if (rows == 1) answer.least_peak = peak;
-    return peak <= memory;
+    return peak <= request.memory;
   });
   answer.all_fit = answer.largest_batch >= most;
 }
