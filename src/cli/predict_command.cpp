@@ -64,16 +64,45 @@ class Predictions {
   }
 
   void flush() {
-    const std::vector<double> all = classifier_->predict(waiting_);
-    const size_t classes = classifier_->classes().size();
-    for (size_t i = 0; i < waiting_.size(); ++i) print(waiting_[i], {all.data() + i * classes, classes});
+    if (classifier_->takes_images())
+      classify_readable();
+    else
+      classify(waiting_);
     done_ += static_cast<int64_t>(waiting_.size());
     waiting_.clear();
     if (!isatty(STDOUT_FILENO)) phase_.tick(done_);  // at a terminal the lines themselves show it
     if (std::fflush(stdout) != 0) fail_system("cannot write to standard output");
   }
 
+  // Damaged images are told as they come, and do not keep the others from being classified.
+  void check_all_were_read() const {
+    if (unreadable_ > 0)
+      fail_user(std::to_string(unreadable_) + (unreadable_ == 1 ? " image" : " images") + " of " +
+                std::to_string(done_) + " could not be classified");
+  }
+
  private:
+  void classify(const std::vector<std::string>& inputs) {
+    const std::vector<double> all = classifier_->predict(inputs);
+    const size_t classes = classifier_->classes().size();
+    for (size_t i = 0; i < inputs.size(); ++i) print(inputs[i], {all.data() + i * classes, classes});
+  }
+
+  void classify_readable() {
+    try {
+      return classify(waiting_);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUser) throw;
+    }
+    for (const std::string& image : waiting_) try {
+        classify({image});
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kUser) throw;
+        log_warning(error.what());
+        ++unreadable_;
+      }
+  }
+
   const char* input_name() const { return classifier_->takes_images() ? "image" : "text"; }
 
   void print_header() const {
@@ -111,7 +140,7 @@ class Predictions {
   const size_t ahead_;
   std::unique_ptr<Classifier> classifier_;
   std::vector<std::string> waiting_;
-  int64_t done_ = 0;
+  int64_t done_ = 0, unreadable_ = 0;
   Phase phase_;
 };
 
@@ -166,6 +195,7 @@ int predict(Arguments arguments) {
   }
   predictions.flush();
   tabs.warn();
+  predictions.check_all_were_read();
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "passes/gradient.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 
 namespace linnet {

@@ -13,6 +13,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/residual_norm/residual_norm.h"
 #include "passes/gradient.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 
 namespace linnet {

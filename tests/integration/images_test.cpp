@@ -65,6 +65,14 @@ TEST_F(Images, FoldersOfPicturesOfAnySize) {
   const Outcome piped = run({"predict", folder_ / "run"}, {.input = folder_ / "pictures/upper/0.bmp" + "\n"});
   EXPECT_EQ(lines(piped.out).size(), 1u) << piped.error;
   EXPECT_EQ(run({"predict", folder_ / "run", folder_ / "run"}).exit_code, 2);
+  // A damaged picture is named; the others are classified.
+  const std::string damaged = folder_.write("damaged.png", "\x89PNG\r\n\x1a\nno picture");
+  const Outcome others =
+      run({"predict", folder_ / "run", folder_ / "pictures/upper/0.bmp", damaged, folder_ / "pictures/upper/1.bmp"});
+  EXPECT_EQ(others.exit_code, 2);
+  EXPECT_EQ(lines(others.out).size(), 2u) << others.error;
+  EXPECT_NE(others.error.find("damaged.png"), std::string::npos) << others.error;
+  EXPECT_NE(others.error.find("1 image of 3"), std::string::npos) << others.error;
 }
 
 TEST_F(Images, NeverMoreThanHalfIsHeldOut) {
