@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
+#include "config/task_rows.h"
 #include "config/presets.h"
 #include "text/unicode/utf8.h"
 
@@ -53,6 +54,13 @@ class TomlReader {
         }
       }
     }
+  }
+
+  // What a text with another task than the usual one need not say: a model and a metric that go with the task.
+  void follow_task() {
+    const TaskRow& task = task_row(config_);
+    if (!lines_.contains("architecture")) config_.model.architecture = task.architectures.front();
+    if (!lines_.contains("metric")) config_.train.metric = task.metrics.empty() ? "loss" : task.metrics.front();
   }
 
  private:
@@ -216,7 +224,9 @@ std::vector<const ConfigKey*> keys_of_setting(const std::string& key_and_value) 
 Config parse_config(std::string_view toml, const std::string& name) {
   Config config;
   try {
-    TomlReader(name, config).read(toml::parse(toml));
+    TomlReader reader(name, config);
+    reader.read(toml::parse(toml));
+    reader.follow_task();
   } catch (const toml::parse_error& error) {
     fail_user(name + ":" + std::to_string(error.source().begin.line) + ": " +
               one_line(std::string(error.description())));

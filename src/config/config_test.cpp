@@ -335,6 +335,18 @@ storage = "int8"
             std::vector<std::string>{"groups"});
 }
 
+TEST(Config, ModelAndMetricFollowTheTaskUnlessTheyAreGiven) {
+  const auto chosen = [](const std::string& toml) {
+    const Config config = parse_config(toml, "f");
+    return config.model.architecture + " " + config.train.metric;
+  };
+  EXPECT_EQ(chosen(""), "transformer bleu");
+  EXPECT_EQ(chosen("[data]\ntask = \"language\"\n"), "gpt loss");
+  EXPECT_EQ(chosen("task = \"classification\"\n"), "bert accuracy");
+  EXPECT_EQ(chosen("task = \"classification\"\nmetric = \"f1\"\n"), "bert f1");
+  EXPECT_EQ(chosen("task = \"images\"\narchitecture = \"resnet\"\n"), "resnet accuracy");
+}
+
 TEST(Config, AMistakeInAGroupIsNamedWithItsLine) {
   const auto refused = [](const std::string& toml, const std::string& text) {
     try {
