@@ -108,7 +108,7 @@ class Trace {
       if (node)
         add_node(thread, span, *node);
       else
-        slice("cpu_op", span.name ? span.name : "work", thread, span.begin, span.end, {{"Phase", "data"}});
+        slice("cpu_op", span.name ? span.name : "work", thread, span.begin, span.end, {{"Phase", host_phase(span)}});
     }
   }
 

@@ -83,7 +83,7 @@ const char* phase_name(StepPhase phase) {
 }
 
 std::vector<StepPhase> node_phases(const Graph& graph) {
-  const NodeId update = first_node(graph, "sum_of_squares");
+  const NodeId update = std::min(first_node(graph, "sum_of_squares"), first_node(graph, "optimizer_step"));
   const bool updates = update < graph.node_count(), accumulated = has_gradient_state(graph);
   std::vector<StepPhase> phases(at(graph.node_count()), StepPhase::kEvaluation);
   if (!updates && !accumulated) return phases;

@@ -14,8 +14,8 @@ const char* phase_name(StepPhase phase);  // "forward"
 // Of the operations of a node of kBoth: the logits' product, and those of the two gradients.
 constexpr double kForwardShare = 1.0 / 3;
 
-// Of a training graph: forward is what the loss depends on, update begins with the norm of the gradients, backward is
-// all else. Of other graphs all is evaluation.
+// Of a training graph: forward is what the loss depends on, update begins with the norm of the gradients or the
+// optimizer, backward is all else. Of other graphs all is evaluation.
 std::vector<StepPhase> node_phases(const Graph& graph);
 
 struct NodeProfile {

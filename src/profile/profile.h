@@ -39,14 +39,18 @@ struct ProfileRow {
 
 struct ProfileSummary {
   int64_t first_step = 0, last_step = 0, steps = 0;
-  double step_seconds = 0;  // mean wall time of a step
-  double node_seconds = 0;  // of it in nodes
-  double data_seconds = 0;  // of it in waiting for the batch and copying it
+  double step_seconds = 0;     // mean wall time of a step
+  double node_seconds = 0;     // of it in nodes
+  double data_seconds = 0;     // of it in waiting for the batch and copying it
+  double sharing_seconds = 0;  // of it in adding up shards and exchanging with other processes
   size_t arena_bytes = 0, peak_live_bytes = 0, planned_bytes = 0;
   uint64_t process_bytes = 0;
   MachinePeak machine;
   std::vector<ProfileRow> rows;  // the slowest first
 };
+
+// What a span without a plan is part of: "data", or "sharing" with other shards and processes.
+const char* host_phase(const Span& span);
 
 // Spans outside of steps, such as an evaluation between two of them, are in the rows and not in node_seconds.
 ProfileSummary summarize(const Profile& profile);

@@ -194,6 +194,18 @@ TEST(Profile, ALossWithItsGradientIsBothAndATableCountsTheRowsThatAreRead) {
   EXPECT_NEAR(ahead, 1e3 * (forward + both / 3), 0.011);
 }
 
+TEST(Profile, WaitingForDataAndForOtherProcessesAreToldApart) {
+  Profile profile;
+  profile.steps = {{.step = 1, .begin = 0, .end = 1000, .process_bytes = 0}};
+  profile.tracks = {
+      {"main", {{.begin = 0, .end = 300, .name = "next batch"}, {.begin = 300, .end = 900, .name = "add ranks"}}}};
+  const ProfileSummary summary = summarize(profile);
+  EXPECT_DOUBLE_EQ(summary.data_seconds, 300e-9);
+  EXPECT_DOUBLE_EQ(summary.sharing_seconds, 600e-9);
+  EXPECT_NE(summary_table(summary, 0).find("30% waiting for data, 60% sharing\n"), std::string::npos);
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(summary_json(summary))["sharing_ms"].get<double>(), 600e-6);
+}
+
 TEST(Profile, OptionsAreReadAndMistakesNamed) {
   const ProfileOptions options = parse_profile_options("wait=2,active=5", "--profile");
   EXPECT_EQ(options.wait, 2);

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <tuple>
 
 #include "profile/profile.h"
 
 namespace linnet {
 namespace {
+
+constexpr std::string_view kSharing = "sharing";
 
 double seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
@@ -42,6 +45,12 @@ std::string ending(const std::string& text, size_t width) {
 
 }  // namespace
 
+const char* host_phase(const Span& span) {
+  const std::string_view name = span.name ? span.name : "";  // by train/sharded_step.cpp
+  const bool shares = name == "add shard" || name == "share update" || name == "add ranks";
+  return shares ? kSharing.data() : "data";
+}
+
 ProfileSummary summarize(const Profile& profile) {
   ProfileSummary summary{.machine = profile.machine};
   summary.planned_bytes = profile.planned_bytes;
@@ -58,7 +67,8 @@ ProfileSummary summarize(const Profile& profile) {
     const auto plan = profile.plans.find(span.plan);
     const bool within = is_within_a_step(profile, span);
     if (plan == profile.plans.end()) {
-      if (within) summary.data_seconds += share * seconds(span.end - span.begin);
+      double& part = host_phase(span) == kSharing ? summary.sharing_seconds : summary.data_seconds;
+      if (within) part += share * seconds(span.end - span.begin);
       continue;
     }
     add_node(plan->second, span, share, rows);
@@ -98,6 +108,7 @@ std::string summary_json(const ProfileSummary& summary) {
                   {"step_ms", summary.step_seconds * 1e3},
                   {"nodes_ms", summary.node_seconds * 1e3},
                   {"data_ms", summary.data_seconds * 1e3},
+                  {"sharing_ms", summary.sharing_seconds * 1e3},
                   {"machine", summary.machine.name},
                   {"peak_gflops", summary.machine.flops * 1e-9},
                   {"bandwidth_gb_per_second", summary.machine.bandwidth * 1e-9},
@@ -117,6 +128,8 @@ std::string summary_table(const ProfileSummary& summary, size_t count) {
                 percent(summary.node_seconds, step).c_str(), summary.rows.size(),
                 percent(summary.data_seconds, step).c_str());
   std::string text = line;
+  if (summary.sharing_seconds > 0)
+    text.insert(text.size() - 1, ", " + percent(summary.sharing_seconds, step) + " sharing");
   std::map<std::string, double> phases;
   for (const ProfileRow& row : summary.rows) phases[row.phase] += row.seconds;
   for (const char* phase : {"forward", "both", "backward", "update", "evaluation"})

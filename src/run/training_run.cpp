@@ -142,7 +142,10 @@ class TrainingRun {
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     DataFingerprint::of(request_.config).save(folder_.path());
     write_memory_record(folder_.path(), task_);
-    write_system_record(folder_.path(), request_.program, where_it_runs(config_, trainer_.options().threads));
+    const int ranks = request_.config.process.ranks;
+    const std::string processes = ranks > 1 ? std::to_string(ranks) + " processes of " : "";
+    write_system_record(folder_.path(), request_.program,
+                        processes + where_it_runs(config_, trainer_.options().threads));
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     start_profile();
   }

@@ -72,9 +72,9 @@ function phaseBar(profile) {
   const time = {};
   for (const row of profile.rows) time[row.phase] = (time[row.phase] || 0) + row.ms;
   const parts = phases.filter(phase => time[phase] && phase !== 'evaluation').map(phase => [phase, time[phase]]);
-  if (profile.data_ms > 0) parts.push(['data', profile.data_ms]);
+  for (const part of ['data', 'sharing']) if (profile[part + '_ms'] > 0) parts.push([part, profile[part + '_ms']]);
   const total = parts.reduce((sum, part) => sum + part[1], 0);
-  const color = phase => (phase === 'data' ? 'var(--c5)' : `var(--${phase})`);
+  const color = phase => ({ data: 'var(--c5)', sharing: 'var(--c6)' }[phase] || `var(--${phase})`);
   return element('div', { class: 'card' },
     element('header', {}, element('h3', {}, `${milliseconds(profile.step_ms)} a step`),
       element('span', { class: 'quiet' }, `steps ${profile.first_step} to ${profile.last_step}; ${profile.machine}`)),
