@@ -1,6 +1,7 @@
 // A classifier of images through the command line: it learns, it goes on from where it stopped, and says what is wrong.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "integration/made_images.h"
@@ -35,6 +36,23 @@ TEST_F(Images, AreLearnedAndEvaluated) {
     EXPECT_EQ(json["images"], 100);
     EXPECT_GT(json["accuracy"].get<double>(), 0.97);
   }
+}
+
+// A run's network goes out as ONNX and starts another run, which needs the file no more.
+TEST_F(Images, AnOnnxNetworkIsTrained) {
+  ASSERT_EQ(train_images("run").exit_code, 0);
+  ASSERT_EQ(run({"export", folder_ / "run", "--onnx", folder_ / "onnx"}).exit_code, 0);
+  const std::string file = folder_ / "onnx/model.onnx";
+  const Outcome trained = train_images("again", {"--set", "model.from=" + file, "--set", "max_steps=40"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  std::filesystem::remove(file);
+  const Outcome evaluated = run({"eval", folder_ / "again", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
+  EXPECT_GT(nlohmann::json::parse(evaluated.out)["accuracy"].get<double>(), 0.97);
+
+  const Outcome missing = train_images("none", {"--set", "model.from=" + file});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.error.find("cannot read '" + file), std::string::npos) << missing.error;
 }
 
 TEST_F(Images, FoldersOfPicturesOfAnySize) {

@@ -1,0 +1,112 @@
+// Operators that PyTorch's exports and quantized models need, against numbers computed by hand. The whole table is
+// checked by `linnet onnx test` on ONNX's own cases.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "exec/interpreter.h"
+#include "nn/trace.h"
+#include "onnx/network.h"
+
+namespace linnet {
+namespace {
+
+struct Operand {
+  std::vector<int64_t> dims;
+  std::vector<float> values;
+  OnnxElement element = OnnxElement::kFloat;
+  bool known = false;
+};
+
+// The results of one node.
+std::vector<std::vector<double>> run_node(const std::string& op, const std::vector<Operand>& operands, size_t results,
+                                          std::vector<OnnxAttribute> attributes = {}) {
+  OnnxModel model;
+  model.opsets[""] = 17;
+  OnnxNode node{.name = "node", .op = op, .in = {}, .out = {}, .attributes = std::move(attributes)};
+  Trace trace;
+  TracedValues values;
+  NamedTensors host;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& operand = operands[i];
+    const std::string name = operand.values.empty() ? "" : "in" + std::to_string(i);
+    node.in.push_back(name);
+    if (name.empty()) continue;
+    model.graph.inputs.push_back({.name = name, .element = operand.element});
+    const Shape shape{std::span<const int64_t>(operand.dims)};
+    if (operand.known) {
+      values[name] = known_numbers(operand.element, shape, {operand.values.begin(), operand.values.end()});
+    } else {
+      values[name] = {.element = operand.element, .tensor = trace.input(name, {DType::kF32, shape})};
+      host[name] = HostTensor({DType::kF32, shape}, std::span<const float>(operand.values));
+    }
+  }
+  for (size_t i = 0; i < results; ++i) {
+    node.out.push_back("out" + std::to_string(i));
+    model.graph.outputs.push_back({.name = node.out.back(), .element = OnnxElement::kFloat});
+  }
+  model.graph.nodes = {node};
+  OnnxNetwork network(model, "node.onnx");
+  for (const auto& [name, value] : network.trace(trace.graph(), values)) trace.graph().output(name, value.tensor);
+  const NamedTensors outputs = interpret(trace.finish(), host).outputs;
+  std::vector<std::vector<double>> got;
+  for (const std::string& name : node.out) got.push_back(outputs.at(name).values());
+  return got;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance = 1e-6) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], tolerance) << "element " << i;
+}
+
+// Three steps of two rows, of which the second ends after the first step: its output is 0 then, its state stays.
+TEST(OnnxOperators, LstmKeepsTheStateOfRowsThatHaveEnded) {
+  const auto got = run_node("LSTM",
+                            {{{3, 2, 1}, {1, -2, 0.5F, 2, -0.25F, 3}},
+                             {{1, 4, 1}, {0.5F, -0.3F, 0.8F, 0.2F}},
+                             {{1, 4, 1}, {0.1F, 0.4F, -0.2F, 0.6F}},
+                             {{1, 8}, {0.05F, 0.1F, -0.1F, 0.2F, 0, 0, 0.3F, 0}},
+                             {{2}, {3, 1}, OnnxElement::kInt32, true}},
+                            3, {int_attribute("hidden_size", 1)});
+  expect_near(got[0], {0.1064114, -0.0367433, 0.1700066, 0, 0.1604791, 0});
+  expect_near(got[1], {0.1604791, -0.0367433});
+  expect_near(got[2], {0.2945726, -0.0550450});
+}
+
+TEST(OnnxOperators, TopKIsSortedAndEqualOnesKeepTheirOrder) {
+  const Operand x{{2, 4}, {1, 3, 3, 2, -5, -1, 0, -7}}, k{{1}, {3}, OnnxElement::kInt64, true};
+  const auto largest = run_node("TopK", {x, k}, 2);
+  EXPECT_EQ(largest[0], (std::vector<double>{3, 3, 2, 0, -1, -5}));
+  EXPECT_EQ(largest[1], (std::vector<double>{1, 2, 3, 2, 1, 0}));
+  const auto smallest = run_node("TopK", {x, k}, 2, {int_attribute("largest", 0)});
+  EXPECT_EQ(smallest[0], (std::vector<double>{1, 2, 3, -7, -5, -1}));
+  EXPECT_EQ(smallest[1], (std::vector<double>{0, 3, 1, 3, 0, 1}));
+  const Operand too_many{{1}, {5}, OnnxElement::kInt64, true};
+  EXPECT_THROW(run_node("TopK", {x, too_many}, 2), Error);
+}
+
+// Halves go to the even number, and what is beyond the range is its end. A scale for each row.
+TEST(OnnxOperators, QuantizedNumbersAreWholeAndWithinTheirRange) {
+  const Operand scale{{2}, {1, 0.5F}}, zero{{2}, {0, 10}, OnnxElement::kInt8, true};
+  const auto whole =
+      run_node("QuantizeLinear", {{{2, 3}, {0.5F, 1.5F, -200, 1, -1, 70}}, scale, zero}, 1, {int_attribute("axis", 0)});
+  EXPECT_EQ(whole[0], (std::vector<double>{0, 2, -128, 12, 8, 127}));
+  const auto back =
+      run_node("DequantizeLinear", {{{2, 3}, {0, 2, -128, 12, 8, 127}, OnnxElement::kInt8, true}, scale, zero}, 1,
+               {int_attribute("axis", 0)});
+  EXPECT_EQ(back[0], (std::vector<double>{0, 2, -128, 1, -1, 58.5}));
+}
+
+TEST(OnnxOperators, LossesLeaveIgnoredTargetsOut) {
+  const Operand scores{{3, 2}, {0, 0, 2, 0, 5, -5}}, targets{{3}, {0, 1, -1}, OnnxElement::kInt64};
+  const double first = std::log(2.0), second = std::log(1 + std::exp(2.0));
+  const auto mean = run_node("SoftmaxCrossEntropyLoss", {scores, targets}, 1, {int_attribute("ignore_index", -1)});
+  expect_near(mean[0], {(first + second) / 2});
+  const auto each = run_node("SoftmaxCrossEntropyLoss", {scores, targets}, 1,
+                             {int_attribute("ignore_index", -1), text_attribute("reduction", "none")});
+  expect_near(each[0], {first, second, 0});
+}
+
+}  // namespace
+}  // namespace linnet
