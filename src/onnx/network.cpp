@@ -25,9 +25,19 @@ struct FixedOperand {
   std::vector<size_t> operands;
 };
 const std::vector<FixedOperand>& fixed_operands() {
-  static const std::vector<FixedOperand> list{
-      {"BatchNormalization", {3, 4}}, {"Clip", {1, 2}},      {"OneHot", {1, 2}}, {"Pad", {1, 2, 3}}, {"Pow", {1}},
-      {"Range", {0, 1, 2}},           {"Resize", {1, 2, 3}}, {"Upsample", {1}}};
+  static const std::vector<FixedOperand> list{{"BatchNormalization", {3, 4}},
+                                              {"Clip", {1, 2}},
+                                              {"DequantizeLinear", {1, 2}},
+                                              {"NegativeLogLikelihoodLoss", {2}},
+                                              {"OneHot", {1, 2}},
+                                              {"Pad", {1, 2, 3}},
+                                              {"Pow", {1}},
+                                              {"QLinearMatMul", {1, 4, 6}},
+                                              {"QuantizeLinear", {1, 2}},
+                                              {"Range", {0, 1, 2}},
+                                              {"Resize", {1, 2, 3}},
+                                              {"SoftmaxCrossEntropyLoss", {2}},
+                                              {"Upsample", {1}}};
   return list;
 }
 

@@ -15,6 +15,7 @@ const std::vector<OnnxOperatorRow>& onnx_operators() {
     add_norm_operators(list);
     add_image_operators(list);
     add_resize_operators(list);
+    add_attention_operators(list);
     add_loss_operators(list);
     add_recurrent_operators(list);
     add_quantized_operators(list);

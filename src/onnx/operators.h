@@ -12,6 +12,7 @@ void add_matrix_operators(std::vector<OnnxOperatorRow>& rows);
 void add_norm_operators(std::vector<OnnxOperatorRow>& rows);
 void add_image_operators(std::vector<OnnxOperatorRow>& rows);
 void add_resize_operators(std::vector<OnnxOperatorRow>& rows);
+void add_attention_operators(std::vector<OnnxOperatorRow>& rows);
 void add_loss_operators(std::vector<OnnxOperatorRow>& rows);
 void add_recurrent_operators(std::vector<OnnxOperatorRow>& rows);
 void add_quantized_operators(std::vector<OnnxOperatorRow>& rows);

@@ -98,6 +98,16 @@ TEST(OnnxOperators, QuantizedNumbersAreWholeAndWithinTheirRange) {
   EXPECT_EQ(back[0], (std::vector<double>{0, 2, -128, 1, -1, 58.5}));
 }
 
+// A causal mask lets the first query see the first key alone; a mask that hides all keys makes the result 0.
+TEST(OnnxOperators, AttentionHidesWhatIsMasked) {
+  const Operand q{{1, 1, 2, 1}, {1, 2}}, k{{1, 1, 2, 1}, {0.5F, -1}}, v{{1, 1, 2, 1}, {3, 7}};
+  const double first = std::exp(1.0), second = std::exp(-2.0);
+  const auto causal = run_node("Attention", {q, k, v}, 1, {int_attribute("is_causal", 1)});
+  expect_near(causal[0], {3, (3 * first + 7 * second) / (first + second)});
+  const Operand mask{{2, 2}, {0, 0, 0, 1}, OnnxElement::kBool, true};
+  expect_near(run_node("Attention", {q, k, v, mask}, 1)[0], {0, 7});
+}
+
 TEST(OnnxOperators, LossesLeaveIgnoredTargetsOut) {
   const Operand scores{{3, 2}, {0, 0, 2, 0, 5, -5}}, targets{{3}, {0, 1, -1}, OnnxElement::kInt64};
   const double first = std::log(2.0), second = std::log(1 + std::exp(2.0));
