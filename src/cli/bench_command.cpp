@@ -1,15 +1,18 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
+#include "cli/bench_sweep.h"
 #include "cli/commands.h"
 #include "config/byte_size.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "kernels/peak.h"
+#include "run/memory_report.h"
 #include "run/trainer_options.h"
 #include "workloads/generation_bench.h"
 #include "workloads/inference_bench.h"
@@ -20,7 +23,7 @@ namespace {
 
 struct Arguments {
   std::string name, precision = "fp32", attention_precision = "same", device = "cpu", isa = "auto", write_data;
-  std::string recompute = "auto", memory;
+  std::string recompute = "auto", memory, sweep, chart;
   int threads = 0;
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false;
@@ -221,6 +224,8 @@ int bench(const Arguments& arguments) {
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
   if (arguments.name == "infer") return print_inference(arguments, threads);
+  if (!arguments.chart.empty() && arguments.sweep.empty())
+    fail_user("--chart is of a sweep: it needs --sweep batch=1,2,4");
   const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout});
   if (!arguments.write_data.empty()) {
     write_data(workload, arguments.write_data);
@@ -237,6 +242,17 @@ int bench(const Arguments& arguments) {
     options.attention_precision = precision_of(arguments.attention_precision);
   if (arguments.profile) {
     std::printf("%s", profile(workload, options).c_str());
+    return 0;
+  }
+  if (!arguments.sweep.empty()) {
+    if (on_gpu) fail_user("--sweep measures on the CPU: leave --device out");
+    const uint64_t limit = options.memory > 0 ? std::exchange(options.memory, 0) : available_memory();
+    print_batch_sweep({.workload = arguments.name,
+                       .values = arguments.sweep,
+                       .chart = arguments.chart,
+                       .json = arguments.json,
+                       .dropout = arguments.dropout},
+                      options, limit, resident);
     return 0;
   }
   const Measurement m = measure(workload, options, resident);
@@ -266,6 +282,10 @@ void add_bench_command(Command& linnet) {
             "the most memory for parameters, states, batch and activations together, such as 2GiB", {.type = "SIZE"})
       .take("--seconds", arguments->seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
       .take("--dropout", arguments->dropout, "instead of the workload's own", {.least = 0, .most = 0.99})
+      .take("--sweep", arguments->sweep,
+            "throughput and memory for several batches, such as batch=1,2,4,8, their knee, and the largest that fits",
+            {.type = "KEY=LIST"})
+      .take("--chart", arguments->chart, "of a sweep: also a chart, as SVG", {.type = "FILE"})
       .take("--write-data", arguments->write_data, "write the batches as safetensors and stop", {.type = "FILE"})
       .flag("--profile", arguments->profile, "where a step's time goes, op by op")
       .flag("--json", arguments->json, "one JSON object instead of lines for people")

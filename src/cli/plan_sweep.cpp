@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 #include "config/task_rows.h"
 #include "exec/backend.h"
@@ -74,6 +75,7 @@ void print_plan_sweep(const Config& config, uint64_t memory) {
           other.lora.rank = rank;
           if (rank == 0) other.lora.targets.clear();
           print_line(other, speed, memory);
+          silence_log();  // what was said of the data holds for every line
         }
   }
 }

@@ -217,7 +217,7 @@ const std::vector<ConfigKey>& table() {
       one_of(
           TRAIN(optimizer),
           "How gradients become updates. adamw8bit keeps AdamW's moments in 8 bits; muon moves the matrices of layers "
-          "along orthogonal directions, with AdamW's learning rate, and the rest by AdamW; adafactor keeps a row and a "
+          "along orthogonal directions and the rest by AdamW; adafactor keeps a row and a "
           "column of numbers for each matrix; lion keeps one moment "
           "where Adam keeps two, and wants about a third of its learning rate.",
           optimizer_names()),

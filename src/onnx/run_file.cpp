@@ -67,7 +67,7 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
   };
   Forward forward(network, {function}, options.threads);
   ThreadPool pool(1);
-  forward.load([&](float* parameters) { forward.layout().initialize_parameters(0, parameters, pool); });
+  forward.load([&](const ParameterTarget& to) { forward.layout().initialize_parameters(0, to.flat, pool); });
   for (const auto& [name, host] : values) {
     const auto bytes = static_cast<size_t>(host.type().bytes());
     forward.set(name, std::span(static_cast<const std::byte*>(host.data()), bytes));

@@ -6,6 +6,7 @@
 namespace linnet {
 
 Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
+  if (options.batch > 0) batch = options.batch;
   constexpr int64_t kBatches = 8, kLength = 512, kMasked = 77;
   constexpr int32_t kPad = 0, kMask = 103, kFirstWord = 1000;
   BertConfig config;

@@ -6,6 +6,7 @@
 namespace linnet {
 
 Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
+  if (options.batch > 0) batch = options.batch;
   constexpr int64_t kBatches = 8;
   GptConfig config;  // its defaults are GPT-2's
   if (!large) config = {.vocab_size = 65, .max_seq_len = 256, .width = 384, .heads = 6, .layers = 6};

@@ -25,6 +25,19 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+TrainerOptions trainer_options(const Workload& workload, const MeasureOptions& measured) {
+  TrainerOptions options;
+  options.optimizer = workload.optimizer;
+  options.threads = measured.threads;
+  options.passes.precision = measured.precision;
+  options.passes.attention_precision = measured.attention_precision;
+  if (!measured.backend->device->is_host() && measured.precision == Precision::kBf16)
+    options.passes.storage_type = DType::kBF16;
+  options.backend = measured.backend;
+  options.recompute = measured.recompute, options.memory = measured.memory;
+  return options;
+}
+
 class Measuring {
  public:
   // `one_by_one`: a device too gets each batch from the host.
@@ -33,7 +46,7 @@ class Measuring {
         options_(options),
         resident_(one_by_one ? ResidentOptions{} : resident_options()),
         began_(now()),
-        learner_(*workload.model, workload.loss, trainer_options(), resident_),
+        learner_(*workload.model, workload.loss, trainer_options(workload, options), resident_),
         planning_seconds_(now() - began_) {
     if (!is_resident()) return;
     for (const WorkloadInput& input : workload.inputs) learner_.resident().stage(input.name, input.data);
@@ -117,18 +130,6 @@ class Measuring {
   const Graph& graph() { return learner_.trainer().train_executor(0).plan().graph; }
 
  private:
-  TrainerOptions trainer_options() const {
-    TrainerOptions options;
-    options.optimizer = workload_.optimizer;
-    options.threads = options_.threads;
-    options.passes.precision = options_.precision;
-    options.passes.attention_precision = options_.attention_precision;
-    if (on_gpu() && options_.precision == Precision::kBf16) options.passes.storage_type = DType::kBF16;
-    options.backend = options_.backend;
-    options.recompute = options_.recompute, options.memory = options_.memory;
-    return options;
-  }
-
   // On a device, where the data are not large: all batches of an input, one after another, are its data.
   ResidentOptions resident_options() const {
     ResidentOptions options{.data = {}, .steps_per_chunk = 256, .steps_per_graph = 16};
@@ -199,6 +200,22 @@ class Measuring {
 
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start) {
   return Measuring(workload, options).run(resident_at_start);
+}
+
+size_t planned_bytes(const Workload& workload, const MeasureOptions& options) {
+  const ParameterLayout layout(*workload.model);
+  Store store(*options.backend);
+  const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
+                             store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  TrainerOptions training = trainer_options(workload, options);
+  training.verify_plans = false;
+  Trainer trainer(layout, store, shared, training);
+  for (const WorkloadInput& input : workload.inputs) {
+    const size_t bytes = input.data.size() / static_cast<size_t>(workload.batches);
+    store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
+  }
+  trainer.add_shape(workload.loss);
+  return store.total_bytes();
 }
 
 std::string profile(const Workload& workload, const MeasureOptions& options) {

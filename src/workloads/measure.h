@@ -45,6 +45,9 @@ struct Measurement {
 // `resident_at_start`: of the process, before it knew what to do.
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start);
 
+// Bytes of planned memory of a training step, without taking them.
+size_t planned_bytes(const Workload& workload, const MeasureOptions& options);
+
 // Where the time of a step goes: a table with a line for each kind of op, the slowest first.
 std::string profile(const Workload& workload, const MeasureOptions& options);
 

@@ -35,6 +35,7 @@ struct Workload {
 
 struct WorkloadOptions {
   double dropout = -1;  // below 0: the workload's own
+  int64_t batch = 0;    // examples in a batch; 0: the workload's own
 };
 
 struct WorkloadRow {
@@ -47,7 +48,8 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options =
 
 // One function per family; `variant` is what stands behind the dash of the name.
 Workload transformer_workload(const WorkloadOptions& options, int64_t length);
-Workload cnn_workload(int64_t batch);
+// `batch` is the workload's own, where the options have none.
+Workload cnn_workload(const WorkloadOptions& options, int64_t batch);
 Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch);
 Workload bert_workload(const WorkloadOptions& options, int64_t batch);
 

@@ -20,8 +20,8 @@ const std::vector<Row>& rows() {
       {"r-128", "the same, length 128", [](auto& o) { return transformer_workload(o, 128); }},
       {"r-256", "the same, length 256", [](auto& o) { return transformer_workload(o, 256); }},
       {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
-      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto&) { return cnn_workload(128); }},
-      {"cnn-1024", "the same, batch 1024", [](auto&) { return cnn_workload(1024); }},
+      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto& o) { return cnn_workload(o, 128); }},
+      {"cnn-1024", "the same, batch 1024", [](auto& o) { return cnn_workload(o, 1024); }},
       {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
        [](auto& o) { return gpt_workload(o, false, 8); }},
       {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
@@ -47,6 +47,7 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options) 
       names.emplace_back(row.name);
       continue;
     }
+    if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of " + name + " is 16 and cannot be chosen");
     Workload workload = row.make(options);
     workload.name = row.name, workload.description = row.description;
     return workload;

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "workloads/batch_sweep.h"
 #include "workloads/measure.h"
 
 namespace linnet {
@@ -22,6 +24,26 @@ TEST(Workloads, TrainAndAreMeasured) {
     EXPECT_LE(m.median, m.max);
     EXPECT_EQ(m.forward_seconds > 0, workload.forward_apart);
   }
+}
+
+TEST(Workloads, ASweepMeasuresWhatFitsAndNamesTheLargestBatch) {
+  const MeasureOptions measuring{.threads = 2, .seconds = 0, .least = 1};
+  const auto bytes = [&](int64_t batch) {
+    return planned_bytes(make_workload("cnn-128", {.batch = batch}), measuring);
+  };
+  std::vector<int64_t> seen;
+  const BatchSweep sweep = sweep_batches("cnn-128", {}, {64, 8, 1000, 16}, measuring, bytes(100), 0,
+                                         [&](const BatchPoint& point) { seen.push_back(point.batch); });
+  EXPECT_EQ(seen, (std::vector<int64_t>{8, 16, 64}));
+  EXPECT_GE(sweep.largest, 99);
+  EXPECT_LE(bytes(sweep.largest), bytes(100));
+  EXPECT_GT(bytes(sweep.largest + 2), bytes(100));
+  EXPECT_NE(std::ranges::find(seen, sweep.knee), seen.end());
+  const std::string svg = batch_chart("cnn-128", "samples/s", sweep);
+  EXPECT_NE(svg.find(">knee<"), std::string::npos);
+  EXPECT_NE(svg.find("the largest that fits is " + std::to_string(sweep.largest)), std::string::npos);
+  // What is measured is what was planned.
+  EXPECT_DOUBLE_EQ(sweep.points[0].measured.predicted_mb, static_cast<double>(bytes(8)) / 1e6);
 }
 
 TEST(Workloads, DataIsTheSameForAnotherProgram) {

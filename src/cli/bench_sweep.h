@@ -1,0 +1,20 @@
+// `linnet bench NAME --sweep batch=1,2,4`: the table, JSON and chart of a sweep over batches.
+#pragma once
+#include <string>
+
+#include "workloads/measure.h"
+
+namespace linnet {
+
+struct SweepRequest {
+  std::string workload, values;  // "batch=1,2,4"
+  std::string chart;             // a file for the SVG; empty: none
+  bool json = false;
+  double dropout = -1;
+};
+
+// User error for values that are not batches. `limit`: bytes that there are.
+void print_batch_sweep(const SweepRequest& request, const MeasureOptions& measuring, uint64_t limit,
+                       uint64_t resident_at_start);
+
+}  // namespace linnet
