@@ -88,6 +88,18 @@ TEST(Inspect, AClassifierIsAskedForAClass) {
   EXPECT_NE(wrong.error.find("there is no class 'splendid'; the model has "), std::string::npos) << wrong.error;
 }
 
+TEST(Inspect, AMaskedModelMayAnswerWithATokenThatItsTokenizerLacks) {
+  const TemporaryFolder folder;
+  copy_folder(kGolden + "pretrained/bert_masked", folder / "model");
+  folder.write("model/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n");
+  const Json json = inspected({folder / "model", "a [MASK] c [MASK]"});
+  ASSERT_EQ(json["answers"].size(), 2u);
+  for (const Json& answer : json["answers"]) {
+    expect_complete(answer, 1e-3);
+    for (const Json& likely : answer["likeliest"]) EXPECT_NE(likely["answer"], "");
+  }
+}
+
 TEST(Inspect, MistakesAreOneLine) {
   const TemporaryFolder folder;
   const std::string model = kGolden + "pretrained/gpt2";

@@ -26,6 +26,7 @@ using TokenText = std::function<std::string(int32_t)>;
 // A token as it stands in a text, the space before a word included. Pieces of WordPiece ("##ing") stay as they are, as
 // do parts of a character.
 std::string token_text(const Tokenizer& tokenizer, int32_t id) {
+  if (id >= tokenizer.vocab_size()) return "<" + std::to_string(id) + ">";  // models round their vocabulary up
   std::string piece = tokenizer.piece(id);
   if (tokenizer.kind() == "char" || tokenizer.kind() == "word") return piece;
   const std::string mark = "\u2581";  // SentencePiece's sign for a space
