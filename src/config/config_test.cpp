@@ -75,7 +75,7 @@ TEST(Config, KeysOfOtherTasksAreRefused) {
   Config mnist = load_config("mnist");
   EXPECT_EQ(user_error([&] { check_setting_belongs(mnist, "dropout=0.1"); }),
             "--set dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
-            "architecture, filters");
+            "architecture, from, filters");
   EXPECT_CONTAINS(user_error([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
   check_setting_belongs(mnist, "train.learning_rate=1");
   check_setting_belongs(load_config("mini-gpt"), "num_layers=6");
