@@ -5,8 +5,9 @@
 //   x = u / |u|;  five times:  a = x x^T,  x = 3.4445 x + (-4.7750 a + 2.0315 a^2) x
 //   parameter = parameter * (1 - rate * weight_decay) - rate * 0.2 sqrt(max(rows, columns)) x
 //
-// The factor makes the step as long as AdamW's, so that it takes AdamW's learning rate and weight decay (Liu et al.
-// 2025, "Muon is Scalable for LLM Training"). What is no matrix of a layer (train/range_pieces.h) is updated by AdamW.
+// The factor makes the step as long as AdamW's in large models, so that it takes AdamW's learning rate and weight decay
+// there (Liu et al. 2025, "Muon is Scalable for LLM Training"); small models want three to four times the rate. What is
+// no matrix of a layer (train/range_pieces.h) is updated by AdamW.
 //
 // States: "moment1", the momentum of matrices and AdamW's first moment of the rest; "moment2.rest", the second moment
 // of the rest, without the matrices between.

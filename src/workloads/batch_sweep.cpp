@@ -11,22 +11,24 @@ namespace {
 constexpr double kKneeShare = 0.9;
 constexpr int64_t kMostBatch = 1 << 14;
 
-// The largest batch up to kMostBatch whose plan is within the limit, by doubling, then bisection.
+// The largest batch up to kMostBatch whose plan is within the limit. Memory grows almost in proportion to the batch:
+// two plans say where to look, and the steps from there on are at most a 64th of the batch.
 int64_t largest_batch(const std::string& workload, WorkloadOptions options, const MeasureOptions& measuring,
                       uint64_t limit) {
-  const auto fits = [&](int64_t batch) {
+  const auto bytes = [&](int64_t batch) {
     options.batch = batch;
-    return planned_bytes(make_workload(workload, options), measuring) <= limit;
+    return planned_bytes(make_workload(workload, options), measuring);
   };
-  if (!fits(1)) return 0;
-  int64_t low = 1, high = 2;
-  while (high <= kMostBatch && fits(high)) low = high, high *= 2;
-  if (high > kMostBatch) return low;
-  while (high - low > std::max<int64_t>(1, low / 64)) {
-    const int64_t middle = (low + high) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
+  constexpr int64_t kSecond = 8;
+  const auto one = static_cast<double>(bytes(1)), more = static_cast<double>(bytes(kSecond));
+  if (one > static_cast<double>(limit)) return 0;
+  const double each = std::max((more - one) / (kSecond - 1), 1.0);
+  const double guess = 1 + (static_cast<double>(limit) - one) / each;
+  auto batch = static_cast<int64_t>(std::clamp(guess, 1.0, static_cast<double>(kMostBatch)));
+  const auto step = [&] { return std::max<int64_t>(1, batch / 64); };
+  while (batch > 1 && bytes(batch) > limit) batch -= step();
+  while (batch + step() <= kMostBatch && bytes(batch + step()) <= limit) batch += step();
+  return batch;
 }
 
 int64_t knee_of(const std::vector<BatchPoint>& points) {

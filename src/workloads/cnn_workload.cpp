@@ -2,19 +2,16 @@
 // so that there is something to learn.
 #include <algorithm>
 
-#include "base/error.h"
 #include "models/cnn.h"
 #include "workloads/made_data.h"
 
 namespace linnet {
 
 Workload cnn_workload(const WorkloadOptions& options, int64_t batch) {
-  if (options.batch > 0) batch = options.batch;
-  if (batch > kImages)
-    fail_user("the workload has " + std::to_string(kImages) + " images, no batch of " + std::to_string(batch));
   constexpr int64_t kImages = 8192, kSize = 28;
+  if (options.batch > 0) batch = options.batch;
   constexpr int32_t kClasses = 10;
-  const int64_t batches = kImages / batch;
+  const int64_t batches = std::max<int64_t>(kImages / batch, 1);
   auto model = std::make_shared<Cnn>(CnnConfig{});
 
   MadeNumbers numbers(4);
