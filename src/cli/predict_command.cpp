@@ -98,7 +98,7 @@ class Predictions {
         classify({image});
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kUser) throw;
-        log_warning(error.what());
+        std::fprintf(stderr, "linnet: %s\n", error.what());  // as an error, whatever LINNET_LOG says
         ++unreadable_;
       }
   }

@@ -86,7 +86,7 @@ TEST_F(Images, FoldersOfPicturesOfAnySize) {
   // A damaged picture is named; the others are classified.
   const std::string damaged = folder_.write("damaged.png", "\x89PNG\r\n\x1a\nno picture");
   const Outcome others =
-      run({"predict", folder_ / "run", folder_ / "pictures/upper/0.bmp", damaged, folder_ / "pictures/upper/1.bmp"});
+      run({"predict", folder_ / "run", folder_ / "pictures/upper/0.bmp", damaged, folder_ / "pictures/lower/1.bmp"});
   EXPECT_EQ(others.exit_code, 2);
   EXPECT_EQ(lines(others.out).size(), 2u) << others.error;
   EXPECT_NE(others.error.find("damaged.png"), std::string::npos) << others.error;
