@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "pretrained/sentence_embedder.h"
@@ -51,6 +52,7 @@ int embed_input(const Arguments& arguments) {
   if (RunFolder(arguments.folder).has_config())
     fail_user("'" + arguments.folder + "' is a run folder; `linnet export " + arguments.folder +
               " --out FOLDER` makes a model folder of it");
+  if (!file_exists(arguments.folder)) fail_user("there is no folder '" + arguments.folder + "'");
   const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
   SentenceEmbedder embedder(arguments.folder, 16, arguments.threads,
                             parse_quantization(arguments.quantize, arguments.keep));

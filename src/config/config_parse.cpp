@@ -9,8 +9,8 @@
 #include "config/config.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
-#include "config/task_rows.h"
 #include "config/presets.h"
+#include "config/task_rows.h"
 #include "text/unicode/utf8.h"
 
 #define TOML_ENABLE_FORMATTERS 0
@@ -239,8 +239,10 @@ Config load_config(const std::string& path_or_preset) {
   if (looks_like_a_name(path_or_preset) && !file_exists(path_or_preset)) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.push_back(preset.name);
-    fail_user("no preset and no file is called \"" + path_or_preset + "\" (did you mean the preset \"" +
-              nearest(path_or_preset, names) + "\"?)");
+    const std::string near = nearest(path_or_preset, names);
+    const bool is_near = edit_distance(path_or_preset, near) <= 2;
+    fail_user("no preset and no file is called \"" + path_or_preset + "\" (" +
+              (is_near ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)"));
   }
   return parse_config(read_input(path_or_preset), path_or_preset);
 }

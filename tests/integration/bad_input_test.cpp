@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "integration/program.h"
@@ -56,6 +57,12 @@ TEST_F(BadInput, Devices) {
 
 TEST_F(BadInput, CommandLines) {
   expect_refused(run({"trian", "dates"}), {"no command 'trian'", "did you mean train?"});
+  expect_refused(run({"--versoin"}), {"no option '--versoin' (did you mean --version?)"});
+  expect_refused(run({"train", "nothere"}), {"no file is called \"nothere\"", "`linnet presets`"});
+  expect_refused(run({"embed", "nothere"}), {"there is no folder 'nothere'"});
+  std::filesystem::create_directory(folder_ / "encoder");
+  folder_.write("encoder/config.json", R"({"model_type": "bert"})");
+  expect_refused(run({"translate", folder_ / "encoder"}), {"`linnet info " + (folder_ / "encoder")});
   expect_refused(run({"train"}), {"config is required"});
   expect_refused(run({"train", "dates", "--thread", "1"}), {"no option '--thread'", "did you mean --threads?"});
   expect_refused(run({"generate", "x", "--temprature=1"}), {"no option '--temprature' (did you mean --temperature?)"});
