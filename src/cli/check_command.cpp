@@ -3,8 +3,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "run/anomaly.h"
+#include "run/run_folder.h"
 #include "tasks/check_subject.h"
 #include "tasks/task_table.h"
 
@@ -25,6 +27,8 @@ void print(const CheckLine& line) {
 }
 
 int replay(const Arguments& arguments) {
+  if (!RunFolder(arguments.config).has_config())
+    fail_user("'" + arguments.config + "' is no run folder: --replay shows a step that a run has kept");
   const Config config = arguments.load(true);
   const std::unique_ptr<TrainingTask> task = task_actions(config).train(config, arguments.config);
   task->take_memory();

@@ -20,6 +20,14 @@ struct Arguments {
   bool json = false;
 };
 
+// On one line, and to be seen: as the page shows it.
+std::string visible(const std::string& token) {
+  if (token.empty()) return "∅";
+  std::string text;
+  for (const char c : token) text += c == '\n' ? "↵" : c == '\t' ? "⇥" : std::string(1, c);
+  return text.starts_with(' ') ? "␣" + text.substr(1) : text;
+}
+
 // " France +2.31": the tokens with the largest shares, of either sign.
 std::string largest_shares(const Inspection& inspection, const InspectedAnswer& answer) {
   constexpr size_t kMost = 4;
@@ -33,14 +41,14 @@ std::string largest_shares(const Inspection& inspection, const InspectedAnswer& 
   for (const auto& [share, token] : all) {
     char number[32];
     std::snprintf(number, sizeof number, "%+.2f", share);
-    text += (text.empty() ? "" : ", ") + token + " " + number;
+    text += (text.empty() ? "" : ", ") + visible(token) + " " + number;
   }
   return text;
 }
 
 void print(const Inspection& inspection) {
   for (const InspectedAnswer& answer : inspection.answers)
-    std::printf("%s\t%.6f\t%s\n", answer.text.c_str(), std::exp(answer.log_probability),
+    std::printf("%s\t%.6f\t%s\n", visible(answer.text).c_str(), std::exp(answer.log_probability),
                 largest_shares(inspection, answer).c_str());
 }
 

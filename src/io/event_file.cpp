@@ -118,6 +118,8 @@ void Histogram::for_each_range(const Visit& visit) const {
   for (uint32_t i = 1; i < kHalf; ++i) range(upper_limit(i - 1), upper_limit(i), ranges_[i]);
 }
 
+bool has_event_files(const std::string& folder) { return newest_file(folder) > 0; }
+
 EventFile::EventFile(const std::string& folder, int64_t first_step) {
   const int64_t newest = newest_file(folder), time = std::max(static_cast<int64_t>(wall_time()), newest + 1);
   path_ =
@@ -127,13 +129,11 @@ EventFile::EventFile(const std::string& folder, int64_t first_step) {
   std::string version;
   put_bytes(version, event::kFileVersion, "brain.Event:2");
   add_event(version);
-  if (newest > 0) {
-    std::string status, fields;
-    put_integer(status, session_log::kStatus, session_log::kStart);
-    put_integer(fields, event::kStep, first_step);
-    put_bytes(fields, event::kSessionLog, status);
-    add_event(fields);
-  }
+  std::string status, fields;
+  put_integer(status, session_log::kStatus, session_log::kStart);
+  put_integer(fields, event::kStep, first_step);
+  put_bytes(fields, event::kSessionLog, status);
+  add_event(fields);
   flush();
 }
 

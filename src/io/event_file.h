@@ -34,10 +34,14 @@ class Histogram {
   double min_ = 0, max_ = 0, sum_ = 0, sum_squares_ = 0;
 };
 
+// Whether the folder has event files.
+bool has_event_files(const std::string& folder);
+
 class EventFile {
  public:
-  // Makes a new file in `folder`, which readers take after those that are there. If there are any, events of
-  // `first_step` and later steps in them are declared void: the run was interrupted and goes on from there.
+  // Makes a new file in `folder`, which readers take after those that are there. Events of `first_step` and later steps
+  // in these are declared void: the run was interrupted and goes on from there. The first file says so, too: readers
+  // take the first such mark that they meet for the beginning.
   EventFile(const std::string& folder, int64_t first_step);
   ~EventFile();  // writes what add calls have left, if it can
   EventFile(const EventFile&) = delete;

@@ -54,11 +54,12 @@ TEST(EventFile, AScalarIsOneRecordAfterTheVersion) {
   file.add_scalar(300, "train/loss", 0.5);
   file.flush();
   const std::vector<std::string> messages = records(file.path());
-  ASSERT_EQ(messages.size(), 2u);
+  ASSERT_EQ(messages.size(), 3u);
   EXPECT_TRUE(messages[0].ends_with("brain.Event:2"));
+  EXPECT_EQ(messages[1].substr(9), std::string("\x10\x01\x3a\x02\x08\x01", 6));  // step 1, session_log { START }
   // After the wall time (9 bytes): step 300, summary { value { tag: "train/loss" simple_value: 0.5 } }.
   const char expected[] = "\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0atrain/loss\x15\x00\x00\x00\x3f";
-  EXPECT_EQ(messages[1].substr(9), std::string(expected, sizeof expected - 1));
+  EXPECT_EQ(messages[2].substr(9), std::string(expected, sizeof expected - 1));
 }
 
 TEST(EventFile, AFileOfAResumedRunComesLaterAndVoidsWhatItRepeats) {
@@ -90,7 +91,7 @@ TEST(EventFile, AHistogramCountsEveryFiniteValueOnce) {
   file.flush();
   const std::vector<std::string> messages = records(file.path());
   // bucket_limit and bucket are the last two fields, packed: five ranges with values, each with a limit below it.
-  const std::string& message = messages.at(1);
+  const std::string& message = messages.at(2);
   double total = 0, last = 0;
   std::memcpy(&last, message.data() + message.size() - 8, 8);
   EXPECT_EQ(last, 1);  // of 4

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/log.h"
 #include "base/process_memory.h"
 
 namespace linnet {
@@ -12,6 +13,10 @@ StepProfiler::StepProfiler(ProfileOptions options, Source source)
     : options_(std::move(options)), source_(std::move(source)) {}
 
 StepProfiler::~StepProfiler() {
+  if (done_groups_ == 0)
+    log_warning("nothing was profiled: the run ended before the first " +
+                std::to_string(options_.skip_first + options_.wait + options_.warmup + options_.active) +
+                " steps of the schedule were done");
   if (current_ < 0 && profile_.steps.empty()) return;
   Timeline::stop();  // the run ended within a group
   Timeline::take();

@@ -171,6 +171,12 @@ def use_charts(browser, several):
         browser.click("#runs .chip")
         expect(paths() < count, "a run can be switched off")
         browser.click("#runs .chip")
+        # All of them, also on the charts whose scale is logarithmic, and on again.
+        everything = "document.querySelectorAll('#runs .chip').forEach(chip => chip.click())"
+        browser.evaluate(everything)
+        expect(paths() == 0, "all runs can be switched off")
+        browser.evaluate(everything)
+        expect(paths() == count, "and on again")
         expect(paths() == count, "and on again")
 
 

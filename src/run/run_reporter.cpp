@@ -53,7 +53,11 @@ RunReporter::RunReporter(const Config& config, const std::string& metrics_path, 
     samples_.emplace(samples_path_);
     if (good != samples_->size()) samples_->truncate_to(good);
   }
-  if (config_.tensorboard) events_.emplace(std::filesystem::path(metrics_path).parent_path().string(), resumed.step);
+  const std::string folder = std::filesystem::path(metrics_path).parent_path().string();
+  if (config_.tensorboard)
+    events_.emplace(folder, resumed.step);
+  else if (has_event_files(folder))
+    EventLog(folder, resumed.step);  // the steps that this run does again are void there
 }
 
 void RunReporter::write(const MetricsLine& line) {

@@ -234,15 +234,26 @@ class TrainingRun {
   }
 
   [[noreturn]] void stop_non_finite(const DoneStep& done) {
-    if (reporter_) reporter_->clear();
     const std::string what = std::isfinite(done.report.loss) ? "gradient" : "loss";
+    stop_non_finite("the " + what + " is not finite at step " + std::to_string(done.step), done.batch.shape_index,
+                    done.step);
+  }
+
+  // What an evaluation found to be no numbers: the weights that the last step has left.
+  void stop_if_broken() {
+    if (last_tokens_ == 0 || task_.resident() || !is_alone() || trainer_.find_non_finite(last_shape_).empty()) return;
+    stop_non_finite("the weights are broken after step " + std::to_string(progress_.step), last_shape_, progress_.step);
+  }
+
+  [[noreturn]] void stop_non_finite(const std::string& what, int shape, int64_t step) {
+    if (reporter_) reporter_->clear();
     std::string where;
-    for (const std::string& found : gather_texts(world_, trainer_.find_non_finite(done.batch.shape_index)))
+    for (const std::string& found : gather_texts(world_, trainer_.find_non_finite(shape)))
       if (where.empty()) where = found;
     const bool keeps = request_.detect_anomaly && !where.empty();
-    if (keeps && is_first_rank()) save_anomaly(folder_.path(), task_, trainer_, done.batch.shape_index, done.step);
+    if (keeps && is_first_rank()) save_anomaly(folder_.path(), task_, trainer_, shape, step);
     throw AgreedError(ErrorKind::kNumeric,
-                      "the " + what + " is not finite at step " + std::to_string(done.step) + "; first at " +
+                      what + "; first at " +
                           (!where.empty()           ? where
                            : trainer_.accumulates() ? "an earlier micro-batch"
                                                     : "a place that later steps have hidden") +
@@ -315,6 +326,9 @@ class TrainingRun {
       return judge();
     } catch (const Stopped&) {
       return {};
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kUser) stop_if_broken();
+      throw;
     }
   }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "integration/program.h"
 
@@ -78,9 +79,11 @@ struct Scalar {
   float value;
 };
 
-// The scalars of one tag as TensorBoard shows them: a START in a later file makes void what comes from its step on.
+// The scalars of one tag as TensorBoard shows them: a START makes void what comes from its step on. The first one that
+// there is says nothing.
 std::vector<Scalar> scalars(const std::string& run, const std::string& tag) {
   std::vector<Scalar> all;
+  bool started = false;
   for (const std::string& path : files_with(run, "events.out.tfevents.")) {
     const std::string bytes = contents(path);
     for (size_t at = 0; at + 12 <= bytes.size();) {
@@ -95,7 +98,8 @@ std::vector<Scalar> scalars(const std::string& run, const std::string& tag) {
         step |= static_cast<int64_t>(message[end] & 0x7f) << shift;
         if (!(message[end++] & 0x80)) break;
       }
-      if (message[end] == '\x3a') std::erase_if(all, [&](const Scalar& scalar) { return scalar.step >= step; });
+      if (message[end] == '\x3a' && std::exchange(started, true))
+        std::erase_if(all, [&](const Scalar& scalar) { return scalar.step >= step; });
       const size_t found = message.find("\x0a" + std::string(1, static_cast<char>(tag.size())) + tag + "\x15");
       if (found == message.npos) continue;
       all.push_back({step, 0});
@@ -124,6 +128,12 @@ TEST(Observe, EventsOfAResumedRunHaveEveryStepOnceWithTheValuesOfTheLog) {
     EXPECT_EQ(losses[i].value, static_cast<float>(std::stod(trained[i].loss)));
   }
   EXPECT_EQ(scalars(folder / "run", "eval/loss").size(), 4u);
+  // A resume without events voids those of the steps that it does again.
+  std::filesystem::copy_file(folder / "old/training_state.safetensors", folder / "run/training_state.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Arguments quiet = with(kEverything, {"tensorboard=false", "save_every=5", "max_steps=15"});
+  ASSERT_EQ(train(folder / "run", quiet, {"--resume"}).exit_code, 0);
+  EXPECT_EQ(scalars(folder / "run", "train/loss").size(), 10u);
 }
 
 }  // namespace

@@ -441,6 +441,20 @@ TEST(Train, AStepThatIsNotFiniteIsKeptAndReplayed) {
   EXPECT_EQ(none.exit_code, 2);
 }
 
+// The last step was finite and broke the weights: the evaluation after it is where that shows.
+TEST(Train, WeightsThatAnEvaluationFindsBrokenAreTraced) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run";
+  const Outcome outcome =
+      train(path, {"learning_rate=1e30", "clip_norm=0", "warmup_steps=0", "max_steps=1"}, {"--detect-anomaly"});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.error;
+  EXPECT_NE(outcome.error.find("the weights are broken after step 1; first at "), outcome.error.npos) << outcome.error;
+  const Outcome replayed = run({"check", path, "--replay"});
+  EXPECT_EQ(replayed.exit_code, 0) << replayed.error;
+  EXPECT_EQ(replayed.out.substr(0, 16), "step 1: first at") << replayed.out;
+  EXPECT_NE(run({"check", "dates", "--replay"}).error.find("'dates' is no run folder"), std::string::npos);
+}
+
 TEST(Train, ARateRangeTestSuggestsARateAndLeavesNoRun) {
   const TemporaryFolder folder;
   const Outcome outcome = train(folder / "run", {}, {"--lr-range", "1e-5:10"});

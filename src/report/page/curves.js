@@ -46,7 +46,7 @@ class Chart {
         low = Math.min(low, values[i]), high = Math.max(high, values[i]);
       });
     }
-    if (low > high) low = 0, high = 1;
+    if (low > high) low = 1, high = 2;
     const map = this.usesLog() ? Math.log10 : value => value;
     let from = map(low), to = map(high);
     const varies = to - from > 1e-9 * Math.max(Math.abs(from), Math.abs(to));
@@ -65,6 +65,8 @@ class Chart {
     this.svg.replaceChildren();
     this.svg.setAttribute('viewBox', `0 0 ${this.width} ${this.height}`);
     this.svg.style.height = this.height + 'px';
+    this.mark = element('g', {});
+    if (!this.shown().length) return;
     const [from, to] = this.range;
     const values = this.usesLog() ? this.logTicks(from, to) : ticks(from, to, 4);
     const step = values.length > 1 ? Math.abs(values[1] - values[0]) : 1;
@@ -80,7 +82,6 @@ class Chart {
     add(element('clipPath', { id: this.clip }, element('rect', { x: this.left, y: 0, width: this.right - this.left,
       height: this.height })));
     for (const series of this.shown()) this.drawSeries(series);
-    this.mark = element('g', {});
     add(this.mark);
   }
 

@@ -22,7 +22,8 @@ function bestEvaluation(run) {
   const figures = values && values.some(value => value !== null) ? values : run.valid.loss;
   if (!figures || !figures.length) return null;
   const sign = figures === values ? 1 : -1;
-  let best = 0;
+  let best = figures.findIndex(value => value !== null);
+  if (best < 0) return null;
   // Equal figures are told apart by the loss, as training does.
   figures.forEach((value, i) => {
     if (value === null) return;
