@@ -40,8 +40,8 @@ bool has_event_files(const std::string& folder);
 class EventFile {
  public:
   // Makes a new file in `folder`, which readers take after those that are there. Events of `first_step` and later steps
-  // in these are declared void: the run was interrupted and goes on from there. The first file says so, too: readers
-  // take the first such mark that they meet for the beginning.
+  // in these are declared void: the run was interrupted and goes on from there. The first file says so, too, because
+  // TensorBoard takes the first such mark for the beginning of the run and voids nothing there.
   EventFile(const std::string& folder, int64_t first_step);
   ~EventFile();  // writes what add calls have left, if it can
   EventFile(const EventFile&) = delete;

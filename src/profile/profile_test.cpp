@@ -103,7 +103,9 @@ TEST(Profile, MicroBatchesAndTheUpdateAreOneStep) {
   EXPECT_GT(phase_seconds(summary, "update"), 0);
   for (const ProfileRow& row : summary.rows) {
     EXPECT_FALSE(row.label.empty()) << row.source;  // viewers drop slices without a name
-    if (row.module == "first" && row.phase == "forward") EXPECT_EQ(row.calls, 6);
+    if (row.module == "first" && row.phase == "forward") {
+      EXPECT_EQ(row.calls, 6);
+    }
   }
 }
 
@@ -177,7 +179,9 @@ TEST(Profile, ALossWithItsGradientIsBothAndATableCountsTheRowsThatAreRead) {
   const double product = 2.0 * Ends::kTokens * Ends::kWords * Ends::kWidth;
   double forward = 0, backward = 0, both = 0;
   for (const ProfileRow& row : summaries[0].rows) {
-    if (row.label == "embedding") EXPECT_EQ(row.bytes, 4.0 * (Ends::kTokens + 2 * Ends::kTokens * Ends::kWidth));
+    if (row.label == "embedding") {
+      EXPECT_EQ(row.bytes, 4.0 * (Ends::kTokens + 2 * Ends::kTokens * Ends::kWidth));
+    }
     if (row.phase == "both") {
       EXPECT_EQ(row.flops, 3 * product);
       EXPECT_EQ(row.label, "linear_cross_entropy_grad+loss");

@@ -91,9 +91,12 @@ const OpDef kQuantizedMatmul{.name = "quantized_matmul",
                              .label = matmul_label,
                              .flops = matmul_flops};
 
+bool is_plain_product(const MatmulAttrs& product) {
+  return product.trans_b && !product.trans_a && !product.pre_activation && !product.has_aux();
+}
+
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product) {
-  if (product.trans_a) return false;
-  return format != WeightFormat::kInt8 || (product.trans_b && !product.pre_activation && !product.has_aux());
+  return is_plain_product(product) || (format != WeightFormat::kInt8 && !product.trans_a);
 }
 
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype) {

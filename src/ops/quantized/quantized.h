@@ -26,15 +26,17 @@ struct QuantizedAttrs {
   PackedShape packed() const { return {format, weight.shape[0], weight.shape[1]}; }
 };
 
-// The product of `product`, with the weight in the place of its second operand: trans_b gives a W^T, otherwise a W. The
-// weight's format decides what else there may be: kInt8 has trans_b, and neither a pre-activation nor a derivative.
+// The product that `product` describes, with the weight as its second operand: a W^T with trans_b, otherwise a W. kInt8
+// has plain products alone; the other formats have all but trans_a.
 struct QuantizedMatmulAttrs {
   QuantizedAttrs weight = {};
   MatmulAttrs product = {.trans_b = true};
   void fields(FieldVisitor& visit) { visit("weight", weight), visit("product", product); }
 };
 
-// Whether a product with a weight in `format` can be what `product` says.
+// a W^T with nothing but bias, activation and accumulator, as inference has it.
+bool is_plain_product(const MatmulAttrs& product);
+// Whether there is a kernel for such a product with a weight in `format`.
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product);
 
 extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul;

@@ -52,9 +52,8 @@ int64_t rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
 
 size_t matmul_workspace(const KernelQuery& query) {
   const auto& [weight, product] = query.node.attrs.as<QuantizedMatmulAttrs>();
-  const bool plain = product.trans_b && !product.pre_activation && !product.has_aux();
   const int64_t rows = rows_of(query.in[0].shape);
-  const bool few = plain && (rows <= kFewRows || product.independent_rows);
+  const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
   return quantized_gemm_workspace(weight.packed(), rows, few, query.threads);
 }
 
