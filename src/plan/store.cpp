@@ -64,8 +64,12 @@ bool Store::is_on_host(const Region& region) const {
 void Store::allocate() {
   for (Region& region : regions_) {
     if (region.bytes > 0) region.memory = device().allocate(region.bytes, region.name);
-    if (is_on_host(region) && !device().is_host()) region.host_copy = Buffer(region.bytes);
+    if (!is_on_host(region) || device().is_host()) continue;
+    region.host_copy = Buffer(region.bytes);
+    // A sum that steps add to begins as 0, whatever the device's memory began as.
+    if (region.bytes > 0) device().upload(region.memory, region.host_copy.data(), region.bytes);
   }
+  device().wait();
   allocated_ = true;
 }
 

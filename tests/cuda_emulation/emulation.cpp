@@ -3,8 +3,10 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
@@ -17,10 +19,14 @@
 #define LINNET_FIBER_ASAN 1
 #endif
 
+// The variables in shared memory (the linker's names for begin and end of their section).
+extern unsigned char __start_linnet_shared[], __stop_linnet_shared[];  // NOLINT
+
 namespace linnet::emulation {
 namespace {
 
-constexpr size_t kStack = 64 * 1024, kShared = 227 * 1024;
+// What a block has at least on the GPUs that Linnet runs on (compute capability 8.6).
+constexpr size_t kStack = 64 * 1024, kShared = 99 * 1024;
 constexpr int kWarpSize = 32;
 
 enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
@@ -34,6 +40,7 @@ struct Fiber {
   std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(kStack);
   dim3 index;
   State state = State::kDone;
+  Site site;  // of the barrier where it waits
   std::array<unsigned char, 16> slot{};
 };
 
@@ -115,14 +122,24 @@ void to_fiber(int i) {
 #endif
 }
 
+bool same(const Site& a, const Site& b) {
+  return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+std::string text_of(const Site& site) { return std::string(site.file_name()) + ":" + std::to_string(site.line()); }
+
 // A barrier opens when every thread that has not ended waits at it.
 bool open_barrier(int begin, int end, State barrier) {
-  bool waiting = false;
+  const Fiber* first = nullptr;
   for (int i = begin; i < end; ++i) {
-    if (fiber(i).state == barrier) waiting = true;
-    if (fiber(i).state != barrier && fiber(i).state != State::kDone) return false;
+    const Fiber& f = fiber(i);
+    if (f.state != barrier && f.state != State::kDone) return false;
+    if (f.state != barrier) continue;
+    if (!first) first = &f;
+    if (!same(first->site, f.site))
+      fail_internal("threads of one " + std::string(barrier == State::kAtWarpBarrier ? "warp" : "block") +
+                    " wait at different lines: " + text_of(first->site) + " and " + text_of(f.site));
   }
-  if (!waiting) return false;
+  if (!first) return false;
   for (int i = begin; i < end; ++i)
     if (fiber(i).state == barrier) fiber(i).state = State::kReady;
   return true;
@@ -162,6 +179,7 @@ void start_fibers(dim3 block) {
 void run_block(dim3 block) {
   Machine& m = machine();
   m.shared.fill(0xff);  // NaN: what nothing wrote must not be read
+  std::fill(__start_linnet_shared, __stop_linnet_shared, 0xff);
   start_fibers(block);
   const auto all_done = [&] {
     for (int i = 0; i < m.count; ++i)
@@ -173,21 +191,34 @@ void run_block(dim3 block) {
       fail_internal("the threads of a block wait at different barriers");
 }
 
-void wait_at(State barrier) {
-  fiber(machine().current).state = barrier;
+void wait_at(State barrier, const Site& site) {
+  Fiber& own = fiber(machine().current);
+  own.state = barrier;
+  own.site = site;
   to_scheduler();
 }
 
 }  // namespace
 
 const Indices& here() { return machine().indices; }
-void sync_block() { wait_at(State::kAtBlockBarrier); }
-void sync_warp() { wait_at(State::kAtWarpBarrier); }
+void sync_block(Site site) { wait_at(State::kAtBlockBarrier, site); }
+void sync_warp(Site site) { wait_at(State::kAtWarpBarrier, site); }
 int lane() { return machine().current % kWarpSize; }
 unsigned char* lane_slot(int lane) {
-  const int own = machine().current;
-  const int other = own / kWarpSize * kWarpSize + lane;
-  return fiber(other < machine().count ? other : own).slot.data();
+  const int other = machine().current / kWarpSize * kWarpSize + lane;
+  if (other >= machine().count || fiber(other).state == State::kDone)
+    fail_internal("a thread asks for the value of lane " + std::to_string(lane) + ", which has ended or never was");
+  return fiber(other).slot.data();
+}
+unsigned ballot(bool vote, Site site) {
+  *lane_slot(lane()) = vote;
+  sync_warp(site);
+  const int first = machine().current / kWarpSize * kWarpSize;
+  unsigned votes = 0;
+  for (int i = 0; i < kWarpSize && first + i < machine().count; ++i)
+    if (fiber(first + i).state != State::kDone && *lane_slot(i)) votes |= 1u << i;
+  sync_warp(site);
+  return votes;
 }
 unsigned char* shared_memory() { return machine().shared.data(); }
 void set_reversed(bool reversed) { machine().reversed = reversed; }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -14,7 +15,8 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static
+// In one section, so that a block can be started with nothing in its shared memory.
+#define __shared__ static __attribute__((section("linnet_shared")))
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define __forceinline__ inline
@@ -48,12 +50,19 @@ namespace emulation {
 struct Indices {
   dim3 thread, block, block_size, grid;
 };
+using Site = std::source_location;
+
 const Indices& here();  // of the thread that runs
-void sync_block();
-void sync_warp();
-// A value of every lane of this warp, kept until the warp's next barrier: own slot to write, another's to read.
+// Barriers. Internal error when threads wait together that called from different lines: on a GPU such threads exchange
+// nothing, or wait for ever.
+void sync_block(Site site);
+void sync_warp(Site site);
+// A value of every lane of this warp, kept until the warp's next barrier: own slot to write, another's to read. Internal
+// error when the other lane has ended: on a GPU its value is undefined.
 unsigned char* lane_slot(int lane);
 int lane();
+// Which lanes that have not ended voted for it.
+unsigned ballot(bool vote, Site site);
 unsigned char* shared_memory();
 
 // Runs every thread of every block. Internal error when the threads of a block wait for each other in vain.
@@ -62,13 +71,13 @@ void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel);
 void set_reversed(bool reversed);
 
 template <class T>
-T exchange(T value, int from) {
+T exchange(T value, int from, Site site) {
   static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
   std::memcpy(lane_slot(lane()), &value, sizeof value);
-  sync_warp();
+  sync_warp(site);
   T result = value;
   if (from >= 0 && from < 32) std::memcpy(&result, lane_slot(from), sizeof result);
-  sync_warp();
+  sync_warp(site);
   return result;
 }
 
@@ -84,28 +93,27 @@ T* dynamic_shared() {
   return reinterpret_cast<T*>(emulation::shared_memory());
 }
 
-inline void __syncthreads() { emulation::sync_block(); }
-inline void __syncwarp(unsigned = ~0u) { emulation::sync_warp(); }
+// The last parameter of each is the caller's line.
+inline void __syncthreads(emulation::Site site = emulation::Site::current()) { emulation::sync_block(site); }
+inline void __syncwarp(unsigned = ~0u, emulation::Site site = emulation::Site::current()) { emulation::sync_warp(site); }
 template <class T>
-T __shfl_sync(unsigned, T value, int from, int width = 32) {
-  return emulation::exchange(value, emulation::lane() / width * width + from % width);
+T __shfl_sync(unsigned, T value, int from, int width = 32, emulation::Site site = emulation::Site::current()) {
+  return emulation::exchange(value, emulation::lane() / width * width + from % width, site);
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask) {
-  return emulation::exchange(value, emulation::lane() ^ mask);
+T __shfl_xor_sync(unsigned, T value, int mask, emulation::Site site = emulation::Site::current()) {
+  return emulation::exchange(value, emulation::lane() ^ mask, site);
 }
 template <class T>
-T __shfl_down_sync(unsigned, T value, int by) {
-  return emulation::exchange(value, emulation::lane() + by < 32 ? emulation::lane() + by : emulation::lane());
+T __shfl_down_sync(unsigned, T value, int by, emulation::Site site = emulation::Site::current()) {
+  return emulation::exchange(value, emulation::lane() + by < 32 ? emulation::lane() + by : emulation::lane(), site);
 }
 template <class T>
-T __shfl_up_sync(unsigned, T value, int by) {
-  return emulation::exchange(value, emulation::lane() - by >= 0 ? emulation::lane() - by : emulation::lane());
+T __shfl_up_sync(unsigned, T value, int by, emulation::Site site = emulation::Site::current()) {
+  return emulation::exchange(value, emulation::lane() - by >= 0 ? emulation::lane() - by : emulation::lane(), site);
 }
-inline unsigned __ballot_sync(unsigned, bool vote) {
-  unsigned votes = 0;
-  for (int lane = 0; lane < 32; ++lane) votes |= static_cast<unsigned>(emulation::exchange<int>(vote, lane)) << lane;
-  return votes;
+inline unsigned __ballot_sync(unsigned, bool vote, emulation::Site site = emulation::Site::current()) {
+  return emulation::ballot(vote, site);
 }
 // Only integers: sums of floats would depend on the order.
 inline int atomicAdd(int* location, int value) { return std::exchange(*location, *location + value); }

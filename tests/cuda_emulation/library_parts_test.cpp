@@ -210,22 +210,56 @@ TEST(SoftmaxLoss, SumsOfColumnsAndOfNumbers) {
   EXPECT_NEAR(to.values()[0], std::accumulate(x.begin(), x.end(), 0.0), 0.1);
 }
 
+// Rows that cuDNN leaves as they were, or as NaN, in slices of wider rows.
+TEST(AttentionStaging, RowsThatNoKeyOrNoQueryReachesAreZero) {
+  const size_t batch = 3, keys = 5, queries = 4, width = 16, row = 24;
+  const std::vector<int32_t> lengths{5, 0, 2};
+  OnDevice lengths_at(Floats(batch), DType::kF32);
+  device().upload(lengths_at.at<std::byte>(), reinterpret_cast<const std::byte*>(lengths.data()), 4 * batch);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  OnDevice of_keys(Floats(batch * keys * row, nan), DType::kBF16);
+  OnDevice of_queries(Floats(batch * queries * row, nan), DType::kBF16);
+  const auto rows = [&](OnDevice& x, size_t length, bool with_keys) {
+    return MaskedRows{.data = x.at(8),
+                      .length = static_cast<int64_t>(length),
+                      .width = width,
+                      .sample = static_cast<int64_t>(length * row),
+                      .row = row,
+                      .of_keys = with_keys};
+  };
+  const MaskedRows results[] = {rows(of_queries, queries, false), rows(of_keys, keys, true)};
+  zero_masked_rows(&device(), batch, lengths_at.at<int32_t>(), results);
+  const auto check = [&](OnDevice& x, size_t length, bool with_keys) {
+    const Floats found = x.values();
+    for (size_t b = 0; b < batch; ++b)
+      for (size_t t = 0; t < length; ++t)
+        for (size_t j = 0; j < row; ++j) {
+          const auto seen = static_cast<size_t>(lengths[b]);
+          const bool cleared = j >= 8 && (with_keys ? t >= seen : seen == 0);
+          const float value = found[(b * length + t) * row + j];
+          EXPECT_TRUE(cleared ? value == 0 : std::isnan(value)) << b << " " << t << " " << j;
+        }
+  };
+  check(of_queries, queries, false);
+  check(of_keys, keys, true);
+}
+
 TEST(AttentionStaging, SeedLengthsAndCopies) {
   const std::vector<int32_t> words{1, 2, 3, 4, 5, 0, 99};  // random, lengths of 3 samples
-  OnDevice in(Floats(7), DType::kF32), seed(Floats(4), DType::kF32), lengths(Floats(6), DType::kF32);
+  OnDevice in(Floats(7), DType::kF32), seed(Floats(6), DType::kF32), lengths(Floats(6), DType::kF32);
   device().upload(in.at<std::byte>(), reinterpret_cast<const std::byte*>(words.data()), 28);
   AttentionExtras e{.batch = 3, .queries = 7, .keys = 9, .random = in.at<int32_t>(), .lengths = in.at<int32_t>(4)};
-  e.site = 77, e.seed = seed.at<int64_t>();
+  e.site = 77, e.seed = seed.at<int64_t>(), e.offset = seed.at<int64_t>(4);
   e.query_lengths = lengths.at<int32_t>(), e.key_lengths = lengths.at<int32_t>(3);
   prepare_attention(&device(), e);
-  int64_t seeds[2];
+  int64_t seeds[3];
   int32_t found[6];
-  device().download(reinterpret_cast<std::byte*>(seeds), seed.at<std::byte>(), 16);
+  device().download(reinterpret_cast<std::byte*>(seeds), seed.at<std::byte>(), 24);
   device().download(reinterpret_cast<std::byte*>(found), lengths.at<std::byte>(), 24);
   device().wait();
   EXPECT_EQ(static_cast<uint64_t>(seeds[0]), dropout_key(words.data(), 77));
-  EXPECT_EQ(seeds[1], 0);
-  EXPECT_EQ(std::vector(found, found + 6), (std::vector<int32_t>{7, 7, 7, 5, 0, 9}));
+  EXPECT_EQ(seeds[2], 0);
+  EXPECT_EQ(std::vector(found, found + 6), (std::vector<int32_t>{7, 7, 7, 5, 1, 9}));
 
   const Floats x = numbers(2 * 3 * 10, 7);
   OnDevice from(x, DType::kF32), packed(Floats(2 * 3 * 4), DType::kBF16), to(Floats(2 * 3 * 10), DType::kF32);

@@ -40,9 +40,9 @@ AttentionProblem attention_of(int64_t batch, int64_t heads, int64_t queries, int
 }
 
 void expect_plans(const AttentionProblem& problem, const CudnnTarget& target) {
-  const AttentionPlan forward = attention_forward_plan(problem, target, true);
+  const AttentionPlan forward = attention_forward_plan(problem, target, std::nullopt);
   EXPECT_GE(forward.candidates, 1u) << "forward " << problem.text() << ": " << forward.why;
-  const AttentionPlan backward = attention_backward_plan(problem, target, true);
+  const AttentionPlan backward = attention_backward_plan(problem, target, std::nullopt);
   EXPECT_GE(backward.candidates, 1u) << "backward " << problem.text() << ": " << backward.why;
 }
 

@@ -25,7 +25,7 @@ HELP = """parts:
   first                 the tests, then short benchmarks: """ + ", ".join(" ".join(row) for row in FIRST) + """
   test                  op tests and training tests on the GPU
   train                 dates (and MNIST, where it came along) on the GPU: the quality they reach
-  sanitize              compute-sanitizer, memcheck and racecheck, over the op tests
+  sanitize              compute-sanitizer, memcheck and racecheck, over the op tests and the training tests in bf16
   bench NAME PRECISION  a training step beside PyTorch's; fp32, tf32 or bf16
   table                 the benchmarks' table, again
 Results are in OUT, or else in results/. What is done is skipped; exit code 75 says: call again."""
@@ -172,6 +172,10 @@ def suites(program: str) -> list[str]:
     return [name for name in found if name.endswith(".")]
 
 
+# Tests begin with memory full of NaN, which shows what is read before it is written.
+POISON = {"LINNET_CUDA_POISON": "1"}
+
+
 def test_items(before: list[str] = (), label: str = "", programs=("ops_test", "cuda_training_test")) -> list:
     return [(f"{label}{program} {suite}*", [*before, str(HERE / "bin" / program), f"--gtest_filter={suite}*"])
             for program in programs for suite in suites(program)]
@@ -191,6 +195,9 @@ def sanitize(folder: Path, build: str, clock: Clock) -> int:
     for tool in ("memcheck", "racecheck"):
         before = [sanitizer, "--tool", tool, "--error-exitcode", "99", "--print-limit", "20"]
         items += test_items(before, f"{tool} ", ("ops_test",))
+        # What NVIDIA's libraries do in bf16 is in whole steps alone.
+        items.append((f"{tool} steps in bf16", [*before, str(HERE / "bin" / "cuda_training_test"),
+                                                "--gtest_filter=*InBf16*"]))
     return Part("sanitize", folder, build).run(items, clock)
 
 
@@ -231,7 +238,7 @@ def bench(folder: Path, name: str, precision: str, clock: Clock, more: list[str]
 
 
 def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
-    codes = [Part("test", folder, build).run(test_items(), Clock(0.45 * BUDGET))]
+    codes = [Part("test", folder, build).run(test_items(), Clock(0.45 * BUDGET), POISON)]
     for index, (name, precision) in enumerate(FIRST):
         share = clock.left() / (len(FIRST) - index)
         codes.append(bench(folder, name, precision, Clock(share), ["--rounds", "1", "--seconds", "3", *more]))
@@ -265,7 +272,7 @@ def main() -> int:
         if options.part == "bench":
             more.append("--again")
     if options.part == "test":
-        return Part("test", folder, build).run(test_items(), clock)
+        return Part("test", folder, build).run(test_items(), clock, POISON)
     if options.part == "bench":
         return bench(folder, options.name, options.precision, clock, more)
     return {"first": lambda: first(folder, build, clock, more), "sanitize": lambda: sanitize(folder, build, clock),

@@ -74,7 +74,10 @@ struct Handle {
 };
 
 Handle& handle_of(CudaDevice& device) {
-  return device.prepared<Handle>("cublaslt", [] { return std::make_shared<Handle>(); });
+  return device.prepared<Handle>("cublaslt", [&] {
+    device.stream();  // the handle is of the current GPU
+    return std::make_shared<Handle>();
+  });
 }
 
 cudaDataType_t data_type(DType type) {
@@ -279,7 +282,7 @@ std::string LtProduct::text() const {
   text << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << ' ' << dtype_name(operand) << '>' << dtype_name(result)
        << " precision" << static_cast<int>(precision) << ' ' << alpha << ' ' << beta << " after"
        << static_cast<int>(after);
-  if (bias) text << " bias " << dtype_name(bias_type);
+  if (bias) text << " bias " << dtype_name(bias_type) << " at " << bias_alignment;
   if (aux) text << " aux";
   text << " at " << a_alignment << ' ' << b_alignment << ' ' << c_alignment;
   return text.str();
@@ -307,6 +310,7 @@ void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& oper
   placed.a_alignment = lt_alignment({operands.a});
   placed.b_alignment = lt_alignment({operands.b});
   placed.c_alignment = lt_alignment({operands.d, product.beta != 0 ? operands.c : nullptr, operands.aux});
+  if (product.bias) placed.bias_alignment = lt_alignment({operands.bias});
   Problem& problem = problem_of(device, placed);
   problem.point(operands);
   if (!problem.tuned && !device.recording()) tune(device, problem, operands);

@@ -30,7 +30,7 @@ struct LtProduct {
   DType bias_type = DType::kF32;
   bool aux = false;  // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
   // What the addresses are multiples of, at most 16; lt_run looks.
-  int a_alignment = 16, b_alignment = 16, c_alignment = 16;
+  int a_alignment = 16, b_alignment = 16, c_alignment = 16, bias_alignment = 16;
   std::string text() const;  // a key
 };
 

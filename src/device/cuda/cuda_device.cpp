@@ -31,7 +31,10 @@ void select_device(int index) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index) : index_(index), check_each_op_(std::getenv("LINNET_CUDA_CHECK") != nullptr) {
+CudaDevice::CudaDevice(int index)
+    : index_(index),
+      check_each_op_(std::getenv("LINNET_CUDA_CHECK") != nullptr),
+      poisons_(std::getenv("LINNET_CUDA_POISON") != nullptr) {
   errno = 0;  // fail_system would add it
   select_device(index);
   cudaDeviceProp properties;
@@ -58,12 +61,14 @@ CudaDevice::CudaDevice(int index) : index_(index), check_each_op_(std::getenv("L
 
 CudaDevice::~CudaDevice() {
   prepared_.clear();
+  cudaSetDevice(index_);
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
   cudaEventDestroy(began_), cudaEventDestroy(ended_);
   cudaStreamDestroy(stream_);
 }
 
 std::byte* CudaDevice::allocate(size_t bytes, const std::string& what) {
+  cudaSetDevice(index_);
   void* memory = nullptr;
   if (const cudaError_t status = cudaMalloc(&memory, bytes); status != cudaSuccess) {
     cudaGetLastError();  // it is told here
@@ -72,17 +77,19 @@ std::byte* CudaDevice::allocate(size_t bytes, const std::string& what) {
     fail_system(info_.name + " has no " + std::to_string(bytes >> 20) + " MiB for " + what + "; " +
                 std::to_string(free >> 20) + " MiB are free");
   }
-  cuda_check(cudaMemsetAsync(memory, 0, bytes, stream_), "clearing memory");
+  // Nothing relies on the zeros; they make what goes wrong the same every time.
+  cuda_check(cudaMemsetAsync(memory, poisons_ ? 0xff : 0, bytes, stream()), "clearing memory");
   ++allocations_;
   return static_cast<std::byte*>(memory);
 }
 
 void CudaDevice::release(std::byte* memory) noexcept {
-  cudaStreamSynchronize(stream_);
+  cudaStreamSynchronize(stream());
   cudaFree(memory);
 }
 
 std::byte* CudaDevice::allocate_host(size_t bytes) {
+  cudaSetDevice(index_);
   void* memory = nullptr;
   cuda_check(cudaMallocHost(&memory, bytes), "taking " + std::to_string(bytes >> 10) + " KiB of pinned memory");
   ++allocations_;
@@ -90,28 +97,28 @@ std::byte* CudaDevice::allocate_host(size_t bytes) {
 }
 
 void CudaDevice::release_host(std::byte* memory) noexcept {
-  cudaStreamSynchronize(stream_);
+  cudaStreamSynchronize(stream());
   cudaFreeHost(memory);
 }
 
 void CudaDevice::upload(std::byte* to, const std::byte* from, size_t bytes) {
-  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to the GPU");
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "copying to the GPU");
 }
 void CudaDevice::download(std::byte* to, const std::byte* from, size_t bytes) {
-  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the GPU");
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "copying from the GPU");
 }
 void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
-  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copying on the GPU");
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()), "copying on the GPU");
 }
 
 void CudaDevice::wait() {
-  cuda_check(cudaStreamSynchronize(stream_),
+  cuda_check(cudaStreamSynchronize(stream()),
              last_op_.empty() ? "running" : "running, at " + last_op_ + " or before it");
 }
 
 int64_t CudaDevice::mark() {
   ++marks_;
-  cuda_check(cudaEventRecord(events_[static_cast<size_t>(marks_) % events_.size()], stream_), "marking the stream");
+  cuda_check(cudaEventRecord(events_[static_cast<size_t>(marks_) % events_.size()], stream()), "marking the stream");
   return marks_;
 }
 void CudaDevice::reached(int64_t mark) {
@@ -121,30 +128,31 @@ void CudaDevice::reached(int64_t mark) {
 }
 
 std::unique_ptr<Recording> CudaDevice::record(FunctionRef<void()> work) {
-  cuda_check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a recording");
+  cuda_check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "beginning a recording");
   recording_ = true;
   cudaGraph_t graph = nullptr;
   try {
     work();
   } catch (...) {
     recording_ = false;
-    cudaStreamEndCapture(stream_, &graph);
+    cudaStreamEndCapture(stream(), &graph);
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();
     throw;
   }
   recording_ = false;
-  cuda_check(cudaStreamEndCapture(stream_, &graph), "ending a recording");
+  cuda_check(cudaStreamEndCapture(stream(), &graph), "ending a recording");
   cudaGraphExec_t exec = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);
   cuda_check(status, "preparing a recorded step");
-  cuda_check(cudaGraphUpload(exec, stream_), "uploading a recorded step");
+  cuda_check(cudaGraphUpload(exec, stream()), "uploading a recorded step");
   return std::make_unique<CudaRecording>(exec);
 }
 
 void CudaDevice::replay(const Recording& recording) {
-  cuda_check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph, stream_), "launching a recorded step");
+  cuda_check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph, stream()),
+             "launching a recorded step");
 }
 
 // LINNET_CUDA_CHECK=1 waits after every op of a first run, so that a fault is told at the op that made it.
@@ -156,13 +164,18 @@ void CudaDevice::launched(FunctionRef<std::string()> where_text) {
 }
 
 double CudaDevice::timed(FunctionRef<void()> work) {
-  cuda_check(cudaEventRecord(began_, stream_), "marking the stream");
+  cuda_check(cudaEventRecord(began_, stream()), "marking the stream");
   work();
-  cuda_check(cudaEventRecord(ended_, stream_), "marking the stream");
+  cuda_check(cudaEventRecord(ended_, stream()), "marking the stream");
   wait();
   float milliseconds = 0;
   cuda_check(cudaEventElapsedTime(&milliseconds, began_, ended_), "reading the time");
   return milliseconds * 1e-3;
+}
+
+cudaStream_t CudaDevice::stream() const {
+  cudaSetDevice(index_);
+  return stream_;
 }
 
 double CudaDevice::joules() { return gpu_joules(index_); }

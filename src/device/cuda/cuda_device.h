@@ -39,7 +39,8 @@ class CudaDevice : public Device {
   double timed(FunctionRef<void()> work) override;
   double joules() override;
 
-  cudaStream_t stream() const { return stream_; }
+  // Also makes this GPU the calling thread's current one, which what is queued needs: a process may have several.
+  cudaStream_t stream() const;
   int index() const { return index_; }
   bool recording() const { return recording_; }
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
@@ -66,7 +67,7 @@ class CudaDevice : public Device {
   int64_t marks_ = 0;
   cudaEvent_t began_ = nullptr, ended_ = nullptr;
   std::string last_op_;
-  bool recording_ = false, check_each_op_ = false;
+  bool recording_ = false, check_each_op_ = false, poisons_ = false;
   int64_t allocations_ = 0;
   std::map<std::string, std::shared_ptr<void>> prepared_;
 };

@@ -1,6 +1,8 @@
 #include "device/cuda/cudnn_graph.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "device/cuda/cudnn_library.h"
 #include "device/cuda/libraries.h"
@@ -16,7 +18,11 @@ std::array<std::byte, 8> bytes_of(const auto& value) {
 
 }  // namespace
 
-size_t cudnn_version() { return find_library({"libcudnn.so.9", "libcudnn.so"}) ? cudnn().get_version() : 0; }
+size_t cudnn_version() {
+  const char* use = std::getenv("LINNET_CUDNN");
+  if (use && std::string_view(use) == "off") return 0;
+  return find_library({"libcudnn.so.9", "libcudnn.so"}) ? cudnn().get_version() : 0;
+}
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {
   cudnn_check(cudnn().create_descriptor(type, &raw_), "making a descriptor");

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,7 @@
 
 namespace linnet {
 
-// cuDNN's version, as 91900; 0 when there is no libcudnn. Opens it.
+// cuDNN's version, as 91900; 0 when there is no libcudnn, or LINNET_CUDNN=off says to do without it. Opens it.
 size_t cudnn_version();
 
 // A finalized descriptor or one that is being filled. Error(kSystem) with cuDNN's own words.
@@ -148,9 +149,12 @@ class CudnnGraph {
   };
   std::vector<Candidate> candidates(const CudnnTarget& target, std::string* why = nullptr);
   // Deterministic plans, best first by cuDNN's estimate (its heuristics A, then B, then the fallback's), `at_most` of
-  // them. `why`: the last refusal when there is none. No operation may be added after.
-  std::vector<std::shared_ptr<CudnnPlan>> plans(const CudnnTarget& target, size_t at_most, std::string* why = nullptr);
-  std::shared_ptr<CudnnPlan> plan(const CudnnTarget& target, std::string* why = nullptr);
+  // them, each with a workspace of at most `workspace` bytes. `why`: the last refusal when there is none. No operation
+  // may be added after.
+  std::vector<std::shared_ptr<CudnnPlan>> plans(const CudnnTarget& target, size_t at_most, std::string* why = nullptr,
+                                                size_t workspace = std::numeric_limits<size_t>::max());
+  std::shared_ptr<CudnnPlan> plan(const CudnnTarget& target, std::string* why = nullptr,
+                                  size_t workspace = std::numeric_limits<size_t>::max());
 
  private:
   CudnnValue add_tensor(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, int64_t alignment,

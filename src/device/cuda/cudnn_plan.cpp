@@ -16,8 +16,9 @@ struct Handle {
 
 Handle& handle_of(CudaDevice& device) {
   return device.prepared<Handle>("cudnn", [&] {
+    const cudaStream_t stream = device.stream();  // first: the handle is of the current GPU
     auto handle = std::make_shared<Handle>();
-    cudnn_check(cudnn().set_stream(handle->raw, device.stream()), "taking the stream");
+    cudnn_check(cudnn().set_stream(handle->raw, stream), "taking the stream");
     return handle;
   });
 }
@@ -120,7 +121,8 @@ std::vector<CudnnGraph::Candidate> CudnnGraph::candidates(const CudnnTarget& tar
   return found;
 }
 
-std::vector<std::shared_ptr<CudnnPlan>> CudnnGraph::plans(const CudnnTarget& target, size_t at_most, std::string* why) {
+std::vector<std::shared_ptr<CudnnPlan>> CudnnGraph::plans(const CudnnTarget& target, size_t at_most, std::string* why,
+                                                          size_t workspace) {
   std::vector<std::shared_ptr<CudnnPlan>> found;
   for (const Candidate& candidate : candidates(target, why)) {
     if (found.size() >= at_most) break;
@@ -134,6 +136,10 @@ std::vector<std::shared_ptr<CudnnPlan>> CudnnGraph::plans(const CudnnTarget& tar
                                       &one, &bytes),
                 "reading a plan's workspace");
     made->workspace_ = static_cast<size_t>(bytes);
+    if (made->workspace_ > workspace) {
+      if (why) *why = "its kernels need more workspace than was reserved";
+      continue;
+    }
     made->name_ = candidate.name;
     made->numbers_ = numbers_;
     found.push_back(std::move(made));
@@ -141,8 +147,8 @@ std::vector<std::shared_ptr<CudnnPlan>> CudnnGraph::plans(const CudnnTarget& tar
   return found;
 }
 
-std::shared_ptr<CudnnPlan> CudnnGraph::plan(const CudnnTarget& target, std::string* why) {
-  const auto found = plans(target, 1, why);
+std::shared_ptr<CudnnPlan> CudnnGraph::plan(const CudnnTarget& target, std::string* why, size_t workspace) {
+  const auto found = plans(target, 1, why, workspace);
   return found.empty() ? nullptr : found.front();
 }
 

@@ -23,11 +23,11 @@ namespace linnet {
 template <class... Params, class... Args>
 void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  auto* cuda = static_cast<CudaDevice*>(device);
+  const cudaStream_t stream = static_cast<CudaDevice*>(device)->stream();
   if (shared > 48 * 1024)
     cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
                "asking for shared memory");
-  kernel<<<grid, block, shared, cuda->stream()>>>(static_cast<Params>(args)...);
+  kernel<<<grid, block, shared, stream>>>(static_cast<Params>(args)...);
 }
 
 template <class T>

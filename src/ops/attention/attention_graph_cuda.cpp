@@ -86,9 +86,9 @@ class Builder {
     return where(compare(CUDNN_POINTWISE_CMP_GE, i, j), x);
   }
 
-  AttentionPlan finish(const CudnnTarget& target, bool check_only) {
-    if (!check_only) {
-      out.plan = graph.plan(target, &out.why);
+  AttentionPlan finish(const CudnnTarget& target, std::optional<size_t> workspace) {
+    if (workspace) {
+      out.plan = graph.plan(target, &out.why, *workspace);
       return std::move(out);
     }
     for (const CudnnGraph::Candidate& candidate : graph.candidates(target, &out.why))
@@ -105,7 +105,8 @@ class Builder {
 
 }  // namespace
 
-AttentionPlan attention_forward_plan(const AttentionProblem& p, const CudnnTarget& target, bool check_only) {
+AttentionPlan attention_forward_plan(const AttentionProblem& p, const CudnnTarget& target,
+                                     std::optional<size_t> workspace) {
   Builder b(p);
   CudnnGraph& graph = b.graph;
   b.out.q = b.rows_tensor(p.heads, p.queries, p.q);
@@ -129,12 +130,13 @@ AttentionPlan attention_forward_plan(const AttentionProblem& p, const CudnnTarge
     weights = b.with(CUDNN_POINTWISE_MUL, weights, graph.number(static_cast<float>(p.kept_scale)), kBf16);
   }
   graph.matmul(weights, b.out.v, b.out.o, b.overrides(b.out.query_lengths, 0, b.out.key_lengths));
-  return b.finish(target, check_only);
+  return b.finish(target, workspace);
 }
 
 // With w = exp(s - stats), m = dropout's mask, f = its scale:
 //   dv = (w m f)^T do;  ds = f w (m (do v^T) - sum(do o) / f) scale;  dk = ds^T q;  dq = ds k
-AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarget& target, bool check_only) {
+AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarget& target,
+                                      std::optional<size_t> workspace) {
   Builder b(p);
   CudnnGraph& graph = b.graph;
   AttentionPlan& t = b.out;
@@ -195,7 +197,7 @@ AttentionPlan attention_backward_plan(const AttentionProblem& p, const CudnnTarg
   const CudnnValue k = graph.between(kBf16, {p.batch, p.kv_heads, p.keys, p.size}, {p.k.sample, p.size, p.k.row, 1});
   graph.reshape(t.k, k);
   graph.matmul(ds, k, t.dq, b.overrides(t.query_lengths, 0, t.key_lengths));
-  return b.finish(target, check_only);
+  return b.finish(target, workspace);
 }
 
 std::string AttentionProblem::text() const {

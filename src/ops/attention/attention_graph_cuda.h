@@ -1,6 +1,7 @@
 // Attention as cuDNN's graphs: one fused kernel forward, one backward (with a pass before and after it).
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/cuda/cudnn_graph.h"
@@ -30,16 +31,18 @@ struct AttentionProblem {
 struct AttentionPlan {
   std::shared_ptr<CudnnPlan> plan;  // null: cuDNN has none
   std::string why;                  // then
-  // With check_only: how many kernels passed cuDNN's checks, and the largest workspace that one of them wants.
+  // Without a limit: how many kernels passed cuDNN's checks, and the largest workspace that one of them wants.
   size_t candidates = 0, workspace = 0;
   CudnnValue q = 0, k = 0, v = 0, o = 0, stats = 0, query_lengths = 0, key_lengths = 0, seed = 0, offset = 0;
   CudnnValue d_o = 0, dq = 0, dk = 0, dv = 0, sums = 0;
 };
 
+// `workspace`: the plan is the best of cuDNN's kernels that needs at most so many bytes. Without it nothing is
+// compiled.
 AttentionPlan attention_forward_plan(const AttentionProblem& problem, const CudnnTarget& target,
-                                     bool check_only = false);
+                                     std::optional<size_t> workspace);
 // The deterministic form: cuDNN keeps the gradient of all scores in its workspace instead of adding dq up in any order.
 AttentionPlan attention_backward_plan(const AttentionProblem& problem, const CudnnTarget& target,
-                                      bool check_only = false);
+                                      std::optional<size_t> workspace);
 
 }  // namespace linnet

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMaxByteChannels = 8;  // of u8 images
-constexpr size_t kMostShared = 200 * 1024;
+constexpr size_t kMostShared = 99 * 1024;  // what a block has at least, from compute capability 8.0 on (8.6)
 
 // Floats or bf16, told apart when they are read: what is small, or read by all threads alike.
 struct Numbers {

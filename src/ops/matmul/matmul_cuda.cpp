@@ -76,9 +76,10 @@ const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& pla
                                [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain)); });
 }
 
+// Behind cuBLASLt's own, room for a copy of the bias.
 size_t workspace(const KernelQuery& query) {
   const auto width = static_cast<size_t>(query.out[0].shape[-1]);
-  return kLtWorkspace + (query.node.attrs.as<MatmulAttrs>().bias ? width * dtype_size(DType::kBF16) : 0);
+  return kLtWorkspace + (query.node.attrs.as<MatmulAttrs>().bias ? width * dtype_size(DType::kF32) : 0);
 }
 
 bool supports(const KernelQuery& query) {
@@ -88,10 +89,23 @@ bool supports(const KernelQuery& query) {
   return query.in[0].dtype == query.in[1].dtype && query.in[0].shape.elements() > 0;
 }
 
+// The bias as cuBLASLt takes it: rounded where the form says so, and at a multiple of 16 bytes, since an algorithm may
+// read four floats at once. A parameter begins anywhere.
+const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args) {
+  std::byte* const copy = args.workspace + kLtWorkspace;
+  const TensorView& bias = args.in[2];
+  if (form.round_bias) {
+    round_to_bf16_on_device(&device, bias.elements(), bias.as<float>(), copy);
+    return copy;
+  }
+  if (!form.product.bias || lt_alignment({bias.data}) == 16) return bias.data;
+  device.copy(copy, bias.as<std::byte>(), bias.type.bytes());
+  return copy;
+}
+
 void run(const KernelArgs& args) {
   auto& device = static_cast<CudaDevice&>(*args.device);
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
-  const float* bias = attrs.bias ? args.in[2].as<float>() : nullptr;
   void* aux = attrs.has_aux() ? args.in[attrs.bias ? 3 : 2].data : nullptr;
   void* pre_activation = attrs.pre_activation ? args.out[1].data : nullptr;
   LtProduct plain = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
@@ -104,12 +118,7 @@ void run(const KernelArgs& args) {
   LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
   o.d = form.own_pass && pre_activation ? pre_activation : args.out[0].data;
   if (form.product.beta != 0) o.c = args.in.back().data;
-  o.bias = bias;
-  if (form.round_bias) {
-    std::byte* rounded = args.workspace + kLtWorkspace;
-    round_to_bf16_on_device(&device, args.in[2].elements(), bias, rounded);
-    o.bias = rounded;
-  }
+  if (attrs.bias) o.bias = bias_of(device, form, args);
   if (form.product.aux) o.aux = attrs.has_aux() ? aux : pre_activation;
   lt_run(device, form.product, o);
   if (!form.own_pass) return;
@@ -117,7 +126,7 @@ void run(const KernelArgs& args) {
   const LtProduct& p = form.product;
   MatmulEpilogue after{.rows = p.batch * p.m, .width = p.n, .type = args.out[0].type.dtype};
   after.x = o.d, after.out = args.out[0].data, after.aux = aux;
-  if (form.own_bias) after.bias = bias, after.pre_activation = pre_activation;
+  if (form.own_bias) after.bias = args.in[2].as<float>(), after.pre_activation = pre_activation;
   after.activation = attrs.activation, after.derivative = attrs.derivative, after.scale = attrs.derivative_scale;
   matmul_epilogue(&device, after);
 }
