@@ -67,26 +67,25 @@ Node with_own_op(const Node& node) {
 }
 
 void queue_on_cpu(const KernelArgs& args) {
-  static_cast<EmulatedDevice*>(args.device)
-      ->queue([node = with_own_op(args.node), in = std::vector(args.in.begin(), args.in.end()),
-               out = std::vector(args.out.begin(), args.out.end())] { run_on_cpu(node, in, out); });
+  queue_kernel(args.device, [node = with_own_op(args.node), in = std::vector(args.in.begin(), args.in.end()),
+                             out = std::vector(args.out.begin(), args.out.end())] { run_on_cpu(node, in, out); });
 }
 
 constexpr Kernel kCpuKernel[] = {{"cpu", nullptr, nullptr, queue_on_cpu}};
 
+}  // namespace
+
 // An op without a CUDA kernel fails its tests, unless a library computes it.
-std::vector<BackendOp> ops_with_fallback() {
+std::vector<BackendOp> emulated_ops() {
   std::vector<BackendOp> ops(cuda_ops().begin(), cuda_ops().end());
   for (const OpEntry& entry : all_ops())
     if (entry.op->by_gpu_library) ops.push_back({entry.op->name, kCpuKernel});
   return ops;
 }
 
-}  // namespace
-
 const EmulatedBackend& emulated_backend() {
   static EmulatedDevice device;
-  static const std::vector<BackendOp> ops = ops_with_fallback();
+  static const std::vector<BackendOp> ops = emulated_ops();
   static const EmulatedBackend backend{&device, {&device, ops}};
   return backend;
 }

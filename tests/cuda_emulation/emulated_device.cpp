@@ -10,14 +10,20 @@
 namespace linnet {
 namespace {
 
-struct TaskList : Recording {
-  std::vector<std::function<void()>> tasks;
-};
-
 constexpr size_t kPage = 4096;
 constexpr size_t kLimit = size_t{4} << 30;
 
+QueueTask& queue_of_kernels() {
+  static QueueTask queue = [](Device* device, std::function<void()> task) {
+    static_cast<EmulatedDevice*>(device)->queue(std::move(task));
+  };
+  return queue;
+}
+
 }  // namespace
+
+void set_queue_of_kernels(QueueTask queue) { queue_of_kernels() = queue; }
+void queue_kernel(Device* device, std::function<void()> task) { queue_of_kernels()(device, std::move(task)); }
 
 EmulatedDevice::EmulatedDevice() : info_{"emulated GPU", "threads of this processor", kLimit, kLimit} {}
 
@@ -59,7 +65,7 @@ void EmulatedDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
 }
 
 void EmulatedDevice::queue(std::function<void()> task) {
-  if (recording_) return recording_->push_back(std::move(task));
+  if (recording_) return recording_->tasks.push_back(std::move(task));
   waiting_.push_back(std::move(task));
   ++asked_;
 }
@@ -77,17 +83,32 @@ void EmulatedDevice::wait() {
 void EmulatedDevice::reached(int64_t mark) {
   if (done_ >= mark) return;
   protect(PROT_READ | PROT_WRITE);
-  for (; done_ < mark; ++done_, waiting_.pop_front()) waiting_.front()();
+  try {
+    while (done_ < mark) {
+      const std::function<void()> task = std::move(waiting_.front());
+      waiting_.pop_front();
+      ++done_;
+      task();
+    }
+  } catch (...) {
+    protect(PROT_NONE);
+    throw;
+  }
   protect(PROT_NONE);
 }
 
 std::unique_ptr<Recording> EmulatedDevice::record(FunctionRef<void()> work) {
-  auto list = std::make_unique<TaskList>();
-  recording_ = &list->tasks;
-  work();
-  recording_ = nullptr;
-  return list;
+  begin_recording();
+  try {
+    work();
+  } catch (...) {
+    end_recording();
+    throw;
+  }
+  return end_recording();
 }
+void EmulatedDevice::begin_recording() { recording_ = std::make_unique<TaskList>(); }
+std::unique_ptr<Recording> EmulatedDevice::end_recording() { return std::move(recording_); }
 
 void EmulatedDevice::replay(const Recording& recording) {
   for (const auto& task : static_cast<const TaskList&>(recording).tasks) {

@@ -10,6 +10,16 @@
 
 namespace linnet {
 
+// How an emulated kernel gets into the queue of its device, which is an EmulatedDevice unless somebody said otherwise.
+using QueueTask = void (*)(Device*, std::function<void()>);
+void set_queue_of_kernels(QueueTask queue);
+void queue_kernel(Device* device, std::function<void()> task);
+
+namespace emulation {
+// Threads and blocks in the opposite order from now on: the results must not change.
+void set_reversed(bool reversed);
+}  // namespace emulation
+
 class EmulatedDevice : public Device {
  public:
   EmulatedDevice();
@@ -27,6 +37,8 @@ class EmulatedDevice : public Device {
   int64_t mark() override { return asked_; }
   void reached(int64_t mark) override;
   std::unique_ptr<Recording> record(FunctionRef<void()> work) override;
+  void begin_recording();
+  std::unique_ptr<Recording> end_recording();
   void replay(const Recording& recording) override;
   void launched(FunctionRef<std::string()> where_text) override;
   double timed(FunctionRef<void()> work) override;
@@ -35,6 +47,9 @@ class EmulatedDevice : public Device {
   void queue(std::function<void()> task);
 
  private:
+  struct TaskList : Recording {
+    std::vector<std::function<void()>> tasks;
+  };
   struct Block {
     size_t bytes;
   };
@@ -43,7 +58,7 @@ class EmulatedDevice : public Device {
   DeviceInfo info_;
   std::map<std::byte*, Block> blocks_;
   std::deque<std::function<void()>> waiting_;
-  std::vector<std::function<void()>>* recording_ = nullptr;
+  std::unique_ptr<TaskList> recording_;
   int64_t done_ = 0;  // tasks ever done, and
   int64_t asked_ = 0;
   int64_t allocations_ = 0;

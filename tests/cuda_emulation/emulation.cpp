@@ -239,7 +239,12 @@ void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel) {
                   static_cast<unsigned>(i / grid.x / grid.y)},
                  block,
                  grid};
-    run_block(block);
+    try {
+      run_block(block);
+    } catch (...) {
+      m.fibers.clear();  // those that wait would go on with this kernel
+      throw;
+    }
   }
 }
 

@@ -57,8 +57,8 @@ const Indices& here();  // of the thread that runs
 // nothing, or wait for ever.
 void sync_block(Site site);
 void sync_warp(Site site);
-// A value of every lane of this warp, kept until the warp's next barrier: own slot to write, another's to read. Internal
-// error when the other lane has ended: on a GPU its value is undefined.
+// A value of every lane of this warp, kept until the warp's next barrier: own slot to write, another's to read.
+// Internal error when the other lane has ended: on a GPU its value is undefined.
 unsigned char* lane_slot(int lane);
 int lane();
 // Which lanes that have not ended voted for it.
@@ -67,8 +67,6 @@ unsigned char* shared_memory();
 
 // Runs every thread of every block. Internal error when the threads of a block wait for each other in vain.
 void run(dim3 grid, dim3 block, size_t shared, FunctionRef<void()> kernel);
-// Threads and blocks in the opposite order from now on: the results must not change.
-void set_reversed(bool reversed);
 
 template <class T>
 T exchange(T value, int from, Site site) {
@@ -85,8 +83,7 @@ T exchange(T value, int from, Site site) {
 
 template <class... Params, class... Args>
 void launch(Device* device, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Args... args) {
-  static_cast<EmulatedDevice*>(device)->queue(
-      [=] { emulation::run(grid, block, shared, [&] { kernel(static_cast<Params>(args)...); }); });
+  queue_kernel(device, [=] { emulation::run(grid, block, shared, [&] { kernel(static_cast<Params>(args)...); }); });
 }
 template <class T>
 T* dynamic_shared() {
@@ -95,7 +92,9 @@ T* dynamic_shared() {
 
 // The last parameter of each is the caller's line.
 inline void __syncthreads(emulation::Site site = emulation::Site::current()) { emulation::sync_block(site); }
-inline void __syncwarp(unsigned = ~0u, emulation::Site site = emulation::Site::current()) { emulation::sync_warp(site); }
+inline void __syncwarp(unsigned = ~0u, emulation::Site site = emulation::Site::current()) {
+  emulation::sync_warp(site);
+}
 template <class T>
 T __shfl_sync(unsigned, T value, int from, int width = 32, emulation::Site site = emulation::Site::current()) {
   return emulation::exchange(value, emulation::lane() / width * width + from % width, site);
@@ -118,8 +117,12 @@ inline unsigned __ballot_sync(unsigned, bool vote, emulation::Site site = emulat
 // Only integers: sums of floats would depend on the order.
 inline int atomicAdd(int* location, int value) { return std::exchange(*location, *location + value); }
 inline unsigned atomicAdd(unsigned* location, unsigned value) { return std::exchange(*location, *location + value); }
-inline int atomicMax(int* location, int value) { return std::exchange(*location, *location > value ? *location : value); }
-inline int atomicMin(int* location, int value) { return std::exchange(*location, *location < value ? *location : value); }
+inline int atomicMax(int* location, int value) {
+  return std::exchange(*location, *location > value ? *location : value);
+}
+inline int atomicMin(int* location, int value) {
+  return std::exchange(*location, *location < value ? *location : value);
+}
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }

@@ -141,8 +141,12 @@ class Problem {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(p));
-    if (p.bias) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.bias_type));
+    if (p.bias) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.bias_type));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, kSomewhere);
+    }
     if (p.aux) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, kSomewhere);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.ldc);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, data_type(p.result));
       if (p.batch > 1) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, p.c_batch);
@@ -215,6 +219,8 @@ class Problem {
 
  private:
   static constexpr int kCandidates = 8;
+  // The heuristics look at addresses of what is fused, before there is any: an aligned one that nobody reads.
+  static constexpr uintptr_t kSomewhere = 4096;
 
   static uint32_t alignment_of(int64_t ld, int64_t batch, DType type, int most) {
     const auto size = static_cast<int64_t>(dtype_size(type));

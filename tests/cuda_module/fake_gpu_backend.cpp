@@ -1,0 +1,45 @@
+// Op tests and training tests on the CUDA module's own host code - device, recordings, cuBLASLt's callers - over a fake
+// runtime and a fake cuBLASLt. Kernels run in the emulation; cuDNN and NVRTC are not there, so that the CPU's kernels
+// compute pointwise expressions and convolutions and attention are Linnet's own.
+#include <cstdlib>
+
+#include "cuda_emulation/emulated_backend.h"
+#include "cuda_module/fake_runtime.h"
+#include "device/cuda/cuda_device.h"
+#include "op_harness.h"
+#include "ops/cuda_kernels.h"
+
+namespace linnet::testing {
+namespace {
+
+void queue_of_kernels(Device* device, std::function<void()> task) {
+  queue_on_stream(static_cast<CudaDevice*>(device)->stream(), std::move(task));
+}
+
+std::vector<BackendOp> ops_with_library() {
+  std::vector<BackendOp> ops{
+      {"matmul", matmul_cuda_kernels()},
+      {"linear_cross_entropy", linear_cross_entropy_cuda_kernels()},
+      {"linear_cross_entropy_grad", linear_cross_entropy_grad_cuda_kernels()},
+  };
+  const std::vector<BackendOp> others = emulated_ops();
+  ops.insert(ops.end(), others.begin(), others.end());
+  return ops;
+}
+
+}  // namespace
+
+const Backend* tested_backend() {
+  setenv("LINNET_CACHE", "/dev/null/none", 1);  // nothing is kept on disk
+  struct FakeGpu {
+    CudaDevice device{0};
+    std::vector<BackendOp> ops = ops_with_library();
+    Backend backend{&device, ops};
+    FakeGpu() { set_queue_of_kernels(queue_of_kernels); }
+  };
+  static auto& gpu = *new FakeGpu;
+  return &gpu.backend;
+}
+void disturb_backend(bool disturbed) { emulation::set_reversed(disturbed); }
+
+}  // namespace linnet::testing

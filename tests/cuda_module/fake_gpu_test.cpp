@@ -1,0 +1,83 @@
+// The CUDA device over the fake runtime: what a GPU's runtime would refuse shows here.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cuda_module/fake_runtime.h"
+#include "device/cuda/cublaslt.h"
+#include "device/cuda/cuda_device.h"
+#include "op_harness.h"
+
+namespace linnet {
+namespace {
+
+struct Floats {
+  Floats(CudaDevice& device, std::vector<float> values) : device(device), count(values.size()) {
+    memory = device.allocate(4 * count + 64, "test");
+    device.upload(memory, reinterpret_cast<const std::byte*>(values.data()), 4 * count);
+    device.wait();
+  }
+  ~Floats() { device.release(memory); }
+  Floats(const Floats&) = delete;
+  std::vector<float> values() const {
+    std::vector<float> values(count);
+    device.download(reinterpret_cast<std::byte*>(values.data()), memory, 4 * count);
+    device.wait();
+    return values;
+  }
+  CudaDevice& device;
+  size_t count;
+  std::byte* memory = nullptr;
+};
+
+LtProduct small_product() {
+  LtProduct p;
+  p.m = 1, p.n = 4, p.k = 4;
+  p.lda = p.k, p.ldb = p.ldc = p.n;
+  return p;
+}
+
+TEST(FakeGpu, WorkGoesToItsOwnGpuWhicheverIsCurrent) {
+  testing::tested_backend();
+  CudaDevice first(0), second(1);
+  EXPECT_EQ(testing::current_gpu(), 1);
+  Floats x(first, {1, 2, 3}), y(second, {4, 5, 6}), z(first, {0, 0, 0});
+  first.copy(z.memory, x.memory, 12);
+  EXPECT_EQ(z.values(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(y.values(), (std::vector<float>{4, 5, 6}));
+}
+
+TEST(FakeGpu, WaitingOrTakingMemoryInsideOfARecordingIsAnError) {
+  CudaDevice device(0);
+  EXPECT_THROW(device.record([&] { device.wait(); }), Error);
+  EXPECT_THROW(device.record([&] { device.allocate(16, "test"); }), Error);
+  std::vector<float> pageable(4);
+  Floats x(device, {1, 2, 3, 4});
+  EXPECT_THROW(device.record([&] { device.upload(x.memory, reinterpret_cast<std::byte*>(pageable.data()), 16); }),
+               Error);
+  const auto recording = device.record([&] { device.copy(x.memory + 8, x.memory, 8); });
+  EXPECT_EQ(x.values(), (std::vector<float>{1, 2, 3, 4}));
+  device.replay(*recording);
+  EXPECT_EQ(x.values(), (std::vector<float>{1, 2, 1, 2}));
+}
+
+// An algorithm that was tuned where the bias is aligned must not be used where it is not.
+TEST(FakeGpu, AProductWithABiasThatBeginsAnywhere) {
+  CudaDevice device(0);
+  Floats a(device, {1, 2, 3, 4}), d(device, {0, 0, 0, 0}), biases(device, {10, 20, 30, 40, 50, 60, 70, 80});
+  Floats b(device, {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1});
+  std::byte* const workspace = device.allocate(kLtWorkspace, "workspace");
+  LtProduct p = small_product();
+  p.bias = true;
+  for (const size_t begin : {size_t{0}, size_t{1}, size_t{4}}) {
+    lt_run(device, p,
+           {.a = a.memory, .b = b.memory, .d = d.memory, .bias = biases.memory + 4 * begin, .workspace = workspace});
+    std::vector<float> expected;
+    for (size_t i = 0; i < 4; ++i) expected.push_back(static_cast<float>(i + 1 + 10 * (begin + i + 1)));
+    EXPECT_EQ(d.values(), expected) << begin;
+  }
+  device.release(workspace);
+}
+
+}  // namespace
+}  // namespace linnet

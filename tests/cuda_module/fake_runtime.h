@@ -1,0 +1,13 @@
+// What tests ask of the fake CUDA runtime (fake_runtime.cpp).
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+namespace linnet::testing {
+
+// A kernel: done when somebody waits for the stream, or kept by the capture that runs.
+void queue_on_stream(cudaStream_t stream, std::function<void()> task);
+int current_gpu();
+
+}  // namespace linnet::testing
