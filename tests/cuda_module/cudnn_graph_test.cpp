@@ -44,6 +44,7 @@ void expect_plans(const AttentionProblem& problem, const CudnnTarget& target) {
   EXPECT_GE(forward.candidates, 1u) << "forward " << problem.text() << ": " << forward.why;
   const AttentionPlan backward = attention_backward_plan(problem, target, std::nullopt);
   EXPECT_GE(backward.candidates, 1u) << "backward " << problem.text() << ": " << backward.why;
+  EXPECT_GT(backward.workspace, 0u) << "the gradient of the scores is kept in it";
 }
 
 TEST_F(CudnnGraphs, AttentionOfTheModelsThatAreMeasured) {

@@ -1,6 +1,8 @@
 // Op tests and training tests on the CUDA module's own host code - device, recordings, cuBLASLt's callers - over a fake
 // runtime and a fake cuBLASLt. Kernels run in the emulation; cuDNN and NVRTC are not there, so that the CPU's kernels
 // compute pointwise expressions and convolutions and attention are Linnet's own.
+#include "cuda_module/fake_gpu_backend.h"
+
 #include <cstdlib>
 
 #include "cuda_emulation/emulated_backend.h"
@@ -16,7 +18,11 @@ void queue_of_kernels(Device* device, std::function<void()> task) {
   queue_on_stream(static_cast<CudaDevice*>(device)->stream(), std::move(task));
 }
 
-std::vector<BackendOp> ops_with_library() {
+}  // namespace
+
+std::vector<BackendOp> fake_gpu_ops() {
+  setenv("LINNET_CACHE", "/dev/null/none", 1);  // nothing is kept on disk
+  set_queue_of_kernels(queue_of_kernels);
   std::vector<BackendOp> ops{
       {"matmul", matmul_cuda_kernels()},
       {"linear_cross_entropy", linear_cross_entropy_cuda_kernels()},
@@ -27,15 +33,11 @@ std::vector<BackendOp> ops_with_library() {
   return ops;
 }
 
-}  // namespace
-
 const Backend* tested_backend() {
-  setenv("LINNET_CACHE", "/dev/null/none", 1);  // nothing is kept on disk
   struct FakeGpu {
     CudaDevice device{0};
-    std::vector<BackendOp> ops = ops_with_library();
+    std::vector<BackendOp> ops = fake_gpu_ops();
     Backend backend{&device, ops};
-    FakeGpu() { set_queue_of_kernels(queue_of_kernels); }
   };
   static auto& gpu = *new FakeGpu;
   return &gpu.backend;

@@ -4,6 +4,7 @@
 #include "cuda_module/fake_runtime.h"
 
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <cstring>
@@ -45,6 +46,8 @@ struct Runtime {
   std::map<const std::byte*, size_t> pinned;  // host memory that copies may use while they are captured
   std::vector<std::unique_ptr<CUstream_st>> streams;
   int current = 0;
+  int64_t queued = 0;
+  bool only_counts = false;
   cudaError_t last = cudaSuccess;
 };
 
@@ -54,6 +57,11 @@ Runtime& runtime() {
 }
 
 EmulatedDevice& gpu() { return runtime().gpus[runtime().current]; }
+
+void queue(int gpu, std::function<void()> task) {
+  ++runtime().queued;
+  if (!runtime().only_counts) runtime().gpus[gpu].queue(std::move(task));
+}
 
 cudaError_t failed(cudaError_t error) { return runtime().last = error; }
 
@@ -71,6 +79,11 @@ cudaError_t usable(cudaStream_t stream) {
   return cudaSuccess;
 }
 
+// Address space, which is never given back.
+std::byte* reserved(size_t bytes) {
+  return static_cast<std::byte*>(mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+}
+
 bool is_pinned(const void* memory, size_t bytes) {
   const auto* begin = static_cast<const std::byte*>(memory);
   auto after = runtime().pinned.upper_bound(begin);
@@ -85,10 +98,12 @@ namespace linnet::testing {
 
 void queue_on_stream(cudaStream_t stream, std::function<void()> task) {
   if (usable(stream) != cudaSuccess) fail_internal("a kernel is launched on a stream of another GPU");
-  runtime().gpus[stream->gpu].queue(std::move(task));
+  queue(stream->gpu, std::move(task));
 }
 
 int current_gpu() { return runtime().current; }
+int64_t queued_so_far() { return runtime().queued; }
+void only_count() { runtime().only_counts = true; }
 
 }  // namespace linnet::testing
 
@@ -122,7 +137,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const cudaError_t error = unless_capturing()) return error;
-  std::byte* const block = gpu().allocate(bytes, "test");
+  std::byte* const block = runtime().only_counts ? reserved(bytes) : gpu().allocate(bytes, "test");
   runtime().memory[block] = runtime().current;
   return *memory = block, cudaSuccess;
 }
@@ -131,7 +146,7 @@ cudaError_t cudaFree(void* memory) {
   if (const cudaError_t error = unless_capturing()) return error;
   const auto found = runtime().memory.find(static_cast<std::byte*>(memory));
   if (found == runtime().memory.end()) return failed(cudaErrorInvalidValue);
-  runtime().gpus[found->second].release(found->first);
+  if (!runtime().only_counts) runtime().gpus[found->second].release(found->first);
   runtime().memory.erase(found);
   return cudaSuccess;
 }
@@ -152,12 +167,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   const void* const host = kind == cudaMemcpyHostToDevice ? from : kind == cudaMemcpyDeviceToHost ? to : nullptr;
   if (host && !is_pinned(host, bytes))
     if (const cudaError_t error = unless_capturing()) return error;
-  runtime().gpus[stream->gpu].copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  queue(stream->gpu, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   if (const cudaError_t error = usable(stream)) return error;
-  runtime().gpus[stream->gpu].queue([=] { std::memset(memory, value, bytes); });
+  queue(stream->gpu, [=] { std::memset(memory, value, bytes); });
   return cudaSuccess;
 }
 

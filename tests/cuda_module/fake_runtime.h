@@ -9,5 +9,9 @@ namespace linnet::testing {
 // A kernel: done when somebody waits for the stream, or kept by the capture that runs.
 void queue_on_stream(cudaStream_t stream, std::function<void()> task);
 int current_gpu();
+// Kernels, copies and fills that were ever queued, those of recordings among them.
+int64_t queued_so_far();
+// From now on memory is only reserved and nothing that is queued is done: for counting what large models queue.
+void only_count();
 
 }  // namespace linnet::testing
