@@ -1,4 +1,4 @@
-// Vectors of float and their ragged ends. Included by *_simd.cpp after "hwy/foreach_target.h".
+// Rows of floats, vector by vector, and their ragged ends. Included by *_simd.cpp after "hwy/foreach_target.h".
 #if defined(LINNET_KERNELS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_LANES_INL_H_
 #undef LINNET_KERNELS_LANES_INL_H_
@@ -6,10 +6,9 @@
 #define LINNET_KERNELS_LANES_INL_H_
 #endif
 
-#include <hwy/highway.h>
-
 #include <cstdint>
-#include <cstring>
+
+#include "kernels/stored_floats-inl.h"
 
 // For lambdas in kernels: the instruction set of the enclosing function, and inlined into it.
 #ifndef LINNET_LAMBDA
@@ -18,55 +17,45 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using FloatTag = hn::ScalableTag<float>;
-using Floats = hn::Vec<FloatTag>;
-constexpr int64_t kFloatLanes = HWY_MAX_BYTES / sizeof(float);
-
 HWY_INLINE Floats SetAll(float x) { return hn::Set(FloatTag(), x); }
-HWY_INLINE Floats LoadFloats(const float* p) { return hn::LoadU(FloatTag(), p); }
-HWY_INLINE void StoreFloats(Floats x, float* p) { hn::StoreU(x, FloatTag(), p); }
-
-// The first `count` floats (fewer than a vector), then `filler`. Highway's MaskedLoad demands alignment on SSE and
-// slower targets, so those go through memory.
-HWY_INLINE Floats LoadPart(const float* p, int64_t count, float filler = 0.0f) {
-  const FloatTag d;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  const auto mask = hn::FirstN(d, static_cast<size_t>(count));
-  return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, filler));
-#else
-  HWY_ALIGN float lanes[kFloatLanes];
-  hn::Store(hn::Set(d, filler), d, lanes);
-  std::memcpy(lanes, p, static_cast<size_t>(count) * sizeof(float));
-  return hn::Load(d, lanes);
-#endif
-}
-
-// Stores the first `count` floats (fewer than a vector) and touches nothing after them.
-HWY_INLINE void StorePart(Floats x, float* p, int64_t count) {
-  const FloatTag d;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  hn::BlendedStore(x, hn::FirstN(d, static_cast<size_t>(count)), d, p);
-#else
-  HWY_ALIGN float lanes[kFloatLanes];
-  hn::Store(x, d, lanes);
-  std::memcpy(p, lanes, static_cast<size_t>(count) * sizeof(float));
-#endif
-}
-
 HWY_INLINE float SumLanes(Floats x) { return hn::GetLane(hn::SumOfLanes(FloatTag(), x)); }
 
-// A position in a row: a whole vector of elements, or the ragged end. A kernel's body is written once, for both.
+// A position in a row: a whole vector of elements, or the ragged end. A kernel's body is written once, for both, and
+// for rows of float or Bfloat16. A row of StoredFloats costs a branch for every vector, which is well predicted: for
+// where the types of the operands mix.
 struct WholeLanes {
   int64_t first;
-  HWY_INLINE Floats load(const float* row, float = 0.0f) const { return LoadFloats(row + first); }
-  HWY_INLINE void store(Floats x, float* row) const { StoreFloats(x, row + first); }
+  template <class T>
+  HWY_INLINE Floats load(const T* row, float = 0.0f) const {
+    return LoadFloats(row + first);
+  }
+  template <class T>
+  HWY_INLINE void store(Floats x, T* row) const {
+    StoreFloats(x, row + first);
+  }
+  HWY_INLINE Floats load(StoredFloats row, float = 0.0f) const {
+    return row.is_bf16 ? load(row.bf16()) : load(row.f32());
+  }
+  HWY_INLINE void store(Floats x, MutableStoredFloats row) const {
+    row.is_bf16 ? store(x, row.bf16()) : store(x, row.f32());
+  }
 };
 struct PartLanes {
   int64_t first, count;
-  HWY_INLINE Floats load(const float* row, float filler = 0.0f) const { return LoadPart(row + first, count, filler); }
-  HWY_INLINE void store(Floats x, float* row) const { StorePart(x, row + first, count); }
+  template <class T>
+  HWY_INLINE Floats load(const T* row, float filler = 0.0f) const {
+    return LoadPart(row + first, count, filler);
+  }
+  template <class T>
+  HWY_INLINE void store(Floats x, T* row) const {
+    StorePart(x, row + first, count);
+  }
+  HWY_INLINE Floats load(StoredFloats row, float filler = 0.0f) const {
+    return row.is_bf16 ? load(row.bf16(), filler) : load(row.f32(), filler);
+  }
+  HWY_INLINE void store(Floats x, MutableStoredFloats row) const {
+    row.is_bf16 ? store(x, row.bf16()) : store(x, row.f32());
+  }
 };
 
 // body(position) for all of a row of `width` elements.
