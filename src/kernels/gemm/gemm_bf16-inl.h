@@ -37,6 +37,20 @@ struct Bf16 {
     return Round(low, high);
   }
 
+  // Values that are bf16 in memory are pairs already.
+  static HWY_INLINE V LoadQuads(const Bfloat16* const* rows, int64_t k) {
+    const auto load = [=](int row)
+                          LINNET_LAMBDA { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + k)); };
+    __m512i quads = _mm512_castsi128_si512(load(0));
+    quads = _mm512_inserti32x4(quads, load(4), 1);
+    quads = _mm512_inserti32x4(quads, load(8), 2);
+    return V{_mm512_castsi512_ps(_mm512_inserti32x4(quads, load(12), 3))};
+  }
+
+  static HWY_INLINE float Element(const Bfloat16* row, int64_t k, int64_t depth) {
+    return std::bit_cast<float>(row[k].bits | (k + 1 < depth ? static_cast<uint32_t>(row[k + 1].bits) << 16 : 0));
+  }
+
   static HWY_INLINE float Element(const float* row, int64_t k, int64_t depth) {
     const auto bits = [](float x) { return std::bit_cast<uint32_t>(round_to_bf16(x)); };
     return std::bit_cast<float>(bits(row[k]) >> 16 | (k + 1 < depth ? bits(row[k + 1]) : 0));
@@ -49,6 +63,18 @@ struct Bf16 {
                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const __m512i pairs = reinterpret_cast<__m512i>(Round(low, high).raw);
     return V{reinterpret_cast<__m512>(_mm512_permutexvar_epi16(_mm512_load_si512(kZip), pairs))};
+  }
+
+  template <class Lanes>
+  static HWY_INLINE V LoadAcross(const Bfloat16* source, int64_t stride, int64_t rows, const Lanes& at) {
+    const hn::RebindToUnsigned<D> du;
+    const V low = at.load(source), high = rows > 1 ? at.load(source + stride) : hn::Zero(d);
+    return hn::BitCast(d, hn::Or(hn::ShiftRight<16>(hn::BitCast(du, low)), hn::BitCast(du, high)));
+  }
+
+  static HWY_INLINE void PackRow(const Bfloat16* source, int64_t depth, float* out) {
+    if (depth % 2) out[depth / 2] = 0;
+    std::memcpy(out, source, static_cast<size_t>(depth) * sizeof(Bfloat16));
   }
 
   static HWY_INLINE void PackRow(const float* source, int64_t depth, float* out) {

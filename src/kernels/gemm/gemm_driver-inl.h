@@ -47,22 +47,27 @@ class Product {
  public:
   Product(const GemmArgs& args, float* shared, int threads)
       : g_(args),
+        apart_(sums_apart(args)),
         in_place_(P::kPair == 1 && !args.trans_a && args.lda % 1024 != 0 && order(args.m, args.n) == Order::kRows),
         k_(ceil_div(args.k, P::kPair)),
         depth_(depth(k_)),
+        order_(order(args.m, args.n, k_, apart_)),
         shared_(shared),
         threads_(threads),
         tasks_(wanted_tasks()) {}
 
+  static bool sums_apart(const GemmArgs& g) {
+    return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
+  }
+
   template <class Run>
   void run(const Run& run) {
-    const Order o = order(g_.m, g_.n);
-    const int64_t deep = block_depth(o, g_.m, g_.n, k_);
-    const int64_t wide = o == Order::kRows ? block_columns(g_.n, deep) : g_.n;
+    const int64_t deep = block_depth(order_, g_.m, g_.n, k_, apart_);
+    const int64_t wide = order_ == Order::kRows ? block_columns(g_.n, deep) : g_.n;
     for (int64_t column = 0; column < g_.n; column += wide)
       for (int64_t k = 0; k < k_; k += deep) {
         const Depth block{k, std::min(deep, k_ - k)};
-        if (o == Order::kRows) {
+        if (order_ == Order::kRows) {
           by_rows(block, column, std::min(wide, g_.n - column), run);
         } else {
           by_columns(block, run);
@@ -121,8 +126,27 @@ class Product {
       const int64_t p0 = columns_of.begin(column_group), p1 = columns_of.begin(column_group + 1);
       // A single tile of a small product is still in L1 when it meets the last panel.
       const bool small = !g_.trans_a && (p1 - p0) * kWidth * depth_ <= 1 << 16;
-      const Deal pieces{tiles.last, small ? tiles.last : ceil_div(tiles.last, kPieceRows / kRows)};
+      const int64_t piece_tiles = std::max<int64_t>(1, (apart_ ? whole_piece_rows(k_) : kPieceRows) / kRows);
+      const Deal pieces{tiles.last, small ? tiles.last : ceil_div(tiles.last, piece_tiles)};
       const auto piece_at = [&](int64_t i) { return tiles.part(pieces.begin(i), pieces.begin(i + 1)); };
+      if (apart_) {
+        float* sums = scratch + piece_floats(Order::kRows, g_.m, k_, true);
+        for (int64_t i = 0; i < pieces.parts(); ++i) {
+          const Tiles piece = piece_at(i);
+          const int64_t rows_size = packed_rows(piece.rows(), depth_), calls = (piece.last - piece.first) * (p1 - p0);
+          for_depths(block, [&](Depth now, int64_t index) { pack_a(piece, now, scratch + index * rows_size); });
+          AheadRegion ahead;
+          if (i + 1 < pieces.parts()) ahead = ahead_a(piece_at(i + 1), block, calls, block.size);
+          for (int64_t p = p0; p < p1; ++p) {
+            for_depths(block, [&](Depth now, int64_t index) {
+              add_up(piece, now, scratch + index * rows_size, panel(now, p), sums, index > 0, ahead);
+            });
+            const int64_t first = column + p * kWidth;
+            store_sums(piece, first, std::min<int64_t>(kWidth, column + columns - first), sums);
+          }
+        }
+        return;
+      }
       for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) {
         const Depth now = part(block, k);
         for (int64_t i = 0; i < pieces.parts(); ++i) {
@@ -174,6 +198,25 @@ class Product {
       }
       packed.wait();
       const int64_t p0 = deal.begin(task - pack_tasks), p1 = deal.begin(task - pack_tasks + 1);
+      if (apart_) {
+        float* sums = scratch + piece_floats(Order::kColumns, g_.m, k_, true);
+        for (int64_t p = p0; p < p1; ++p) {
+          const int64_t width = std::min<int64_t>(kWidth, g_.n - p * kWidth);
+          for_depths(block, [&](Depth now, int64_t index) {
+            pack_b(now, p * kWidth, width, 0, scratch);
+            const bool last = now.begin + now.size == k_;
+            AheadRegion ahead;
+            if (!last) {
+              ahead = ahead_b(p, part(block, now.begin + depth_), all.last, now.size);
+            } else if (p + 1 < p1) {
+              ahead = ahead_b(p + 1, part(block, block.begin), all.last, now.size);
+            }
+            add_up(all, now, rows_at(now), scratch, sums, index > 0, ahead);
+          });
+          store_sums(all, p * kWidth, width, sums);
+        }
+        return;
+      }
       for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) {
         const Depth now = part(block, k);
         for (int64_t p = p0; p < p1; ++p) {
@@ -191,6 +234,13 @@ class Product {
     });
   }
 
+  // body(part, number) for the parts of a block along k, in order.
+  template <class Body>
+  void for_depths(Depth block, const Body& body) const {
+    int64_t number = 0;
+    for (int64_t k = block.begin; k < block.begin + block.size; k += depth_) body(part(block, k), number++);
+  }
+
   // Packed B: for every block of k, its panels one after the other.
   static int64_t panel_place(int64_t k, int64_t depth, int64_t panels, int64_t p) {
     return k * panels * kWidth + p * depth * kWidth;
@@ -198,26 +248,42 @@ class Product {
 
   // `columns` columns of op(B) from `column` on, as panels `distance` floats apart.
   void pack_b(Depth k, int64_t column, int64_t columns, int64_t distance, float* out) const {
-    if (!g_.trans_b)
-      return PackPanels<P>(g_.b + value(k.begin) * g_.ldb + column, g_.ldb, values(k), columns, distance, out);
-    for (; columns > 0; columns -= kWidth, column += kWidth, out += distance)
-      PackPanelTransposed<P>(g_.b + column * g_.ldb + value(k.begin), g_.ldb, values(k),
-                             std::min<int64_t>(columns, kWidth), out);
+    with_type(g_.b, [&](const auto* b) {
+      if (!g_.trans_b)
+        return PackPanels<P>(b + value(k.begin) * g_.ldb + column, g_.ldb, values(k), columns, distance, out);
+      for (; columns > 0; columns -= kWidth, column += kWidth, out += distance)
+        PackPanelTransposed<P>(b + column * g_.ldb + value(k.begin), g_.ldb, values(k),
+                               std::min<int64_t>(columns, kWidth), out);
+    });
+  }
+
+  // body(pointer to the type in memory); fp32 products read fp32 alone.
+  template <class Body>
+  static HWY_INLINE void with_type(StoredFloats x, const Body& body) {
+    if constexpr (P::kPair == 2)
+      if (x.is_bf16) return body(x.bf16());
+    body(x.f32());
   }
 
   void pack_a(const Tiles& tiles, Depth k, float* out) const {
     if (g_.trans_a) return pack_columns(tiles, k, k.size, out);
     const int64_t row = tiles.row(tiles.first);
-    PackRows<P>(g_.a + row * g_.lda + value(k.begin), g_.lda, values(k), tiles.rows(), out);
+    with_type(g_.a, [&](const auto* a) {
+      PackRows<P>(a + row * g_.lda + value(k.begin), g_.lda, values(k), tiles.rows(), out);
+    });
   }
 
   // Of a transposed A, tiles that are `depth` steps deep. Rows of A are read from end to end.
   void pack_columns(const Tiles& tiles, Depth k, int64_t depth, float* out) const {
+    with_type(g_.a, [&](const auto* a) { pack_columns(a, tiles, k, depth, out); });
+  }
+  template <class T>
+  void pack_columns(const T* a, const Tiles& tiles, Depth k, int64_t depth, float* out) const {
     const Tiles all = tiles;  // in registers, whatever the stores below
     const int64_t lda = g_.lda, m = g_.m, steps = values(k), distance = kColumnStride * depth;
     int64_t whole = all.last;  // tiles whose vectors end within the row
     while (whole > all.first && m - all.row(whole - 1) < kColumnStride) --whole;
-    const float* from = g_.a + value(k.begin) * lda;
+    const T* from = a + value(k.begin) * lda;
     for (int64_t i = 0; i < steps; i += P::kPair, from += P::kPair * lda, out += kColumnStride) {
       float* to = out;
       for (int64_t t = all.first; t < whole; ++t, to += distance) PackColumn<P>(from + all.row(t), lda, steps - i, to);
@@ -237,19 +303,45 @@ class Product {
 
   AheadRegion ahead_a(const Tiles& tiles, Depth k, int64_t calls, int64_t steps) const {
     const int64_t row = tiles.row(tiles.first), rows = tiles.rows();
-    if (g_.trans_a) return {g_.a + value(k.begin) * g_.lda + row, values(k), rows, g_.lda, calls, steps};
-    return {g_.a + row * g_.lda + value(k.begin), rows, values(k), g_.lda, calls, steps};
+    if (g_.trans_a) return fetched(g_.a, value(k.begin), row, values(k), rows, g_.lda, calls, steps);
+    return fetched(g_.a, row, value(k.begin), rows, values(k), g_.lda, calls, steps);
   }
   AheadRegion ahead_b(int64_t p, Depth k, int64_t calls, int64_t steps) const {
     const int64_t column = p * kWidth, width = std::min<int64_t>(kWidth, g_.n - column);
-    if (g_.trans_b) return {g_.b + column * g_.ldb + value(k.begin), width, values(k), g_.ldb, calls, steps};
-    return {g_.b + value(k.begin) * g_.ldb + column, values(k), width, g_.ldb, calls, steps};
+    if (g_.trans_b) return fetched(g_.b, column, value(k.begin), width, values(k), g_.ldb, calls, steps);
+    return fetched(g_.b, value(k.begin), column, values(k), width, g_.ldb, calls, steps);
+  }
+  // `rows` x `length` values from (row, column) on. The region counts floats; of an odd stride in bf16 it may miss a
+  // line.
+  static AheadRegion fetched(StoredFloats x, int64_t row, int64_t column, int64_t rows, int64_t length, int64_t stride,
+                             int64_t calls, int64_t steps) {
+    const auto* first = static_cast<const float*>((x + row * stride + column).data);
+    if (!x.is_bf16) return {first, rows, length, stride, calls, steps};
+    return {first, rows, ceil_div(length, 2), stride / 2, calls, steps};
   }
 
   const auto& tiles_for_a() const {
     if constexpr (P::kPair == 1)
       if (in_place_) return kStridedTiles<0, 1, 2, P>;
     return g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
+  }
+
+  // The sums of a panel's columns, [rows of the tiles, kWidth], for one part of k.
+  void add_up(const Tiles& tiles, Depth k, const float* a, const float* panel, float* sums, bool more,
+              AheadRegion& ahead) const {
+    const auto& functions = tiles_for_a();
+    Finish finish;
+    finish.accumulate = more;
+    for (int64_t t = tiles.first; t < tiles.last; ++t) {
+      const int64_t row = tiles.row(t) - tiles.row(tiles.first);
+      finish.ahead = ahead.take();
+      functions[static_cast<size_t>(tiles.row(t + 1) - tiles.row(t))](k.size, packed_a(tiles, t, k.size, a), panel,
+                                                                      sums + row * kWidth, kWidth, finish);
+    }
+  }
+
+  void store_sums(const Tiles& tiles, int64_t column, int64_t columns, const float* sums) const {
+    if constexpr (P::kPair == 2) FinishApart<kWidth>(g_, sums, tiles.row(tiles.first), column, tiles.rows(), columns);
   }
 
   // A rectangle of C for one block of k: tiles of A against packed panels of B.
@@ -267,10 +359,11 @@ class Product {
       for (int64_t t = tiles.first; t < tiles.last; ++t) {
         const int64_t row = tiles.row(t);
         const int rows = static_cast<int>(tiles.row(t + 1) - row);
-        const float* rows_of_a = in_place_ ? g_.a + row * g_.lda + value(k.begin) : packed_a(tiles, t, k.size, a);
-        float* c = g_.c + row * g_.ldc + column;
+        const float* rows_of_a = in_place_ ? g_.a.f32() + row * g_.lda + value(k.begin) : packed_a(tiles, t, k.size, a);
+        const int64_t location = row * g_.ldc + column;
+        float* c = g_.c.f32() + location;
         finish.ahead = ahead.take();
-        if (g_.residual) finish.residual = g_.residual + (c - g_.c);
+        if (g_.residual) finish.residual = g_.residual.f32() + location;
         if (columns >= kWidth) {
           functions[rows](k.size, rows_of_a, panels, c, g_.ldc, finish);
         } else {
@@ -282,22 +375,25 @@ class Product {
   }
 
   const GemmArgs& g_;
+  // C or what lies beside it is bf16 in memory: sums are added up apart, in all of k, then finished and stored.
+  const bool apart_;
   // Rows of A need no packing, unless they are so far apart that a tile's rows fall into the same few sets of the
   // cache.
   const bool in_place_;
   const int64_t k_, depth_;
+  const Order order_;
   float* const shared_;
   const int64_t threads_, tasks_;
 };
 
 inline GemmArgs item(GemmArgs g, int64_t index) {
-  g.a += index * g.a_batch;
-  g.b += index * g.b_batch;
+  g.a = g.a + index * g.a_batch;
+  g.b = g.b + index * g.b_batch;
   const int64_t skip = index * g.c_batch;
-  g.c += skip;
-  if (g.residual) g.residual += skip;
-  if (g.pre_activation) g.pre_activation += skip;
-  if (g.aux) g.aux += skip;
+  g.c = g.c + skip;
+  if (g.residual) g.residual = g.residual + skip;
+  if (g.pre_activation) g.pre_activation = g.pre_activation + skip;
+  if (g.aux) g.aux = g.aux + skip;
   return g;
 }
 
@@ -305,9 +401,12 @@ inline GemmArgs item(GemmArgs g, int64_t index) {
 template <class P>
 bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool) {
   const int64_t k = ceil_div(g.k, P::kPair);
-  const Order o = order(g.m, g.n);
-  const int64_t shared = shared_floats(o, g.m, g.n, k), piece = piece_floats(o, g.m, k);
-  switch (method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows)) {
+  const bool apart = Product<P>::sums_apart(g);
+  const Order o = order(g.m, g.n, k, apart);
+  const int64_t shared = shared_floats(o, g.m, g.n, k, apart), piece = thread_floats(o, g.m, k, apart);
+  const Method how = is_stored_in_bf16(g) ? packed_method(g.batch, g.m, g.n, g.k)
+                                          : method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows);
+  switch (how) {
     case Method::kOneTaskEach:
       pool.run(g.batch, [&](int64_t i, int worker) {
         float* scratch = workspace + worker * (shared + piece);

@@ -3,6 +3,8 @@
 //
 // A policy P (F32 here, Bf16 in gemm_bf16-inl.h) says how P::kPair values, neighbours along k, make a packed element.
 // `depth` counts values of k; a packed operand is ceil(depth / kPair) elements deep, an odd end filled up by zero.
+// T is the type of the values in memory: float, or for the policy Bf16 also Bfloat16, whose bits are packed as they
+// are.
 #if defined(LINNET_KERNELS_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_GEMM_PACK_INL_H_
 #undef LINNET_KERNELS_GEMM_PACK_INL_H_
@@ -47,10 +49,10 @@ struct F32Pack : F32 {
 
 // Half a panel, transposed: out[k * kWidth + j] = source[j * stride + k] for j < kLanes. Rows past `width` repeat the
 // last one: their columns of the product are never used.
-template <class P>
-HWY_INLINE void PackHalfTransposed(const float* source, int64_t stride, int64_t depth, int64_t width, float* out) {
+template <class P, class T>
+HWY_INLINE void PackHalfTransposed(const T* source, int64_t stride, int64_t depth, int64_t width, float* out) {
   const hn::Repartition<double, D> d64;
-  const float* rows[kLanes];
+  const T* rows[kLanes];
   for (int j = 0; j < kLanes; ++j) rows[j] = source + std::min<int64_t>(j, width - 1) * stride;
   int64_t k = 0;
   for (; k + 4 * P::kPair <= depth; k += 4 * P::kPair, out += 4 * kWidth) {  // 4 x 4 transposes, in every 128-bit part
@@ -70,8 +72,8 @@ HWY_INLINE void PackHalfTransposed(const float* source, int64_t stride, int64_t 
 }
 
 // A panel [depth, kWidth] from the first `width` rows of a matrix stored [width, depth]: out[k, j] = source[j, k].
-template <class P = F32Pack>
-HWY_INLINE void PackPanelTransposed(const float* source, int64_t stride, int64_t depth, int64_t width, float* out) {
+template <class P = F32Pack, class T>
+HWY_INLINE void PackPanelTransposed(const T* source, int64_t stride, int64_t depth, int64_t width, float* out) {
   PackHalfTransposed<P>(source, stride, depth, width, out);
   if (width > kLanes) {
     PackHalfTransposed<P>(source + kLanes * stride, stride, depth, width - kLanes, out + kLanes);
@@ -84,13 +86,13 @@ constexpr int kRowsAhead = 16;  // rows of memory that are fetched before they a
 
 // Panels of a matrix stored [depth, stride], from its first `columns` columns: column j of the p-th one goes to
 // out[p * distance + k * kWidth + j], zeros past the last. Rows are read from end to end.
-template <class P>
-HWY_INLINE void PackPanels(const float* source, int64_t stride, int64_t depth, int64_t columns, int64_t distance,
+template <class P, class T>
+HWY_INLINE void PackPanels(const T* source, int64_t stride, int64_t depth, int64_t columns, int64_t distance,
                            float* out) {
   const WholeLanes whole{0};
   for (int64_t k = 0; k < depth; k += P::kPair, source += P::kPair * stride, out += kWidth) {
     const int64_t rows = depth - k;
-    const float* from = source;
+    const T* from = source;
     float* to = out;
     int64_t left = columns;
     for (; left >= kWidth; left -= kWidth, from += kWidth, to += distance) {
@@ -112,27 +114,27 @@ HWY_INLINE void PackPanels(const float* source, int64_t stride, int64_t depth, i
 }
 
 // One panel, of `width` columns.
-template <class P = F32Pack>
-HWY_INLINE void PackPanel(const float* source, int64_t stride, int64_t depth, int64_t width, float* out) {
+template <class P = F32Pack, class T>
+HWY_INLINE void PackPanel(const T* source, int64_t stride, int64_t depth, int64_t width, float* out) {
   PackPanels<P>(source, stride, depth, width, 0, out);
 }
 
 // Rows of A: out[i * kRowStride + k] = source[i * stride + k].
-template <class P>
-HWY_INLINE void PackRows(const float* source, int64_t stride, int64_t depth, int64_t rows, float* out) {
+template <class P, class T>
+HWY_INLINE void PackRows(const T* source, int64_t stride, int64_t depth, int64_t rows, float* out) {
   for (int64_t i = 0; i < rows; ++i) P::PackRow(source + i * stride, depth, out + i * kRowStride);
 }
 
 // A tile of a transposed A, one step along k: out[i] = source[i] for i < kColumnStride.
-template <class P>
-HWY_INLINE void PackColumn(const float* source, int64_t stride, int64_t rows, float* out) {
+template <class P, class T>
+HWY_INLINE void PackColumn(const T* source, int64_t stride, int64_t rows, float* out) {
   for (int64_t i = kRowsAhead; i < kRowsAhead + P::kPair; ++i) hwy::Prefetch(source + i * stride);
   for (int i = 0; i < kColumnStride; i += kLanes)
     hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);
 }
-// The same where only `readable` floats of a row exist.
-template <class P>
-HWY_INLINE void PackLastColumn(const float* source, int64_t stride, int64_t rows, int64_t readable, float* out) {
+// The same where only `readable` values of a row exist.
+template <class P, class T>
+HWY_INLINE void PackLastColumn(const T* source, int64_t stride, int64_t rows, int64_t readable, float* out) {
   for (int i = 0; i < kColumnStride && i < readable; i += kLanes) {
     if (readable - i >= kLanes) {
       hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_bf16.h"
@@ -36,27 +37,29 @@ int64_t few_step(int64_t few, int64_t k) {
 }
 
 bool relu(const GemmArgs& g) { return g.activation == GemmActivation::kRelu; }
-const float* added(const GemmArgs& g) { return g.accumulate ? g.c : g.residual; }
+const float* added(const GemmArgs& g) { return g.accumulate ? g.c.f32() : g.residual.f32(); }
 
 void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
-  if (g.trans_a) transpose(g.a, g.lda, g.k, g.m, scratch);
-  const float* a = g.trans_a ? scratch : g.a;
+  if (g.trans_a) transpose(g.a.f32(), g.lda, g.k, g.m, scratch);
+  const float *a = g.trans_a ? scratch : g.a.f32(), *b = g.b.f32();
+  float* c = g.c.f32();
   const int64_t lda = g.trans_a ? g.k : g.lda;
   if (g.trans_b) {
-    tile::SmallDots(g.m, g.k, a, lda, g.b, g.ldb, begin, end, {g.c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)});
+    tile::SmallDots(g.m, g.k, a, lda, b, g.ldb, begin, end, {c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)});
   } else {
-    const Finish finish{g.accumulate, g.residual, g.bias, relu(g)};
-    tile::SmallPlain(g.m, g.k, a, lda, g.b, g.ldb, g.c, g.ldc, begin, end, finish);
+    const Finish finish{g.accumulate, g.residual.f32(), g.bias, relu(g)};
+    tile::SmallPlain(g.m, g.k, a, lda, b, g.ldb, c, g.ldc, begin, end, finish);
   }
-  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c + begin, g.m, end - begin);
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, c + begin, g.m, end - begin);
 }
 
 void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
-  if (!g.trans_b) transpose(g.b, g.ldb, g.k, g.n, scratch);
-  const float* b = g.trans_b ? g.b : scratch;
+  if (!g.trans_b) transpose(g.b.f32(), g.ldb, g.k, g.n, scratch);
+  const float *a = g.a.f32(), *b = g.trans_b ? g.b.f32() : scratch;
+  float* c = g.c.f32();
   const int64_t ldb = g.trans_b ? g.ldb : g.k;
-  tile::SmallDots(g.n, g.k, b, ldb, g.a, g.lda, begin, end, {g.c, 1, g.ldc, g.bias, 1, 0, added(g), relu(g)});
-  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c + begin * g.ldc, end - begin, g.n);
+  tile::SmallDots(g.n, g.k, b, ldb, a, g.lda, begin, end, {c, 1, g.ldc, g.bias, 1, 0, added(g), relu(g)});
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, c + begin * g.ldc, end - begin, g.n);
 }
 
 void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& pool) {
@@ -82,9 +85,9 @@ void empty_sums(const GemmArgs& all) {
       for (int64_t j = 0; j < g.n; ++j) {
         const int64_t location = row * g.ldc + j;
         const float x = (added(g) ? added(g)[location] : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
-        g.c[location] = relu(g) && x < 0 ? 0.0f : x;
+        g.c.f32()[location] = relu(g) && x < 0 ? 0.0f : x;
       }
-    if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c, g.m, g.n);
+    if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c.f32(), g.m, g.n);
   }
 }
 
@@ -110,10 +113,20 @@ GemmArgs merge_batch(GemmArgs g) {
 
 }  // namespace
 
-size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) {
+bool is_stored_in_bf16(const GemmArgs& g) {
+  return g.a.is_bf16 || g.b.is_bf16 || g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
+}
+
+size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool in_bf16) {
   using namespace gemm_blocking;
   if (batch == 0 || m == 0 || n == 0 || k == 0) return 0;
   int64_t floats = 0;
+  if (in_bf16)
+    for (const bool merged : {false, true})  // see merge_batch
+      for (const bool apart : {false, true}) {
+        const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
+        floats = std::max(floats, workspace(packed_method(items, rows, n, k), rows, n, ceil_div(k, 2), threads, apart));
+      }
   for (const bool merged : {false, true})  // see merge_batch
     for (const bool trans_a : {false, true})
       for (const bool trans_b : {false, true}) {
@@ -127,10 +140,12 @@ size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int thread
 
 void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
   if (args.batch == 0 || args.m == 0 || args.n == 0) return;
+  if (args.k == 0 && is_stored_in_bf16(args)) fail_internal("an empty sum was given bf16");
   if (args.k == 0) return HWY_DYNAMIC_DISPATCH(empty_sums)(args);
   const GemmArgs merged = merge_batch(args);
   auto* scratch = reinterpret_cast<float*>(workspace);
   if (merged.precision == Precision::kBf16 && gemm_bf16(merged, scratch, pool)) return;
+  if (is_stored_in_bf16(args)) fail_internal("a product of fp32 was given bf16");
   HWY_DYNAMIC_DISPATCH(gemm)(merged, scratch, pool);
 }
 

@@ -67,8 +67,8 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
   const FloatTag d;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t location = (row + i) * g.ldc + column;
-    const float *from = sums + i * stride, *residual = g.residual ? g.residual + location : nullptr;
-    float* out = g.c + location;
+    const float *from = sums + i * stride, *residual = g.residual ? g.residual.f32() + location : nullptr;
+    float* out = g.c.f32() + location;
     ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
       Floats value = at.load(from);
       if (residual) value = hn::Add(value, at.load(residual));
@@ -77,7 +77,7 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
       at.store(value, out);
     });
   }
-  if (tile::has_epilogue(g)) tile::Epilogue<Blocks>(g, g.c + row * g.ldc + column, rows, columns);
+  if (tile::has_epilogue(g)) tile::Epilogue<Blocks>(g, g.c.f32() + row * g.ldc + column, rows, columns);
 }
 
 template <class Blocks>
@@ -104,7 +104,7 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   const int bits = weight.shape.format == WeightFormat::kInt4Blocks ? 4 : 8;
   const auto quantize = [&](int64_t row, int) {
     for (int64_t block = 0; block < blocks; ++block)
-      quantize_block(g.a + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), bits,
+      quantize_block(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), bits,
                      x[row * blocks + block]);
   };
   if (g.m == 1)

@@ -72,8 +72,8 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* s
   const float* scales = weight.row_scales() + column;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t location = (first_row + i) * g.ldc + column;
-    float* out = g.c + location;
-    const float* residual = g.residual ? g.residual + location : nullptr;
+    float* out = g.c.f32() + location;
+    const float* residual = g.residual ? g.residual.f32() + location : nullptr;
     const Floats row_scale = SetAll(row_scales[first_row + i]);
     const int32_t* row = sums + i * sums_stride;
     ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
@@ -102,7 +102,7 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* code
       Sums::run(rows, panels, depth, codes + row * depth, weight.codes(column / kPanel), weight.shape.panel_bytes(),
                 weight.sums() + column, sums, kStride);
       finish_tile(g, weight, sums, kStride, row_scales, row, rows, column, columns);
-      if (tile::has_epilogue(g)) tile::Epilogue<Sums>(g, g.c + row * g.ldc + column, rows, columns);
+      if (tile::has_epilogue(g)) tile::Epilogue<Sums>(g, g.c.f32() + row * g.ldc + column, rows, columns);
     }
   }
 }
@@ -117,11 +117,11 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
   if (g.m * depth <= kSerial) {
     for (int64_t row = 0; row < g.m; ++row)
-      row_scales[row] = quantize_activations(g.a + row * g.lda, k, codes + row * depth);
+      row_scales[row] = quantize_activations(g.a.f32() + row * g.lda, k, codes + row * depth);
   } else {
     pool.run((g.m + rows_of_task - 1) / rows_of_task, [&](int64_t task, int) {
       for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row)
-        row_scales[row] = quantize_activations(g.a + row * g.lda, k, codes + row * depth);
+        row_scales[row] = quantize_activations(g.a.f32() + row * g.lda, k, codes + row * depth);
     });
   }
   constexpr int64_t kTileColumns = Sums::kPanels * kPanel;

@@ -17,14 +17,14 @@ size_t strip_bytes(const PackedShape& shape) {
   return (static_cast<size_t>(strip_rows(shape) * shape.columns) * sizeof(float) + 63) / 64 * 64;
 }
 
-template <class T>
-void advance(T*& pointer, int64_t by) {
-  if (pointer) pointer += by;
+template <class Pointer>
+void advance(Pointer& pointer, int64_t by) {
+  if (pointer) pointer = pointer + by;
 }
 
 // Columns [begin, begin + part.n) of C.
 void multiply_transposed(GemmArgs part, int64_t begin, std::byte* workspace, ThreadPool& pool) {
-  part.c += begin;
+  part.c = part.c + begin;
   advance(part.bias, begin), advance(part.residual, begin), advance(part.pre_activation, begin);
   advance(part.aux, begin);
   gemm(part, workspace, pool);
@@ -32,7 +32,7 @@ void multiply_transposed(GemmArgs part, int64_t begin, std::byte* workspace, Thr
 
 // What the rows [begin, begin + part.k) of the weight add to C. What follows the product waits for the last of them.
 void multiply_plain(GemmArgs part, int64_t begin, bool is_last, std::byte* workspace, ThreadPool& pool) {
-  part.a += begin;
+  part.a = part.a + begin;
   if (begin > 0) part.accumulate = true, part.residual = nullptr;
   if (!is_last) {
     part.bias = nullptr, part.pre_activation = nullptr, part.aux = nullptr;
