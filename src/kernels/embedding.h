@@ -3,16 +3,18 @@
 #include <cstdint>
 
 #include "base/thread_pool.h"
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
 // out[i, :] = table[ids[i], :] for i in [0, count); table [vocabulary, width]. That every id is in range is the
 // caller's duty, here and below.
-void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, float* out, ThreadPool& pool);
+void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
+                 ThreadPool& pool);
 
 // dtable[ids[i], :] += dy[i, :], in the order of i: the same sum for any number of threads. Rows i with the id
 // `skipped` add nothing.
-void scatter_add_rows(int64_t count, int64_t width, const float* dy, const int32_t* ids, float* dtable,
+void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
                       ThreadPool& pool, int32_t skipped = -1);
 
 }  // namespace linnet

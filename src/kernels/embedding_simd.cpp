@@ -17,7 +17,7 @@ namespace linnet::HWY_NAMESPACE {
 namespace {
 
 // Columns [begin, end) of every row.
-void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, const float* dy, const int32_t* ids,
+void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, StoredFloats dy, const int32_t* ids,
                     float* dtable, int32_t skipped) {
   constexpr int64_t ahead = 8;  // rows of the table come in no order that a prefetcher could guess
   for (int64_t i = 0; i < count; ++i) {
@@ -26,10 +26,14 @@ void ScatterColumns(int64_t begin, int64_t end, int64_t count, int64_t width, co
       for (int64_t j = begin; j < end; j += 16) hwy::Prefetch(next + j);
     }
     if (ids[i] == skipped) continue;
-    const float* from = dy + i * width + begin;
+    const StoredFloats from = dy + (i * width + begin);
     float* to = dtable + ids[i] * width + begin;
     ForRow(end - begin, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(to), at.load(from)), to); });
   }
+}
+
+void RoundRow(int64_t width, const float* from, Bfloat16* to) {
+  ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(at.load(from), to); });
 }
 
 }  // namespace
@@ -40,16 +44,24 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 
 HWY_EXPORT(ScatterColumns);
+HWY_EXPORT(RoundRow);
 
-void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, float* out, ThreadPool& pool) {
+void gather_rows(int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out,
+                 ThreadPool& pool) {
   const auto bytes = static_cast<size_t>(width) * sizeof(float);
   for_ranges(pool, count, width, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) std::memcpy(out + i * width, table + ids[i] * width, bytes);
+    for (int64_t i = begin; i < end; ++i) {
+      const float* row = table + ids[i] * width;
+      if (out.is_bf16)
+        HWY_DYNAMIC_DISPATCH(RoundRow)(width, row, out.bf16() + i * width);
+      else
+        std::memcpy(out.f32() + i * width, row, bytes);
+    }
   });
 }
 
 // Tasks own columns, so that no two ever write the same element; 64 floats are whole cache lines of an aligned table.
-void scatter_add_rows(int64_t count, int64_t width, const float* dy, const int32_t* ids, float* dtable,
+void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
                       ThreadPool& pool, int32_t skipped) {
   const int64_t strip = width >= 256 ? 64 : 32;
   for_ranges(pool, (width + strip - 1) / strip, count * strip, [&](int64_t begin, int64_t end) {

@@ -38,7 +38,8 @@ HWY_INLINE void Turns(int64_t half, double position, const double* frequencies, 
 }
 
 // Rows are numbered position by position, so that rows of one position are neighbours.
-void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
+template <class T>
+void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_y, int64_t begin, int64_t end) {
   const int64_t half = args.head_size / 2, turned = args.heads * args.head_size;
   HWY_ALIGN float cosine[kRopeMaxHeadSize / 2], sine[kRopeMaxHeadSize / 2];
   int64_t known = -1;
@@ -48,11 +49,11 @@ void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
     if (row == begin || position != known)
       Turns(half, static_cast<double>(position), args.frequencies, args.inverse, cosine, sine);
     known = position;
-    const float* x = args.x + b * args.x_batch_stride + t * args.x_row_stride;
-    float* y = args.y + b * args.y_batch_stride + t * args.y_row_stride;
+    const T* x = all_x + b * args.x_batch_stride + t * args.x_row_stride;
+    T* y = all_y + b * args.y_batch_stride + t * args.y_row_stride;
     for (int64_t head = 0; head < turned; head += args.head_size) {
-      const float *first = x + head, *second = x + head + half;
-      float *first_out = y + head, *second_out = y + head + half;
+      const T *first = x + head, *second = x + head + half;
+      T *first_out = y + head, *second_out = y + head + half;
       ForRow(half, [&](const auto& at) LINNET_LAMBDA {
         const Floats u = at.load(first), v = at.load(second), c = at.load(cosine), s = at.load(sine);
         at.store(hn::NegMulAdd(v, s, hn::Mul(u, c)), first_out);
@@ -61,6 +62,11 @@ void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
     }
     if (x != y) std::copy(x + turned, x + args.width, y + turned);
   }
+}
+
+void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
+  if (args.x.is_bf16) return RopeRowsOf(args, args.x.bf16(), args.y.bf16(), begin, end);
+  RopeRowsOf(args, args.x.f32(), args.y.f32(), begin, end);
 }
 
 }  // namespace

@@ -95,6 +95,14 @@ inline bool all_f32(const KernelQuery& query) {
   return true;
 }
 
+// No floats but float32 and bf16.
+inline bool all_f32_or_bf16(const KernelQuery& query) {
+  for (const auto& types : {query.in, query.out})
+    for (const TensorType& type : types)
+      if (type.dtype == DType::kF64) return false;
+  return true;
+}
+
 // Calls body.operator()<float>() or <double>(): how a reference kernel is written once for both.
 template <class Body>
 void for_float(DType dtype, Body&& body) {

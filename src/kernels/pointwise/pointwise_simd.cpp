@@ -29,7 +29,7 @@ struct PointwiseCall {
   PointwiseOperand operands[kMaxOperands];
   int operand_count;
   int64_t n, block;
-  float* out;
+  MutableStoredFloats out;
 };
 
 // Blocks are shorter for programs that need many of them at once; 96 KiB either way.
@@ -172,12 +172,12 @@ class Task {
     for (int i = 0; i < program_.constant_count; ++i)
       hn::StoreU(SetAll(program_.constants[i]), FloatTag(), constants_[i]);
     for (int k = 0; k < call.operand_count; ++k) Prepare(k, std::min(call.block, end - begin));
+    if (call.out.is_bf16) result_ = Take(call.block);
   }
 
   void Run(int64_t begin, int64_t end) {
     const int64_t whole_end = end - end % kFloatLanes;  // only the last task's end is ragged
-    for (int64_t i = begin; i < whole_end; i += call_.block)
-      RunBlock(i, std::min(call_.block, whole_end - i), call_.out + i);
+    for (int64_t i = begin; i < whole_end; i += call_.block) RunBlock(i, std::min(call_.block, whole_end - i));
     if (whole_end < end) RunEnd(whole_end, end - whole_end);
   }
 
@@ -194,7 +194,7 @@ class Task {
       buffers_[k] = Take(2 * call_.block);
       const int64_t length = (longest + kFloatLanes - 1) / kFloatLanes * kFloatLanes + operand.size;
       Repeat(operand, 0, length, buffers_[k]);
-    } else if (operand.broadcast != Broadcast::kFull) {
+    } else if (operand.broadcast != Broadcast::kFull || operand.data.is_bf16) {
       buffers_[k] = Take(call_.block);
     }
   }
@@ -203,9 +203,14 @@ class Task {
   static void Repeat(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) {
     for (int64_t j = 0; j < length;) {
       const int64_t from = (first + j) % operand.size, piece = std::min(operand.size - from, length - j);
-      std::memcpy(to + j, operand.data + from, static_cast<size_t>(piece) * sizeof(float));
+      Widen(operand.data + from, piece, to + j);
       j += piece;
     }
+  }
+
+  static void Widen(StoredFloats from, int64_t count, float* to) {
+    if (!from.is_bf16) return void(std::memcpy(to, from.data, static_cast<size_t>(count) * sizeof(float)));
+    ForRow(count, [to, x = from.bf16()](const auto& at) LINNET_LAMBDA { at.store(at.load(x), to); });
   }
 
   // to[j] = operand[(first + j) / run]
@@ -222,23 +227,28 @@ class Task {
   // Where operand k is for elements [first, first + length).
   Stream Locate(int k, int64_t first, int64_t length) {
     const PointwiseOperand& operand = call_.operands[k];
-    if (operand.broadcast == Broadcast::kFull) return {operand.data + first, kFloatLanes};
     if (operand.broadcast == Broadcast::kScalar) return streams_[k];
-    if (operand.broadcast == Broadcast::kPrefix) {
+    if (operand.broadcast == Broadcast::kFull) {
+      if (!operand.data.is_bf16) return {operand.data.f32() + first, kFloatLanes};
+      Widen(operand.data + first, length, buffers_[k]);
+    } else if (operand.broadcast == Broadcast::kPrefix) {
       Spread(operand, first, length, buffers_[k]);
     } else {
       const int64_t from = first % operand.size;
       if (operand.size <= call_.block) return {buffers_[k] + from, kFloatLanes};
-      if (from + length <= operand.size) return {operand.data + from, kFloatLanes};
+      if (from + length <= operand.size && !operand.data.is_bf16) return {operand.data.f32() + from, kFloatLanes};
       Repeat(operand, first, length, buffers_[k]);
     }
     return {buffers_[k], kFloatLanes};
   }
 
   // `length` is a whole number of vectors.
-  void RunBlock(int64_t first, int64_t length, float* out) {
+  void RunBlock(int64_t first, int64_t length) {
     for (int k = 0; k < call_.operand_count; ++k) streams_[k] = Locate(k, first, length);
-    RunSteps(length, out);
+    if (!call_.out.is_bf16) return RunSteps(length, call_.out.f32() + first);
+    RunSteps(length, result_);
+    Bfloat16* out = call_.out.bf16() + first;
+    ForRow(length, [out, x = result_](const auto& at) LINNET_LAMBDA { at.store(at.load(x), out); });
   }
 
   // The last few elements go through padded copies, so that no step needs to know about ragged ends.
@@ -251,7 +261,12 @@ class Task {
       streams_[k].data = copies[k];
     }
     RunSteps(kFloatLanes, result);
-    std::memcpy(call_.out + first, result, static_cast<size_t>(count) * sizeof(float));
+    StoreEnd(result, count, call_.out + first);
+  }
+
+  static void StoreEnd(const float* x, int64_t count, MutableStoredFloats out) {
+    const PartLanes at{0, count};
+    at.store(LoadFloats(x), out);
   }
 
   void RunSteps(int64_t length, float* out) {
@@ -284,6 +299,7 @@ class Task {
   const PointwiseCall& call_;
   const PointwiseProgram& program_;
   float* free_;
+  float* result_ = nullptr;  // a block of it, where it is rounded on its way to memory
   Stream streams_[kMaxOperands];
   float* buffers_[kMaxOperands];
   alignas(64) float constants_[kMaxInstructions][kFloatLanes];
@@ -318,18 +334,19 @@ PointwiseOperand simplify(PointwiseOperand operand, int64_t n) {
 
 }  // namespace
 
-void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands, float* out,
-               ThreadPool& pool) {
+void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
+               MutableStoredFloats out, ThreadPool& pool) {
   check_expression(expression, static_cast<int>(operands.size()));
   if (n <= 0) return;
   PointwiseCall call;
   call.program = compile_pointwise(expression);
   call.operand_count = static_cast<int>(operands.size());
-  int64_t slots = call.program.register_count;
+  int64_t slots = call.program.register_count + (out.is_bf16 ? 1 : 0);
   for (size_t k = 0; k < operands.size(); ++k) {
     call.operands[k] = simplify(operands[k], n);
     if (call.operands[k].broadcast == Broadcast::kSuffix) slots += 2;
     if (call.operands[k].broadcast == Broadcast::kPrefix) slots += 1;
+    if (call.operands[k].broadcast == Broadcast::kFull && operands[k].data.is_bf16) slots += 1;
   }
   call.block = slots * kBlock <= kScratch ? kBlock : kShortBlock;
   call.n = n;

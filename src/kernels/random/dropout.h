@@ -3,13 +3,15 @@
 #include <cstdint>
 
 #include "base/thread_pool.h"
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
-// y = kept ? x * dropout_scale(p) : 0 for x [samples, elements_per_sample]; y may be x. Element i of sample s is kept
+// y = kept ? x * dropout_scale(p) : 0 for x [samples, elements_per_sample]; y may be x if both
+// have one type. Element i of sample s is kept
 // when value i % 8 of Philox block {i / 8, kDenseDropout, 0, first_sample + s} reaches dropout_threshold(p). A dropped
 // NaN is 0, a kept one stays. The gradient is the same function of dy.
-void dropout(int64_t samples, int64_t elements_per_sample, const float* x, float* y, float p, uint64_t key,
+void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
              ThreadPool& pool, uint32_t first_sample = 0);
 
 }  // namespace linnet

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/parallel.h"
 #include "kernels/random/dropout.h"
@@ -18,7 +17,7 @@ namespace linnet::HWY_NAMESPACE {
 namespace {
 
 // Elements [begin, end) of one sample, begin a multiple of 8.
-void DropoutRange(int64_t begin, int64_t end, const float* x, float* y, uint32_t threshold, float scale,
+void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloats y, uint32_t threshold, float scale,
                   uint32_t sample, uint64_t key) {
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint16_t, FloatTag> half;
@@ -28,8 +27,8 @@ void DropoutRange(int64_t begin, int64_t end, const float* x, float* y, uint32_t
   for (int64_t first = begin; first < end; first += kPhiloxValues) {
     PhiloxKeep16(static_cast<uint32_t>(first / 8), kDenseDropout, 0, sample, key, values);
     const int64_t count = std::min<int64_t>(kPhiloxValues, end - first);
-    const float* from = x + first;
-    float* to = y + first;
+    const StoredFloats from = x + first;
+    const MutableStoredFloats to = y + first;
     ForRow(count, [&](const auto& at) LINNET_LAMBDA {
       const auto value = hn::PromoteTo(di, hn::LoadU(half, values + at.first));
       const auto dropped = hn::RebindMask(FloatTag(), hn::Lt(value, limit));
@@ -47,14 +46,14 @@ namespace linnet {
 
 HWY_EXPORT(DropoutRange);
 
-void dropout(int64_t samples, int64_t elements_per_sample, const float* x, float* y, float p, uint64_t key,
+void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
              ThreadPool& pool, uint32_t first_sample) {
   const uint32_t threshold = dropout_threshold(p);
   const float scale = dropout_scale(p);
   const int64_t size = samples * elements_per_sample;
   if (size <= 0) return;
   if (threshold == 0) {
-    if (x != y) std::memcpy(y, x, static_cast<size_t>(size) * sizeof(float));
+    if (x.data != y.data) convert_floats(size, x, y, pool);
     return;
   }
   constexpr int64_t piece = 4096;  // a whole number of Philox blocks, in any vector length

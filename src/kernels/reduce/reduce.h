@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/thread_pool.h"
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
@@ -21,7 +22,7 @@ void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool);
 size_t sum_rows_workspace(int64_t rows, int64_t width);
 
 // out[j] = (accumulate ? out[j] : 0) + sum over i of x[i, j], for x [rows, width]: the gradient of a bias.
-void sum_rows(int64_t rows, int64_t width, const float* x, float* out, bool accumulate, void* workspace,
+void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace,
               ThreadPool& pool);
 
 }  // namespace linnet

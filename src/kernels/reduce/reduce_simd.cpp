@@ -59,7 +59,8 @@ void SumBlocks(bool squares, int64_t begin, int64_t end, int64_t n, const float*
 
 // out [count] = the sum of rows of `count` columns that lie `stride` apart. Four rows at a time, to spare the partial
 // sums a trip through the cache.
-void SumStrip(int64_t rows, int64_t stride, int64_t count, const float* x, float* out) {
+template <class T>
+void SumStripOf(int64_t rows, int64_t stride, int64_t count, const T* x, float* out) {
   HWY_ALIGN float block[kStrip];
   std::fill(out, out + count, 0.0f);
   for (int64_t first = 0; first < rows; first += kRowBlock) {
@@ -67,7 +68,7 @@ void SumStrip(int64_t rows, int64_t stride, int64_t count, const float* x, float
     std::fill(block, block + count, 0.0f);
     int64_t row = first;
     for (; row + 4 <= last; row += 4) {
-      const float* p = x + row * stride;
+      const T* p = x + row * stride;
       ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA {
         const Floats low = hn::Add(at.load(p), at.load(p + stride));
         const Floats high = hn::Add(at.load(p + 2 * stride), at.load(p + 3 * stride));
@@ -75,12 +76,17 @@ void SumStrip(int64_t rows, int64_t stride, int64_t count, const float* x, float
       });
     }
     for (; row < last; ++row) {
-      const float* p = x + row * stride;
+      const T* p = x + row * stride;
       ForRow(count,
              [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(block), at.load(p)), block); });
     }
     ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(out), at.load(block)), out); });
   }
+}
+
+void SumStrip(int64_t rows, int64_t stride, int64_t count, StoredFloats x, float* out) {
+  if (x.is_bf16) return SumStripOf(rows, stride, count, x.bf16(), out);
+  SumStripOf(rows, stride, count, x.f32(), out);
 }
 
 }  // namespace
@@ -130,7 +136,7 @@ size_t sum_rows_workspace(int64_t rows, int64_t width) {
   return static_cast<size_t>(row_chunks(rows) * width) * sizeof(float);
 }
 
-void sum_rows(int64_t rows, int64_t width, const float* x, float* out, bool accumulate, void* workspace,
+void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace,
               ThreadPool& pool) {
   auto* partial = static_cast<float*>(workspace);  // [chunks, width]
   const int64_t chunks = row_chunks(rows), strips = ceil_div(width, kStrip);

@@ -1,6 +1,7 @@
 #include "kernels/random/dropout.h"
 #include "kernels/random/philox.h"
 #include "ops/dropout/dropout.h"
+#include "ops/stored_view.h"
 
 namespace linnet {
 namespace {
@@ -31,13 +32,13 @@ void run_reference(const KernelArgs& args) {
 }
 
 bool supports(const KernelQuery& query) {
-  return all_f32(query) && query.node.attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense;
+  return all_f32_or_bf16(query) && query.node.attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense;
 }
 
 void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<DropoutAttrs>();
   const int64_t samples = args.in[0].shape()[0];
-  dropout(samples, samples ? args.in[0].elements() / samples : 0, args.in[0].as<float>(), args.out[0].as<float>(),
+  dropout(samples, samples ? args.in[0].elements() / samples : 0, stored(args.in[0]), stored_result(args.out[0]),
           attrs.probability, dropout_key(args.in[1].as<int32_t>(), attrs.site), args.pool);
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/embedding.h"
 #include "ops/embedding/embedding.h"
+#include "ops/stored_view.h"
 
 namespace linnet {
 namespace {
@@ -46,18 +47,24 @@ void run_grad_reference(const KernelArgs& args) {
 void run(const KernelArgs& args) {
   check_ids(args.in[1], args.in[0].shape()[0]);
   gather_rows(args.in[1].elements(), args.out[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<int32_t>(),
-              args.out[0].as<float>(), args.pool);
+              stored_result(args.out[0]), args.pool);
 }
 
 void run_grad(const KernelArgs& args) {
   start_table(args);
-  scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<int32_t>(),
+  scatter_add_rows(args.in[1].elements(), args.in[0].shape()[-1], stored(args.in[0]), args.in[1].as<int32_t>(),
                    args.out[0].as<float>(), args.pool,
                    static_cast<int32_t>(args.node.attrs.as<EmbeddingGradAttrs>().padding));
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad},
+// Tables and their gradients are fp32.
+bool has_f32_table(const KernelQuery& query) { return all_f32_or_bf16(query) && query.in[0].dtype == DType::kF32; }
+bool has_f32_table_gradient(const KernelQuery& query) {
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32;
+}
+
+constexpr Kernel kKernels[] = {{"simd", has_f32_table, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", has_f32_table_gradient, nullptr, run_grad},
                                    {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "ops/matmul/dense_head.h"
 #include "ops/matmul/gemm_activation.h"
 #include "ops/matmul/matmul_sizes.h"
+#include "ops/stored_view.h"
 
 namespace linnet {
 namespace {
@@ -61,9 +62,20 @@ void run_reference(const KernelArgs& args) {
   for_float(args.out[0].type.dtype, [&]<class T>() { reference_product<T>(args); });
 }
 
+// See is_stored_in_bf16(). A bias is fp32.
+bool supports(const KernelQuery& query) {
+  if (all_f32(query)) return true;
+  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const bool rounds = attrs.precision == Precision::kBf16 ||
+                      (query.in[0].dtype == DType::kBF16 && query.in[1].dtype == DType::kBF16);  // nothing to round
+  return all_f32_or_bf16(query) && gemm_has_bf16() && rounds && !attrs.independent_rows &&
+         matmul_sizes(attrs, query.in[0].shape, query.in[1].shape).k > 0 &&
+         (!attrs.bias || query.in[2].dtype == DType::kF32);
+}
+
 size_t workspace(const KernelQuery& query) {
   const auto [batch, m, n, k] = matmul_sizes(query.node.attrs.as<MatmulAttrs>(), query.in[0].shape, query.in[1].shape);
-  return gemm_workspace(batch, m, n, k, query.threads);
+  return gemm_workspace(batch, m, n, k, query.threads, any_bf16(query));
 }
 
 void run(const KernelArgs& args) {
@@ -71,23 +83,24 @@ void run(const KernelArgs& args) {
   const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   GemmArgs gemm_args;
   gemm_args.batch = batch, gemm_args.m = m, gemm_args.n = n, gemm_args.k = k;
-  gemm_args.a = args.in[0].as<float>(), gemm_args.lda = attrs.trans_a ? m : k, gemm_args.a_batch = m * k;
-  gemm_args.b = args.in[1].as<float>(), gemm_args.ldb = attrs.trans_b ? k : n, gemm_args.b_batch = k * n;
-  gemm_args.c = args.out[0].as<float>(), gemm_args.ldc = n, gemm_args.c_batch = m * n;
+  gemm_args.a = stored(args.in[0]), gemm_args.lda = attrs.trans_a ? m : k, gemm_args.a_batch = m * k;
+  gemm_args.b = stored(args.in[1]), gemm_args.ldb = attrs.trans_b ? k : n, gemm_args.b_batch = k * n;
+  gemm_args.c = stored_result(args.out[0]), gemm_args.ldc = n, gemm_args.c_batch = m * n;
   gemm_args.trans_a = attrs.trans_a, gemm_args.trans_b = attrs.trans_b;
   gemm_args.bias = attrs.bias ? args.in[2].as<float>() : nullptr;
   gemm_args.precision = attrs.precision, gemm_args.independent_rows = attrs.independent_rows;
+  if (is_stored_in_bf16(gemm_args)) gemm_args.precision = Precision::kBf16;
   gemm_args.activation = attrs.activation, gemm_args.derivative = attrs.derivative;
   gemm_args.derivative_scale = attrs.derivative_scale;
-  if (attrs.pre_activation) gemm_args.pre_activation = args.out[1].as<float>();
-  if (attrs.has_aux()) gemm_args.aux = args.in[attrs.bias ? 3 : 2].as<float>();
+  if (attrs.pre_activation) gemm_args.pre_activation = stored_result(args.out[1]);
+  if (attrs.has_aux()) gemm_args.aux = stored(args.in[attrs.bias ? 3 : 2]);
   gemm_args.accumulate = attrs.accumulate && args.in.back().data == args.out[0].data;
-  if (attrs.accumulate && !gemm_args.accumulate) gemm_args.residual = args.in.back().as<float>();
+  if (attrs.accumulate && !gemm_args.accumulate) gemm_args.residual = stored(args.in.back());
   gemm(gemm_args, args.workspace, args.pool);
 }
 
 constexpr Kernel kKernels[] = {{"dense_head", dense_head_supports, nullptr, run_dense_head},
-                               {"gemm", all_f32, workspace, run},
+                               {"gemm", supports, workspace, run},
                                {"reference", nullptr, nullptr, run_reference}};
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "ops/broadcast.h"
 #include "ops/movement/movement.h"
+#include "ops/stored_view.h"
 
 namespace linnet {
 namespace {
@@ -90,11 +91,12 @@ void run_broadcast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
   const int64_t n = out.elements(), size = in.elements();
   const Broadcast kind = *find_broadcast(in.shape(), out.shape());
-  for_float(in.type.dtype, [&]<class T>() {
+  const auto spread = [&]<class T>() {
     const T* x = in.as<T>();
     T* y = out.as<T>();
     for (int64_t i = 0; i < n; ++i) y[i] = x[kind == Broadcast::kPrefix ? i / (n / size) : i % size];
-  });
+  };
+  in.type.dtype == DType::kBF16 ? spread.operator()<Bfloat16>() : for_float(in.type.dtype, spread);
 }
 
 void run_fill(const KernelArgs& args) {
@@ -104,6 +106,8 @@ void run_fill(const KernelArgs& args) {
     return void(std::fill_n(out.as<int32_t>(), out.elements(), static_cast<int32_t>(value)));
   if (out.type.dtype == DType::kU8)
     return void(std::fill_n(out.as<uint8_t>(), out.elements(), static_cast<uint8_t>(value)));
+  if (out.type.dtype == DType::kBF16)
+    return void(std::fill_n(out.as<Bfloat16>(), out.elements(), Bfloat16(static_cast<float>(value))));
   for_float(out.type.dtype, [&]<class T>() { std::fill_n(out.as<T>(), out.elements(), static_cast<T>(value)); });
 }
 
@@ -166,13 +170,23 @@ void run_cast(const KernelArgs& args) {
   }
 }
 
+bool casts_storage(const KernelQuery& query) {
+  const DType from = query.in[0].dtype, to = query.out[0].dtype;
+  return (from == DType::kBF16 && to == DType::kF32) || (from == DType::kF32 && to == DType::kBF16);
+}
+
+void run_storage_cast(const KernelArgs& args) {
+  convert_floats(args.out[0].elements(), stored(args.in[0]), stored_result(args.out[0]), args.pool);
+}
+
 constexpr Kernel kReshapeKernels[] = {{"reference", nullptr, nullptr, run_reshape}};
 constexpr Kernel kSplitKernels[] = {{"reference", nullptr, nullptr, run_split}};
 constexpr Kernel kConcatKernels[] = {{"reference", nullptr, nullptr, run_concat}};
 constexpr Kernel kPermuteKernels[] = {{"reference", nullptr, nullptr, run_permute}};
 constexpr Kernel kBroadcastKernels[] = {{"reference", nullptr, nullptr, run_broadcast}};
 constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
-constexpr Kernel kCastKernels[] = {{"reference", nullptr, nullptr, run_cast}};
+constexpr Kernel kCastKernels[] = {{"convert", casts_storage, nullptr, run_storage_cast},
+                                   {"reference", nullptr, nullptr, run_cast}};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "ops/broadcast.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/stored_view.h"
 
 namespace linnet {
 namespace {
@@ -40,13 +41,12 @@ void run_reference(const KernelArgs& args) {
 void run(const KernelArgs& args) {
   std::array<PointwiseOperand, kMaxOperands> operands;
   for (size_t k = 0; k < args.in.size(); ++k)
-    operands[k] = {args.in[k].as<const float>(), args.in[k].elements(),
-                   *find_broadcast(args.in[k].shape(), args.out[0].shape())};
+    operands[k] = {stored(args.in[k]), args.in[k].elements(), *find_broadcast(args.in[k].shape(), args.out[0].shape())};
   pointwise(args.out[0].elements(), args.node.attrs.as<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
-            args.out[0].as<float>(), args.pool);
+            stored_result(args.out[0]), args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kKernels[] = {{"simd", all_f32_or_bf16, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "kernels/reduce/softmax.h"
 #include "ops/broadcast.h"
 #include "ops/reduce/reduce.h"
+#include "ops/stored_view.h"
 
 namespace linnet {
 namespace {
@@ -37,7 +38,7 @@ void run_reference(const KernelArgs& args) {
 
 bool is_row_sum(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<ReduceAttrs>();
-  return all_f32(query) && attrs.kind == Reduction::kSum &&
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && attrs.kind == Reduction::kSum &&
          find_broadcast(attrs.shape, query.in[0].shape) == Broadcast::kSuffix;
 }
 
@@ -48,7 +49,7 @@ size_t row_sum_workspace(const KernelQuery& query) {
 
 void run_row_sum(const KernelArgs& args) {
   const int64_t width = args.out[0].elements();
-  sum_rows(width ? args.in[0].elements() / width : 0, width, args.in[0].as<float>(), args.out[0].as<float>(), false,
+  sum_rows(width ? args.in[0].elements() / width : 0, width, stored(args.in[0]), args.out[0].as<float>(), false,
            args.workspace, args.pool);
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/rope.h"
 #include "ops/rope/rope.h"
+#include "ops/stored_view.h"
 
 namespace linnet {
 namespace {
@@ -32,7 +33,8 @@ void run_reference(const KernelArgs& args) {
 }
 
 bool supports(const KernelQuery& query) {
-  return all_f32(query) && query.node.attrs.as<RopeAttrs>().head_size <= kRopeMaxHeadSize;
+  return all_f32_or_bf16(query) && query.in[0].dtype == query.out[0].dtype &&
+         query.node.attrs.as<RopeAttrs>().head_size <= kRopeMaxHeadSize;
 }
 
 size_t workspace(const KernelQuery& query) {
@@ -50,8 +52,8 @@ void run(const KernelArgs& args) {
   call.positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
   call.position_stride = attrs.has_positions && args.in[1].shape()[0] > 1 ? call.length : 0;
   call.frequencies = frequencies;
-  call.x = in.as<float>(), call.x_batch_stride = in.strides[0], call.x_row_stride = in.strides[1];
-  call.y = out.as<float>(), call.y_batch_stride = out.strides[0], call.y_row_stride = out.strides[1];
+  call.x = stored(in), call.x_batch_stride = in.strides[0], call.x_row_stride = in.strides[1];
+  call.y = stored_result(out), call.y_batch_stride = out.strides[0], call.y_row_stride = out.strides[1];
   rope_rows(call, args.pool);
 }
 
