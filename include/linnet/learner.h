@@ -41,6 +41,9 @@ struct LearnerOptions {
   // What products multiply in: "fp32", "bf16" (fp32 on a CPU without it) or, on a GPU, "tf32"; "fp16" on the CPU
   // rounds operands to fp16 and scales the loss by 2^16, which is halved where gradients overflow.
   std::string precision = "fp32";
+  // In what type activations are stored. "auto": with precision = "bf16" in bf16, where the machine multiplies in bf16,
+  // else in fp32; "fp32": always.
+  std::string storage = "auto";
   // "cpu", "cuda" or "cuda:N".
   std::string device = "cpu";
   // Of the CPU; 0: as many as the process may use. The result does not depend on it.

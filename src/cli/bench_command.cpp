@@ -23,6 +23,7 @@ namespace {
 
 struct Arguments {
   std::string name, precision = "fp32", attention_precision = "same", device = "cpu", isa = "auto", write_data;
+  std::string storage = "auto";
   std::string recompute = "auto", memory, sweep, chart;
   int threads = 0;
   double seconds = 5, dropout = -1;
@@ -232,6 +233,7 @@ int bench(const Arguments& arguments) {
     return 0;
   }
   MeasureOptions options{.precision = precision, .backend = &backend, .threads = threads, .seconds = arguments.seconds};
+  options.store_fp32 = arguments.storage == "fp32";
   options.recompute = recompute_mode(arguments.recompute);
   if (!arguments.memory.empty()) {
     const auto memory = parse_byte_size(arguments.memory);
@@ -274,6 +276,9 @@ void add_bench_command(Command& linnet) {
       .take("--attention-precision", arguments->attention_precision,
             "bf16: attention alone multiplies in bf16, whatever --precision says (default: same)",
             {.choices = {"same", "bf16"}})
+      .take("--storage", arguments->storage,
+            "in what type activations are stored: auto (default) with --precision bf16 in bf16, or fp32 always",
+            {.choices = {"auto", "fp32"}})
       .take("--recompute", arguments->recompute,
             "what of each layer the backward pass computes again: auto (default) what --memory asks for, none, "
             "attention or block",

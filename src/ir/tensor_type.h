@@ -15,7 +15,7 @@ enum class DType : uint8_t {
   kF64,   // 64-bit floating point: the type in which the interpreter computes references
   kI32,   // 32-bit integers: token ids, labels, lengths
   kU8,    // bytes: images
-  kBF16,  // activations that a device stores (passes/storage_type.cpp); model code and CPU kernels never see it
+  kBF16,  // stored activations (passes/storage_type.cpp); model code never sees it
 };
 
 // The name of an element type: "f32", "f64", "i32", "u8", "bf16".

@@ -95,6 +95,10 @@ TrainerOptions trainer_options(const LearnerOptions& options) {
   trainer.optimizer.clip_norm = options.clip_norm;
   trainer.optimizer.ema_decay = options.average_decay;
   trainer.passes.precision = precision_of(options.precision);
+  if (options.storage != "auto" && options.storage != "fp32")
+    fail_user("unknown storage \"" + options.storage + "\"; there are auto and fp32");
+  if (trainer.passes.precision == Precision::kBf16 && options.storage == "auto")
+    trainer.passes.storage_type = DType::kBF16;
   if (trainer.passes.precision == Precision::kF16) trainer.loss_scale.initial = 65536;
   return trainer;
 }

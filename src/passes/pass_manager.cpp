@@ -43,7 +43,7 @@ constexpr std::array kPasses{
     Pass{"fuse_quantized", plain<fuse_quantized>},
     Pass{"fuse_pointwise", plain<fuse_pointwise>},
     Pass{"cast_to_storage_type",
-         [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type); },
+         [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },
          [](const PassOptions& o) { return o.storage_type.has_value(); }},
     Pass{"make_views", plain<make_views>}};
 

@@ -37,8 +37,8 @@ Graph fuse_accumulate(const Graph& graph);
 Graph fuse_quantized(const Graph& graph);
 // Chains of elementwise ops become one.
 Graph fuse_pointwise(const Graph& graph);
-// Activations are written in a shorter type, for backends that have kernels for it.
-Graph cast_to_storage_type(const Graph& graph, DType storage_type);
+// Activations are written in a shorter type, as far as the backend has kernels for it.
+Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend);
 // reshape, split and concat become views where the ops around them can read and write with strides.
 Graph make_views(const Graph& graph);
 

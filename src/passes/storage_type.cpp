@@ -1,8 +1,14 @@
-// Activations are written in a storage type shorter than fp32, for backends whose kernels read and write it: half the
-// memory and half the traffic. Each op says which operands and results its kernels take so (OpDef::storage); casts go
-// between those that do and those that do not. Parameters, optimizer state, gradients of parameters, statistics, losses
-// and all outputs of the graph stay fp32; products read a copy of the parameters in the storage type, made once at the
-// start of the step.
+// Activations are written in a storage type shorter than fp32: half the memory and half the traffic. Each op says which
+// operands and results its kernels take so (OpDef::storage); casts go between those that do and those that do not.
+// Parameters, optimizer state, gradients of parameters, statistics, losses and all outputs of the graph stay fp32.
+//
+// On a GPU, kernels exist for whatever an op's rule allows, and products read a copy of the parameters in the storage
+// type, made once at the start of the step. On the CPU:
+//   - the table of kernels is asked about every node; one that no kernel takes computes in fp32 between casts;
+//   - parameters and other inputs of the graph stay fp32 operands: products round them while they pack them, and a copy
+//     would cost two bytes for each parameter.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/op.h"
 #include "ops/movement/movement.h"
@@ -14,20 +20,31 @@ namespace {
 
 class CastToStorageType {
  public:
-  CastToStorageType(const Graph& old, DType storage_type)
+  CastToStorageType(const Graph& old, DType storage_type, const Backend& backend)
       : old_(old),
         storage_type_(storage_type),
+        backend_(backend),
+        on_host_(backend.device->is_host()),
         rewriter_(old),
+        is_input_(values()),
         wants_(values()),
         is_reduced_(values()),
-        made_(values()) {}
+        made_(values()) {
+    for (const GraphInput& input : old.inputs()) is_input_[at(input.value)] = true;
+    for (const Node& node : old.nodes()) {
+      const bool moves_inputs = moves(node) && !node.in.empty() &&
+                                std::ranges::all_of(node.in, [&](ValueId id) { return is_input_[at(id)]; });
+      for (const ValueId out : node.out) is_input_[at(out)] = moves_inputs;
+      rules_.push_back(rule_of(node));
+    }
+  }
 
   Graph run() {
     for (const GraphOutput& output : old_.outputs()) wants_[at(output.value)].f32 = true;
     for (const StateUpdate& update : old_.updates()) wants_[at(update.value)].f32 = true;
-    for (NodeId id = old_.node_count() - 1; id >= 0; --id) choose(old_.node(id));
+    for (NodeId id = old_.node_count() - 1; id >= 0; --id) choose(old_.node(id), rules_[at(id)]);
     for (const GraphInput& input : old_.inputs()) made_[at(input.value)].f32 = rewriter_[input.value];
-    for (const Node& node : old_.nodes()) add(node);
+    for (NodeId id = 0; id < old_.node_count(); ++id) add(old_.node(id), rules_[at(id)]);
     for (const GraphOutput& output : old_.outputs()) rewriter_.map(output.value, get(output.value, false));
     for (const StateUpdate& update : old_.updates()) rewriter_.map(update.value, get(update.value, false));
     return rewriter_.finish();
@@ -44,14 +61,45 @@ class CastToStorageType {
   size_t values() const { return at(old_.value_count()); }
   bool is_f32(ValueId id) const { return old_.value(id).type.dtype == DType::kF32; }
 
-  // Backward over the graph: how each result is stored, once all its readers have said what they want.
-  void choose(const Node& node) {
+  // The op's rule, as far as the backend's kernels follow it.
+  StorageRule rule_of(const Node& node) const {
     const StorageRule rule = storage_of(node);
+    if (!on_host_ || moves(node)) return rule;
+    StorageRule taken{.in = std::vector<Storage>(node.in.size()), .out = std::vector<Storage>(node.out.size())};
+    NodeTypes types;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const bool stays = is_input_[at(node.in[i])] && rule.operand(i) == Storage::kReduced;
+      taken.in[i] = stays ? Storage::kF32 : rule.operand(i);
+      types.in.push_back(type_of(node.in[i], is_f32(node.in[i]) && taken.in[i] != Storage::kF32));
+    }
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      taken.out[i] = rule.result(i);
+      types.out.push_back(type_of(node.out[i], is_f32(node.out[i]) && taken.out[i] != Storage::kF32));
+    }
+    if (has_kernel(node, types)) return taken;
+    // Sums, of which some kernels write fp32 alone.
+    for (size_t i = 0; i < node.out.size(); ++i)
+      if (taken.out[i] == Storage::kAny) taken.out[i] = Storage::kF32, types.out[i] = old_.value(node.out[i]).type;
+    return has_kernel(node, types) ? taken : StorageRule{};
+  }
+
+  // The types with which a node runs.
+  struct NodeTypes {
+    std::vector<TensorType> in, out;
+  };
+  bool has_kernel(const Node& node, const NodeTypes& types) const {
+    return has_fast_kernel({node, types.in, types.out, /*threads=*/1, backend_.device}, backend_);
+  }
+
+  // Backward over the graph: how each result is stored, once all its readers have said what they want. Numbers of which
+  // there is one, such as losses and counts, are too few to be worth the rounding.
+  void choose(const Node& node, const StorageRule& rule) {
     for (size_t i = 0; i < node.out.size(); ++i) {
       const ValueId out = node.out[i];
       const Wants wants = wants_[at(out)];
       const Storage storage = is_f32(out) ? rule.result(i) : Storage::kF32;
-      const bool free = storage == Storage::kAny || storage == Storage::kMoved;
+      const bool one = on_host_ && old_.value(out).type.shape.elements() == 1;
+      const bool free = storage == Storage::kMoved || (storage == Storage::kAny && !one);
       is_reduced_[at(out)] = storage == Storage::kReduced || (free && (wants.reduced || !wants.f32));
     }
     for (size_t i = 0; i < node.in.size(); ++i) {
@@ -75,20 +123,27 @@ class CastToStorageType {
     }
   }
 
-  void add(const Node& node) {
+  void add(const Node& node, const StorageRule& rule) {
     if (moves(node)) return;  // get() makes the versions that are wanted
-    const StorageRule rule = storage_of(node);
-    std::vector<Tensor> in;
+    std::vector<bool> reduced(node.in.size());
+    NodeTypes types;
     for (size_t i = 0; i < node.in.size(); ++i) {
       const ValueId id = node.in[i];
       const Storage storage = is_f32(id) ? rule.operand(i) : Storage::kF32;
-      const bool reduced = storage == Storage::kReduced || (storage == Storage::kAny && is_stored_reduced(id)) ||
-                           (storage == Storage::kAsResult && is_reduced_[at(node.out[0])]);
-      in.push_back(get(id, reduced));
+      reduced[i] = storage == Storage::kReduced || (storage == Storage::kAny && is_stored_reduced(id)) ||
+                   (storage == Storage::kAsResult && is_reduced_[at(node.out[0])]);
+      types.in.push_back(type_of(id, reduced[i]));
     }
-    std::vector<TensorType> types;
-    for (const ValueId out : node.out) types.push_back(type_of(out, is_reduced_[at(out)]));
-    keep(node, rewriter_.add_stored(node, in, types), [&](ValueId out) { return is_reduced_[at(out)]; });
+    for (const ValueId out : node.out) types.out.push_back(type_of(out, is_reduced_[at(out)]));
+    // rule_of() asked with the types that the rule prefers; those that readers want may be others.
+    const bool any_reduced = std::ranges::find(types.in, storage_type_, &TensorType::dtype) != types.in.end() ||
+                             std::ranges::find(types.out, storage_type_, &TensorType::dtype) != types.out.end();
+    const bool in_f32 = on_host_ && any_reduced && !has_kernel(node, types);
+    std::vector<Tensor> in;
+    for (size_t i = 0; i < node.in.size(); ++i) in.push_back(get(node.in[i], reduced[i] && !in_f32));
+    if (in_f32)
+      for (size_t i = 0; i < node.out.size(); ++i) types.out[i] = old_.value(node.out[i]).type;
+    keep(node, rewriter_.add_stored(node, in, types.out), [&](ValueId out) { return is_reduced_[at(out)] && !in_f32; });
   }
 
   // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any gets the
@@ -136,16 +191,20 @@ class CastToStorageType {
 
   const Graph& old_;
   const DType storage_type_;
+  const Backend& backend_;
+  const bool on_host_;
   Rewriter rewriter_;
-  std::vector<Wants> wants_;      // by old value
-  std::vector<bool> is_reduced_;  // by old value: its producer writes the storage type
-  std::vector<Versions> made_;    // by old value
+  std::vector<StorageRule> rules_;  // by node
+  std::vector<bool> is_input_;      // by old value: of the graph, or moved from one
+  std::vector<Wants> wants_;        // by old value
+  std::vector<bool> is_reduced_;    // by old value: its producer writes the storage type
+  std::vector<Versions> made_;      // by old value
 };
 
 }  // namespace
 
-Graph cast_to_storage_type(const Graph& graph, DType storage_type) {
-  return CastToStorageType(graph, storage_type).run();
+Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend) {
+  return CastToStorageType(graph, storage_type, backend).run();
 }
 
 }  // namespace linnet

@@ -98,7 +98,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.passes.precision = precision_of(c.precision);
   if (c.precision == "fp16") options.loss_scale = {c.loss_scale, c.loss_scale_steps};
   if (c.attention_precision != "same") options.passes.attention_precision = precision_of(c.attention_precision);
-  if (c.device != "cpu" && c.precision == "bf16" && c.storage == "auto") options.passes.storage_type = DType::kBF16;
+  if (c.precision == "bf16" && c.storage == "auto") options.passes.storage_type = DType::kBF16;
   return options;
 }
 

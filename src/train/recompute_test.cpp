@@ -48,8 +48,10 @@ TEST(Recompute, TakesLessMemoryForTheSameBits) {
 }
 
 TEST(RecomputeBlocks, TakesLessMemoryForTheSameBitsWithDropout) {
-  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
-    TrainerOptions options{.passes = {.precision = precision}};
+  for (const PassOptions& passes : {PassOptions{}, PassOptions{.precision = Precision::kBf16},
+                                    PassOptions{.precision = Precision::kBf16, .storage_type = DType::kBF16}}) {
+    SCOPED_TRACE(std::string(precision_name(passes.precision)) + (passes.storage_type ? " stored" : ""));
+    TrainerOptions options{.passes = passes};
     const Trained none = train(options, 0.1);
     EXPECT_EQ(none.fit.text(), "");
     options.recompute = RecomputeMode::kAttention;
@@ -65,11 +67,12 @@ TEST(RecomputeBlocks, TakesLessMemoryForTheSameBitsWithDropout) {
 }
 
 // A step that is given less and less memory keeps each limit, does more and more work, and gives the same bits.
-TEST(FitMemory, KeepsEachLimitWithTheSameBits) {
-  const Trained all = train({}, 0.1), least = train({.recompute = RecomputeMode::kBlock}, 0.1);
+void expect_limits_are_kept(const PassOptions& passes) {
+  const Trained all = train({.passes = passes}, 0.1),
+                least = train({.passes = passes, .recompute = RecomputeMode::kBlock}, 0.1);
   double work = 0;
   for (const size_t tenths : {8, 4, 0}) {
-    TrainerOptions options;
+    TrainerOptions options{.passes = passes};
     options.memory = least.planned + (all.planned - least.planned) / 10 * tenths;
     const Trained limited = train(options, 0.1);
     EXPECT_LE(limited.planned, options.memory);
@@ -78,6 +81,11 @@ TEST(FitMemory, KeepsEachLimitWithTheSameBits) {
     expect_same_bits(all, limited);
   }
   EXPECT_GT(work, 0.05);
+}
+
+TEST(FitMemory, KeepsEachLimitWithTheSameBits) {
+  expect_limits_are_kept({});
+  expect_limits_are_kept({.precision = Precision::kBf16, .storage_type = DType::kBF16});
 }
 
 TEST(FitMemory, NamesTheLeastThatWorks) {

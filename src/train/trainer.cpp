@@ -46,6 +46,17 @@ Precision cpu_precision(Precision wanted) {
   return wanted == Precision::kBf16 && gemm_has_bf16() ? Precision::kBf16 : Precision::kF32;
 }
 
+namespace {
+
+// Activations are stored in bf16 where the machine multiplies in bf16: elsewhere they would only be rounded for
+// products that read fp32.
+TrainerOptions for_machine(TrainerOptions options, const Store& store) {
+  if (store.device().is_host() && !gemm_has_bf16()) options.passes.storage_type.reset();
+  return options;
+}
+
+}  // namespace
+
 Precision Trainer::precision() const {
   return store_.device().is_host() ? cpu_precision(options_.passes.precision) : options_.passes.precision;
 }
@@ -72,7 +83,7 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
     : layout_(layout),
       store_(store),
       shared_(shared),
-      options_(options),
+      options_(for_machine(options, store)),
       step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()},
       loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1},
       pool_(options.threads) {

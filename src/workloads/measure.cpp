@@ -31,8 +31,7 @@ TrainerOptions trainer_options(const Workload& workload, const MeasureOptions& m
   options.threads = measured.threads;
   options.passes.precision = measured.precision;
   options.passes.attention_precision = measured.attention_precision;
-  if (!measured.backend->device->is_host() && measured.precision == Precision::kBf16)
-    options.passes.storage_type = DType::kBF16;
+  if (measured.precision == Precision::kBf16 && !measured.store_fp32) options.passes.storage_type = DType::kBF16;
   options.backend = measured.backend;
   options.recompute = measured.recompute, options.memory = measured.memory;
   return options;

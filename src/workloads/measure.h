@@ -14,6 +14,7 @@ namespace linnet {
 struct MeasureOptions {
   Precision precision = Precision::kF32;
   std::optional<Precision> attention_precision = {};  // where it is another
+  bool store_fp32 = false;                            // activations are stored in fp32 with kBf16 too
   const Backend* backend = &cpu_backend();
   RecomputeMode recompute = RecomputeMode::kAuto;
   uint64_t memory = 0;  // most bytes of planned memory; 0: no limit

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "cuda_emulation/emulated_backend.h"
 #include "ops/cuda_kernels.h"
 #include "passes/passes.h"
 #include "train/step_graphs.h"
@@ -43,6 +44,7 @@ TEST_P(Coverage, EveryNodeHasAKernel) {
     SCOPED_TRACE(reduced ? "bf16" : "fp32");
     PassOptions passes{.precision = reduced ? Precision::kBf16 : Precision::kF32, .recompute = true};
     if (reduced) passes.storage_type = DType::kBF16;
+    passes.backend = &emulated_backend().backend;
     expect_kernels(optimize(single_graph(layout, workload.loss, {.optimizer = workload.optimizer}), passes));
     passes.recompute = false;
     expect_kernels(optimize(evaluate_graph(layout, workload.loss, "parameters"), passes));
