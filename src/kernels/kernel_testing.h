@@ -12,6 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/isa.h"
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
@@ -29,6 +30,13 @@ inline std::vector<float> random_floats(int64_t n, uint32_t seed, float low = -2
   std::uniform_real_distribution<float> uniform(low, high);
   std::vector<float> x(static_cast<size_t>(n));
   for (float& v : x) v = uniform(random);
+  return x;
+}
+
+inline std::vector<Bfloat16> to_bf16(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+inline std::vector<float> to_floats(const std::vector<Bfloat16>& x) { return {x.begin(), x.end()}; }
+inline std::vector<float> rounded_to_bf16(std::vector<float> x) {
+  for (float& v : x) v = round_to_bf16(v);
   return x;
 }
 
@@ -50,6 +58,14 @@ void for_every_isa(const Run& run, const Check& check) {
     check(result);
   }
   force_isa("auto");
+}
+
+// NaN compares unequal to itself, and its sign and payload may differ.
+inline void expect_same(const std::vector<float>& got, const std::vector<float>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+        << "element " << i << " is " << got[i] << ", not " << want[i];
 }
 
 // |got - want| <= tolerance * max(1, |want|) everywhere, where NaN and infinities must be met exactly.

@@ -30,6 +30,10 @@ struct StoredFloats {
 
   const float* f32() const { return static_cast<const float*>(data); }
   const Bfloat16* bf16() const { return static_cast<const Bfloat16*>(data); }
+  template <class T>  // float or Bfloat16, as is_bf16 says
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
   float operator[](int64_t i) const { return is_bf16 ? static_cast<float>(bf16()[i]) : f32()[i]; }
   StoredFloats operator+(int64_t offset) const {
     return is_bf16 ? StoredFloats(bf16() + offset) : StoredFloats(f32() + offset);
@@ -49,6 +53,10 @@ struct MutableStoredFloats {
 
   float* f32() const { return static_cast<float*>(data); }
   Bfloat16* bf16() const { return static_cast<Bfloat16*>(data); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   MutableStoredFloats operator+(int64_t offset) const {
     return is_bf16 ? MutableStoredFloats(bf16() + offset) : MutableStoredFloats(f32() + offset);
   }

@@ -3,9 +3,13 @@
 // Sums over rows are cut into chunks by the number of rows alone, so results do not depend on the number of threads.
 // Each chunk's squares are taken around its own mean, and chunks are joined as Chan, Golub & LeVeque (1983) do, so that
 // a mean that is large beside the deviation costs no precision.
+//
+// x, y, dy and dx are all fp32 or all bf16 in memory; everything else is fp32, and so is the arithmetic.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
@@ -13,17 +17,18 @@ class ThreadPool;
 
 struct BatchNormArgs {
   int64_t rows = 0, channels = 0;
-  const float *x = nullptr, *weight = nullptr, *bias = nullptr;  // weight, bias [channels]
+  StoredFloats x;
+  const float *weight = nullptr, *bias = nullptr;  // [channels]
   double epsilon = 1e-5;
 };
 
 size_t batch_norm_workspace(int64_t rows, int64_t channels);  // bytes, of either function
 
 // mean, variance [channels]: of the rows; the variance over `rows`, not rows - 1.
-void batch_norm_forward(const BatchNormArgs& args, float* y, float* mean, float* variance, std::byte* workspace,
-                        ThreadPool& pool);
+void batch_norm_forward(const BatchNormArgs& args, MutableStoredFloats y, float* mean, float* variance,
+                        std::byte* workspace, ThreadPool& pool);
 // The bias is not used.
-void batch_norm_backward(const BatchNormArgs& args, const float* dy, const float* mean, const float* variance,
-                         float* dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
+void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float* mean, const float* variance,
+                         MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
 
 }  // namespace linnet

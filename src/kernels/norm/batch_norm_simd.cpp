@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/norm/batch_norm.h"
 #include "kernels/parallel.h"
@@ -58,10 +59,11 @@ HWY_INLINE Floats SumRows(int64_t rows, const Term& term) {
 }
 
 // means, squares [chunks, channels]: of each chunk, the squares around its mean.
-void chunk_moments(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
+template <class T>
+void chunk_moments_of(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
   const int64_t channels = args.channels;
   for_chunks(args, pool, [&](int64_t first, int64_t rows, int64_t chunk) {
-    const float* x = args.x + first * channels;
+    const T* x = args.x.as<T>() + first * channels;
     const Floats share = SetAll(1 / static_cast<float>(rows));
     ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
       const Floats mean =
@@ -77,9 +79,15 @@ void chunk_moments(const BatchNormArgs& args, float* means, float* squares, Thre
   });
 }
 
+void chunk_moments(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
+  const auto function = args.x.is_bf16 ? chunk_moments_of<Bfloat16> : chunk_moments_of<float>;
+  function(args, means, squares, pool);
+}
+
 // out = a[c] * u + b[c] * v + k[c]; without v, out = a[c] * u + k[c].
-void scale_rows(const BatchNormArgs& args, const float* a, const float* u, const float* b, const float* v,
-                const float* k, float* out, ThreadPool& pool) {
+template <class T>
+void scale_rows_of(const BatchNormArgs& args, const float* a, const T* u, const float* b, const T* v, const float* k,
+                   T* out, ThreadPool& pool) {
   const int64_t channels = args.channels;
   for_ranges(pool, args.rows, channels, [&](int64_t begin, int64_t end) {
     ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
@@ -93,12 +101,21 @@ void scale_rows(const BatchNormArgs& args, const float* a, const float* u, const
   });
 }
 
+void scale_rows(const BatchNormArgs& args, const float* a, StoredFloats u, const float* b, StoredFloats v,
+                const float* k, MutableStoredFloats out, ThreadPool& pool) {
+  if (out.is_bf16)
+    scale_rows_of(args, a, u.bf16(), b, v.bf16(), k, out.bf16(), pool);
+  else
+    scale_rows_of(args, a, u.f32(), b, v.f32(), k, out.f32(), pool);
+}
+
 // sums, products [chunks, channels]: of dy, and of dy * (x - mean).
-void chunk_sums(const BatchNormArgs& args, const float* dy, const float* mean, float* sums, float* products,
-                ThreadPool& pool) {
+template <class T>
+void chunk_sums_of(const BatchNormArgs& args, const T* dy, const float* mean, float* sums, float* products,
+                   ThreadPool& pool) {
   const int64_t channels = args.channels;
   for_chunks(args, pool, [&](int64_t first, int64_t rows, int64_t chunk) {
-    const float *x = args.x + first * channels, *slopes = dy + first * channels;
+    const T *x = args.x.as<T>() + first * channels, *slopes = dy + first * channels;
     ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
       const Floats center = at.load(mean);
       Floats sum0 = SetAll(0), sum1 = sum0, product0 = sum0, product1 = sum0;
@@ -120,6 +137,14 @@ void chunk_sums(const BatchNormArgs& args, const float* dy, const float* mean, f
   });
 }
 
+void chunk_sums(const BatchNormArgs& args, StoredFloats dy, const float* mean, float* sums, float* products,
+                ThreadPool& pool) {
+  if (dy.is_bf16)
+    chunk_sums_of(args, dy.bf16(), mean, sums, products, pool);
+  else
+    chunk_sums_of(args, dy.f32(), mean, sums, products, pool);
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -132,14 +157,19 @@ HWY_EXPORT(chunk_moments);
 HWY_EXPORT(chunk_sums);
 HWY_EXPORT(scale_rows);
 
+void check_types(StoredFloats x, StoredFloats y, StoredFloats z) {
+  if (x.is_bf16 != y.is_bf16 || x.is_bf16 != z.is_bf16) fail_internal("batch_norm: operands of two types");
+}
+
 }  // namespace
 
 size_t batch_norm_workspace(int64_t rows, int64_t channels) {
   return static_cast<size_t>((2 * chunk_count(rows, channels) + 3) * channels) * sizeof(float);
 }
 
-void batch_norm_forward(const BatchNormArgs& args, float* y, float* mean, float* variance, std::byte* workspace,
-                        ThreadPool& pool) {
+void batch_norm_forward(const BatchNormArgs& args, MutableStoredFloats y, float* mean, float* variance,
+                        std::byte* workspace, ThreadPool& pool) {
+  check_types(args.x, y, y);
   const int64_t channels = args.channels, chunks = chunk_count(args.rows, channels);
   auto* means = reinterpret_cast<float*>(workspace);
   float *squares = means + chunks * channels, *scale = squares + chunks * channels, *shift = scale + channels;
@@ -163,8 +193,9 @@ void batch_norm_forward(const BatchNormArgs& args, float* y, float* mean, float*
 }
 
 // dx = weight * rstd * (dy - mean(dy) - (x - mean) * rstd^2 * mean(dy * (x - mean)))
-void batch_norm_backward(const BatchNormArgs& args, const float* dy, const float* mean, const float* variance,
-                         float* dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool) {
+void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float* mean, const float* variance,
+                         MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool) {
+  check_types(args.x, dy, dx);
   const int64_t channels = args.channels, chunks = chunk_count(args.rows, channels);
   auto* sums = reinterpret_cast<float*>(workspace);
   float *products = sums + chunks * channels, *of_dy = products + chunks * channels, *of_x = of_dy + channels,

@@ -14,9 +14,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-// y = (x - mean) * rstd * weight + bias; weight and bias may be null. mean is 0 when not centred.
-HWY_INLINE void NormalizeRow(int64_t width, const float* x, const float* weight, const float* bias, float epsilon,
-                             bool centered, float* y, float* mean, float* rstd) {
+// y = (x - mean) * rstd * weight + bias; weight and bias may be null. mean is 0 when not centered. T is float or
+// Bfloat16.
+template <class T>
+HWY_INLINE void NormalizeRow(int64_t width, const T* x, const float* weight, const float* bias, float epsilon,
+                             bool centered, T* y, float* mean, float* rstd) {
   const float scale = 1.0f / static_cast<float>(width);
   *mean = centered ? scale * SumRow(width, [=](const auto& at) LINNET_LAMBDA { return at.load(x); }) : 0.0f;
   // A second pass over the centred row, which is in L1: one pass would cancel where the mean is large.
@@ -37,14 +39,15 @@ HWY_INLINE void NormalizeRow(int64_t width, const float* x, const float* weight,
 }
 
 // The gradient of a row, with n = (x - mean) * rstd and g = dy * weight:
-//   dx = rstd * (g - sum(g) / width (when centred) - n * sum(g n) / width)
+//   dx = rstd * (g - sum(g) / width (when centered) - n * sum(g n) / width)
+template <class T>
 struct NormGradient {
-  const float *dy, *x, *weight;  // weight may be null
+  const T *dy, *x;
+  const float* weight;  // may be null
   float mean, rstd;
   Floats center, factor, mean_g, mean_gn;
 
-  HWY_INLINE NormGradient(const float* dy_row, const float* x_row, const float* weight_row, float row_mean,
-                          float row_rstd)
+  HWY_INLINE NormGradient(const T* dy_row, const T* x_row, const float* weight_row, float row_mean, float row_rstd)
       : dy(dy_row),
         x(x_row),
         weight(weight_row),

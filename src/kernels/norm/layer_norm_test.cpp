@@ -115,6 +115,38 @@ TEST(LayerNorm, BackwardMatchesTheFormula) {
   }
 }
 
+// The arithmetic is that of fp32: what is stored as bf16 is its result rounded, the rest has the same bits.
+TEST(LayerNorm, InBf16OnlyWhatIsStoredIsRounded) {
+  for (const Problem& p : kProblems) {
+    SCOPED_TRACE(std::to_string(p.rows) + " x " + std::to_string(p.width));
+    const int64_t size = p.rows * p.width;
+    auto x = rounded_to_bf16(random_floats(size, 1, 0, 2)), dy = rounded_to_bf16(random_floats(size, 4));
+    const auto weight = random_floats(p.width, 2), bias = random_floats(p.width, 3);
+    if (size > 20) x[20] = kNan, dy[7] = kInf;
+    // y and dx, then what is fp32: mean, rstd, dweight and dbias. In place.
+    const auto run = [&](auto values, auto slopes, ThreadPool& pool) {
+      std::vector<float> sums(2 * p.rows + 2 * p.width), work(layer_norm_backward_workspace(p.rows, p.width) / 4);
+      const auto kept = values;
+      float *mean = sums.data(), *rstd = mean + p.rows, *dweight = rstd + p.rows, *dbias = dweight + p.width;
+      layer_norm_forward(p.rows, p.width, values.data(), p.affine ? weight.data() : nullptr,
+                         p.affine ? bias.data() : nullptr, kEpsilon, values.data(), mean, rstd, pool, p.centered);
+      layer_norm_backward(p.rows, p.width, slopes.data(), kept.data(), p.affine ? weight.data() : nullptr, mean, rstd,
+                          slopes.data(), dweight, dbias, work.data(), pool, p.centered);
+      std::vector<float> result(values.begin(), values.end());
+      result.insert(result.end(), slopes.begin(), slopes.end());
+      result.insert(result.end(), sums.begin(), sums.end());
+      return result;
+    };
+    for_every_isa([&](ThreadPool& pool) { return run(to_bf16(x), to_bf16(dy), pool); },
+                  [&](const std::vector<float>& got) {
+                    ThreadPool pool(1);
+                    std::vector<float> want = run(x, dy, pool);
+                    for (int64_t i = 0; i < 2 * size; ++i) want[i] = round_to_bf16(want[i]);
+                    expect_same(got, want);
+                  });
+  }
+}
+
 TEST(LayerNorm, ALargeMeanDoesNotSwampTheVariance) {
   ThreadPool pool(1);
   std::vector<float> x(256), y(256);

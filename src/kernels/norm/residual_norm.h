@@ -1,11 +1,15 @@
 // One sub-layer's result on its way into the residual stream and through the norm that follows, in one pass over rows:
 // dropout (kernels/random/dropout.h), addition and the norm (kernels/norm/layer_norm.h), with the same bits as the
 // three one after another.
+//
+// x, f, sum and y, and dy, sum, dsum, dx and df, are all fp32 or all bf16 in memory; everything else is fp32, and so is
+// the arithmetic. In bf16 it is the sum as stored that is normalized, since the gradient will read that.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 #include "base/thread_pool.h"
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
@@ -18,13 +22,15 @@ struct ResidualDropout {
 
 //   sum = x + dropout(f),  y = (sum - mean) * rstd * weight + bias,  mean and rstd [rows] of sum's rows
 // x, f, sum, y [rows, width]. sum may be x or f, y may be the other one. weight and bias may be null; the mean is 0
-// when not centred.
+// when not centered.
 struct ResidualNormForward {
   int64_t rows = 0, width = 0;
-  const float *x = nullptr, *f = nullptr, *weight = nullptr, *bias = nullptr;
+  StoredFloats x, f;
+  const float *weight = nullptr, *bias = nullptr;
   float epsilon = 0;
   ResidualDropout dropout;
-  float *sum = nullptr, *y = nullptr, *mean = nullptr, *rstd = nullptr;
+  MutableStoredFloats sum, y;
+  float *mean = nullptr, *rstd = nullptr;
   bool centered = true;
 };
 void residual_norm_forward(const ResidualNormForward& args, ThreadPool& pool);
@@ -34,9 +40,11 @@ void residual_norm_forward(const ResidualNormForward& args, ThreadPool& pool);
 // may be dy, sum or dsum.
 struct ResidualNormBackward {
   int64_t rows = 0, width = 0;
-  const float *dy = nullptr, *sum = nullptr, *weight = nullptr, *mean = nullptr, *rstd = nullptr, *dsum = nullptr;
+  StoredFloats dy, sum, dsum;
+  const float *weight = nullptr, *mean = nullptr, *rstd = nullptr;
   ResidualDropout dropout;
-  float *dx = nullptr, *df = nullptr, *dweight = nullptr, *dbias = nullptr;
+  MutableStoredFloats dx, df;
+  float *dweight = nullptr, *dbias = nullptr;
   bool centered = true;
 };
 size_t residual_norm_backward_workspace(int64_t rows, int64_t width);

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <initializer_list>
 
+#include "base/error.h"
 #include "kernels/norm/residual_norm.h"
 #include "kernels/parallel.h"
 #include "kernels/random/philox.h"
@@ -52,12 +54,13 @@ class RowDropout {
   Floats factor_;
 };
 
-void ResidualForwardRows(const ResidualNormForward& call, int64_t begin, int64_t end) {
+template <class T>
+HWY_INLINE void ForwardRowsOf(const ResidualNormForward& call, int64_t begin, int64_t end) {
   const int64_t width = call.width;
   const RowDropout dropout(call.dropout);
   for (int64_t row = begin; row < end; ++row) {
-    const float *x = call.x + row * width, *f = call.f + row * width;
-    float* sum = call.sum + row * width;
+    const T *x = call.x.as<T>() + row * width, *f = call.f.as<T>() + row * width;
+    T* sum = call.sum.as<T>() + row * width;
     if (call.dropout.p > 0)
       dropout.for_pieces(row, width, [&](int64_t piece, int64_t count, const uint16_t* values) LINNET_LAMBDA {
         ForRow(count, [&](const auto& at) LINNET_LAMBDA {
@@ -66,30 +69,36 @@ void ResidualForwardRows(const ResidualNormForward& call, int64_t begin, int64_t
       });
     else
       ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(x), at.load(f)), sum); });
-    NormalizeRow(width, sum, call.weight, call.bias, call.epsilon, call.centered, call.y + row * width, call.mean + row,
-                 call.rstd + row);
+    NormalizeRow<T>(width, sum, call.weight, call.bias, call.epsilon, call.centered, call.y.as<T>() + row * width,
+                    call.mean + row, call.rstd + row);
   }
 }
 
+void ResidualForwardRows(const ResidualNormForward& call, int64_t begin, int64_t end) {
+  call.sum.is_bf16 ? ForwardRowsOf<Bfloat16>(call, begin, end) : ForwardRowsOf<float>(call, begin, end);
+}
+
 // Rows [begin, end); sums [2, width] gets this chunk's dweight and dbias.
-void ResidualBackwardRows(const ResidualNormBackward& call, int64_t begin, int64_t end, float* sums) {
+template <class T>
+HWY_INLINE void BackwardRowsOf(const ResidualNormBackward& call, int64_t begin, int64_t end, float* sums) {
   const int64_t width = call.width;
   const RowDropout dropout(call.dropout);
   std::fill(sums, sums + 2 * width, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
-    NormGradient gradient(call.dy + row * width, call.sum + row * width, call.weight, call.mean[row], call.rstd[row]);
-    gradient.add_up<true>(width, call.centered, sums, sums + width);
-    const float* dsum = call.dsum != nullptr ? call.dsum + row * width : nullptr;
-    float* dx = call.dx + row * width;
+    NormGradient<T> gradient(call.dy.as<T>() + row * width, call.sum.as<T>() + row * width, call.weight, call.mean[row],
+                             call.rstd[row]);
+    gradient.template add_up<true>(width, call.centered, sums, sums + width);
+    const T* dsum = call.dsum ? call.dsum.as<T>() + row * width : nullptr;
+    T* dx = call.dx.as<T>() + row * width;
     const auto total = [&](const auto& at) LINNET_LAMBDA {
       const Floats d = gradient.at_position(at);
       return dsum != nullptr ? hn::Add(d, at.load(dsum)) : d;
     };
-    if (call.df == nullptr) {
+    if (!call.df) {
       ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(total(at), dx); });
       continue;
     }
-    float* df = call.df + row * width;
+    T* df = call.df.as<T>() + row * width;
     dropout.for_pieces(row, width, [&](int64_t piece, int64_t count, const uint16_t* values) LINNET_LAMBDA {
       ForRow(count, [&](auto at) LINNET_LAMBDA {
         const uint16_t* own = values + at.first;
@@ -100,6 +109,10 @@ void ResidualBackwardRows(const ResidualNormBackward& call, int64_t begin, int64
       });
     });
   }
+}
+
+void ResidualBackwardRows(const ResidualNormBackward& call, int64_t begin, int64_t end, float* sums) {
+  call.sum.is_bf16 ? BackwardRowsOf<Bfloat16>(call, begin, end, sums) : BackwardRowsOf<float>(call, begin, end, sums);
 }
 
 }  // namespace
@@ -114,9 +127,16 @@ HWY_EXPORT(ResidualForwardRows);
 HWY_EXPORT(ResidualBackwardRows);
 HWY_EXPORT(AddRows);
 
+// Operands that are left out have no type.
+void check_types(bool is_bf16, std::initializer_list<StoredFloats> operands) {
+  for (const StoredFloats& operand : operands)
+    if (operand && operand.is_bf16 != is_bf16) fail_internal("residual_norm: operands of two types");
+}
+
 }  // namespace
 
 void residual_norm_forward(const ResidualNormForward& args, ThreadPool& pool) {
+  check_types(args.sum.is_bf16, {args.x, args.f, args.y});
   for_ranges(pool, args.rows, 2 * args.width, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ResidualForwardRows)(args, begin, end);
   });
@@ -127,6 +147,7 @@ size_t residual_norm_backward_workspace(int64_t rows, int64_t width) {
 }
 
 void residual_norm_backward(const ResidualNormBackward& args, void* workspace, ThreadPool& pool) {
+  check_types(args.sum.is_bf16, {args.dy, args.dsum, args.dx, args.df});
   const int64_t rows = args.rows, width = args.width, chunks = row_chunks(rows);
   auto* sums = static_cast<float*>(workspace);  // [chunks, 2, width]
   for_ranges(pool, chunks, 2 * rows * width / chunks, [&](int64_t begin, int64_t end) {

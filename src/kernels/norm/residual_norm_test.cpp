@@ -16,26 +16,40 @@ struct Problem {
 constexpr Problem kProblems[] = {{1, 1, 1, 0.3f},   {3, 5, 13, 0.1f},   {2, 7, 64, 0.5f},    {4, 33, 67, 0.2f},
                                  {1, 9, 516, 0.1f}, {2, 3, 1100, 0.3f}, {16, 20, 256, 0.1f}, {5, 4, 100, 0}};
 
-// The parts one after another, which have tests of their own.
+template <class T>
+float round_to(float x) {
+  return static_cast<float>(T(x));
+}
+template <class T>
+std::vector<float> random_values(int64_t n, uint32_t seed) {
+  std::vector<float> x = random_floats(n, seed);
+  for (float& v : x) v = round_to<T>(v);
+  return x;
+}
+
+// The parts one after another, which have tests of their own, with T as the type that is stored.
+template <class T>
 struct Parts {
   explicit Parts(const Problem& p)
       : rows(p.samples * p.rows_per_sample),
         size(rows * p.width),
-        x(random_floats(size, 1)),
-        f(random_floats(size, 2)),
+        x(random_values<T>(size, 1)),
+        f(random_values<T>(size, 2)),
         weight(random_floats(p.width, 3)),
         bias(random_floats(p.width, 4)),
-        dy(random_floats(size, 5)),
-        dsum(random_floats(size, 6)) {
+        dy(random_values<T>(size, 5)),
+        dsum(random_values<T>(size, 6)) {
     if (size > 40) x[30] = kNan, f[35] = kInf;
   }
 
+  // sum, y, mean, rstd
   std::vector<float> forward(const Problem& p, ThreadPool& pool) const {
     std::vector<float> out(2 * size + 2 * rows), dropped(size);
     dropout(p.samples, p.rows_per_sample * p.width, f.data(), dropped.data(), p.p, kKey, pool);
-    for (int64_t i = 0; i < size; ++i) out[i] = x[i] + dropped[i];
+    for (int64_t i = 0; i < size; ++i) out[i] = round_to<T>(x[i] + dropped[i]);
     layer_norm_forward(rows, p.width, out.data(), weight.data(), bias.data(), 1e-5f, &out[size], &out[2 * size],
                        &out[2 * size + rows], pool);
+    for (int64_t i = size; i < 2 * size; ++i) out[i] = round_to<T>(out[i]);
     return out;
   }
 
@@ -46,6 +60,7 @@ struct Parts {
                         out.data(), &out[2 * size], &out[2 * size + p.width], work.data(), pool);
     for (int64_t i = 0; with_sum && i < size; ++i) out[i] += dsum[i];
     dropout(p.samples, p.rows_per_sample * p.width, out.data(), &out[size], p.p, kKey, pool);
+    for (int64_t i = 0; i < 2 * size; ++i) out[i] = round_to<T>(out[i]);
     return out;
   }
 
@@ -54,13 +69,10 @@ struct Parts {
   std::vector<float> x, f, weight, bias, dy, dsum;
 };
 
-// NaN compares unequal to itself, and its sign and payload may differ.
-void expect_same(const std::vector<float>& got, const std::vector<float>& want) {
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
-        << "element " << i << " is " << got[i] << ", not " << want[i];
-}
+template <class T>
+class ResidualNorm : public testing::Test {};
+using StoredTypes = testing::Types<float, Bfloat16>;
+TYPED_TEST_SUITE(ResidualNorm, StoredTypes);
 
 template <class Run, class Want>
 void compare(const Run& run, const Want& want) {
@@ -70,58 +82,54 @@ void compare(const Run& run, const Want& want) {
   });
 }
 
-TEST(ResidualNorm, ForwardEqualsItsPartsToTheBit) {
+TYPED_TEST(ResidualNorm, ForwardEqualsItsPartsToTheBit) {
   for (const Problem& p : kProblems) {
     SCOPED_TRACE(std::to_string(p.rows_per_sample) + " x " + std::to_string(p.width));
-    const Parts parts(p);
+    const Parts<TypeParam> parts(p);
     compare(
         [&](ThreadPool& pool) {
-          std::vector<float> out(2 * parts.size + 2 * parts.rows);
-          ResidualNormForward args{
-              parts.rows,          p.width,           parts.x.data(), parts.f.data(),
-              parts.weight.data(), parts.bias.data(), 1e-5f,          {p.p, Parts::kKey, p.rows_per_sample}};
-          args.sum = out.data(), args.y = &out[parts.size], args.mean = &out[2 * parts.size];
-          args.rstd = args.mean + parts.rows;
-          std::copy(parts.x.begin(), parts.x.end(), args.sum);  // both results over both operands
-          std::copy(parts.f.begin(), parts.f.end(), args.y);
-          args.x = args.sum, args.f = args.y;
+          std::vector<TypeParam> sum(parts.x.begin(), parts.x.end()), y(parts.f.begin(), parts.f.end());
+          std::vector<float> statistics(2 * parts.rows);
+          ResidualNormForward args{.rows = parts.rows, .width = p.width, .x = sum.data(), .f = y.data()};
+          args.weight = parts.weight.data(), args.bias = parts.bias.data(), args.epsilon = 1e-5f;
+          args.dropout = {p.p, parts.kKey, p.rows_per_sample};
+          args.sum = sum.data(), args.y = y.data();  // both results over both operands
+          args.mean = statistics.data(), args.rstd = args.mean + parts.rows;
           residual_norm_forward(args, pool);
+          std::vector<float> out(sum.begin(), sum.end());
+          out.insert(out.end(), y.begin(), y.end());
+          out.insert(out.end(), statistics.begin(), statistics.end());
           return out;
         },
         [&](ThreadPool& pool) { return parts.forward(p, pool); });
   }
 }
 
-TEST(ResidualNorm, BackwardEqualsItsPartsToTheBit) {
+TYPED_TEST(ResidualNorm, BackwardEqualsItsPartsToTheBit) {
   for (const Problem& p : kProblems)
     for (const bool with_sum : {false, true}) {
       SCOPED_TRACE(std::to_string(p.rows_per_sample) + " x " + std::to_string(p.width));
-      const Parts parts(p);
+      const Parts<TypeParam> parts(p);
       ThreadPool pool(1);
       const std::vector<float> y = parts.forward(p, pool);
+      const std::vector<TypeParam> sum(y.begin(), y.begin() + parts.size);
       compare(
           [&](ThreadPool& threads) {
-            std::vector<float> out(2 * parts.size + 2 * p.width);
-            std::vector<float> work(residual_norm_backward_workspace(parts.rows, p.width) / 4);
-            ResidualNormBackward args{parts.rows,
-                                      p.width,
-                                      parts.dy.data(),
-                                      y.data(),
-                                      parts.weight.data(),
-                                      &y[2 * parts.size],
-                                      &y[2 * parts.size + parts.rows]};
-            args.dropout = {p.p, Parts::kKey, p.rows_per_sample};
-            args.dx = out.data(), args.df = p.p > 0 ? &out[parts.size] : nullptr;
-            args.dweight = &out[2 * parts.size], args.dbias = args.dweight + p.width;
-            std::copy(parts.dy.begin(), parts.dy.end(), args.dx);  // written over their operands
-            args.dy = args.dx;
-            if (with_sum) args.dsum = parts.dsum.data();
-            if (with_sum && args.df != nullptr) {
-              std::copy(parts.dsum.begin(), parts.dsum.end(), args.df);
-              args.dsum = args.df;
-            }
+            std::vector<TypeParam> dx(parts.dy.begin(), parts.dy.end()), df(parts.dsum.begin(), parts.dsum.end());
+            std::vector<float> sums(2 * p.width), work(residual_norm_backward_workspace(parts.rows, p.width) / 4);
+            const std::vector<TypeParam> dsum = df;
+            ResidualNormBackward args{.rows = parts.rows, .width = p.width, .dy = dx.data(), .sum = sum.data()};
+            if (with_sum) args.dsum = p.p > 0 ? df.data() : dsum.data();
+            args.weight = parts.weight.data(), args.mean = &y[2 * parts.size], args.rstd = args.mean + parts.rows;
+            args.dropout = {p.p, parts.kKey, p.rows_per_sample};
+            args.dx = dx.data();  // written over their operands
+            if (p.p > 0) args.df = df.data();
+            args.dweight = sums.data(), args.dbias = args.dweight + p.width;
             residual_norm_backward(args, work.data(), threads);
-            if (args.df == nullptr) std::copy_n(args.dx, parts.size, &out[parts.size]);
+            std::vector<float> out(dx.begin(), dx.end());
+            if (p.p == 0) df = dx;
+            out.insert(out.end(), df.begin(), df.end());
+            out.insert(out.end(), sums.begin(), sums.end());
             return out;
           },
           [&](ThreadPool& threads) { return parts.backward(p, with_sum, y, threads); });

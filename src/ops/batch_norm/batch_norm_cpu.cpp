@@ -3,6 +3,7 @@
 
 #include "kernels/norm/batch_norm.h"
 #include "ops/batch_norm/batch_norm.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -63,19 +64,20 @@ size_t workspace(const KernelQuery& query) {
 void run(const KernelArgs& args) {
   const Sizes s(args.in[0].shape(), args);
   batch_norm_forward(
-      {s.rows, s.channels, args.in[0].as<float>(), args.in[1].as<float>(), args.in[2].as<float>(), s.epsilon},
-      args.out[0].as<float>(), args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
+      {s.rows, s.channels, stored(args.in[0]), args.in[1].as<float>(), args.in[2].as<float>(), s.epsilon},
+      mutable_stored(args.out[0]), args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }
 
 void run_grad(const KernelArgs& args) {
   const Sizes s(args.in[1].shape(), args);
-  batch_norm_backward({s.rows, s.channels, args.in[1].as<float>(), args.in[2].as<float>(), nullptr, s.epsilon},
-                      args.in[0].as<float>(), args.in[3].as<float>(), args.in[4].as<float>(), args.out[0].as<float>(),
+  batch_norm_backward({s.rows, s.channels, stored(args.in[1]), args.in[2].as<float>(), nullptr, s.epsilon},
+                      stored(args.in[0]), args.in[3].as<float>(), args.in[4].as<float>(), mutable_stored(args.out[0]),
                       args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, workspace<0>, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, workspace<1>, run_grad},
+constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, workspace<0>, run},
+                               {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, workspace<1>, run_grad},
                                    {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace

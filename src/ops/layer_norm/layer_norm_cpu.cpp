@@ -3,6 +3,7 @@
 
 #include "kernels/norm/layer_norm.h"
 #include "ops/layer_norm/layer_norm.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -47,7 +48,7 @@ void run_reference(const KernelArgs& args) {
 }
 
 // With x^ = (x - mean) * rstd and g = dy * weight:
-//   dx = rstd * (g - mean(g) (when centred) - x^ * mean(g * x^)),  dweight = sum_rows(dy * x^),  dbias = sum_rows(dy)
+//   dx = rstd * (g - mean(g) (when centered) - x^ * mean(g * x^)),  dweight = sum_rows(dy * x^),  dbias = sum_rows(dy)
 void run_grad_reference(const KernelArgs& args) {
   const bool centered = args.node.attrs.as<LayerNormAttrs>().centered;
   const int64_t width = args.in[0].shape()[-1], rows = args.in[3].elements();
@@ -79,8 +80,8 @@ void run_grad_reference(const KernelArgs& args) {
 
 void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LayerNormAttrs>();
-  layer_norm_forward(args.out[1].elements(), args.in[0].shape()[-1], args.in[0].as<float>(), weight_of<float>(args, 1),
-                     bias_of<float>(args), static_cast<float>(attrs.epsilon), args.out[0].as<float>(),
+  layer_norm_forward(args.out[1].elements(), args.in[0].shape()[-1], stored(args.in[0]), weight_of<float>(args, 1),
+                     bias_of<float>(args), static_cast<float>(attrs.epsilon), mutable_stored(args.out[0]),
                      args.out[1].as<float>(), args.out[2].as<float>(), args.pool, attrs.centered);
 }
 
@@ -89,14 +90,15 @@ size_t grad_workspace(const KernelQuery& query) {
 }
 
 void run_grad(const KernelArgs& args) {
-  layer_norm_backward(args.in[3].elements(), args.in[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<float>(),
+  layer_norm_backward(args.in[3].elements(), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
                       weight_of<float>(args, 4), args.in[2].as<float>(), args.in[3].as<float>(),
-                      args.out[0].as<float>(), weight_gradient<float>(args), bias_gradient<float>(args), args.workspace,
-                      args.pool, args.node.attrs.as<LayerNormAttrs>().centered);
+                      mutable_stored(args.out[0]), weight_gradient<float>(args), bias_gradient<float>(args),
+                      args.workspace, args.pool, args.node.attrs.as<LayerNormAttrs>().centered);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, grad_workspace, run_grad},
+constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
+                               {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, grad_workspace, run_grad},
                                    {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace

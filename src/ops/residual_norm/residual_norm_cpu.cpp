@@ -5,6 +5,7 @@
 #include "kernels/random/philox.h"
 #include "ops/dropout/dropout.h"
 #include "ops/residual_norm/residual_norm.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -116,12 +117,12 @@ void run_grad_reference(const KernelArgs& args) {
 void run(const KernelArgs& args) {
   ResidualNormForward call;
   call.rows = args.out[2].elements(), call.width = args.out[0].shape()[-1];
-  call.x = args.in[0].as<float>(), call.f = args.in[1].as<float>();
+  call.x = stored(args.in[0]), call.f = stored(args.in[1]);
   call.weight = weight_of<float>(args), call.bias = bias_of<float>(args);
   const LayerNormAttrs& norm = args.node.attrs.as<ResidualNormAttrs>().norm;
   call.epsilon = static_cast<float>(norm.epsilon), call.centered = norm.centered;
   call.dropout = dropout_of(args, args.out[0].shape());
-  call.sum = args.out[0].as<float>(), call.y = args.out[1].as<float>();
+  call.sum = mutable_stored(args.out[0]), call.y = mutable_stored(args.out[1]);
   call.mean = args.out[2].as<float>(), call.rstd = args.out[3].as<float>();
   residual_norm_forward(call, args.pool);
 }
@@ -132,20 +133,23 @@ size_t grad_workspace(const KernelQuery& query) {
 
 void run_grad(const KernelArgs& args) {
   const GradOperands<float> x(args);
+  const auto& attrs = args.node.attrs.as<ResidualNormAttrs>();
   ResidualNormBackward call;
   call.rows = args.in[3].elements(), call.width = args.in[0].shape()[-1];
-  call.centered = args.node.attrs.as<ResidualNormAttrs>().norm.centered;
-  call.dy = args.in[0].as<float>(), call.sum = args.in[1].as<float>(), call.weight = x.weight;
+  call.centered = attrs.norm.centered;
+  call.dy = stored(args.in[0]), call.sum = stored(args.in[1]), call.weight = x.weight;
   call.mean = args.in[2].as<float>(), call.rstd = args.in[3].as<float>();
-  call.dsum = x.dsum;
+  if (attrs.dsum) call.dsum = stored(args.in[static_cast<size_t>(attrs.dsum_input())]);
   call.dropout = dropout_of(args, args.out[0].shape());
-  call.dx = args.out[0].as<float>(), call.df = x.df;
+  call.dx = mutable_stored(args.out[0]);
+  if (attrs.probability > 0) call.df = mutable_stored(args.out.back());
   call.dweight = x.dweight, call.dbias = x.dbias;
   residual_norm_backward(call, args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, grad_workspace, run_grad},
+constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
+                               {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, grad_workspace, run_grad},
                                    {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace
