@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/attention/attention.h"
@@ -109,42 +110,61 @@ inline int64_t valid_keys(const AttentionArgs& args, int64_t sample) {
   return std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length);
 }
 
+// Calls body with a pointer of the type that the rows have in memory.
+template <class Body>
+HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
+  rows.is_bf16 ? body(rows.bf16()) : body(rows.f32());
+}
+
 // Rows of a left operand, each scaled.
 template <class P, int kRow>
-HWY_INLINE void PackScaledRows(const float* source, int64_t stride, int64_t rows, int64_t width, float factor,
+HWY_INLINE void PackScaledRows(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float factor,
                                float* out) {
-  for (int64_t i = 0; i < rows; ++i) P::PackScaled(source + i * stride, width, factor, out + i * kRow);
+  WithType(source, [=](const auto* from) LINNET_LAMBDA {
+    for (int64_t i = 0; i < rows; ++i) P::PackScaled(from + i * stride, width, factor, out + i * kRow);
+  });
 }
 
 // out = factor * x, or out += factor * x
-HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool add, float* out) {
+HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool add, MutableStoredFloats out) {
   ForRow(count, [&](const auto& at) LINNET_LAMBDA {
     const V y = hn::Mul(hn::Set(d, factor), at.load(x));
     at.store(add ? hn::Add(y, at.load(out)) : y, out);
   });
 }
 
+HWY_INLINE void ClearRow(MutableStoredFloats row, int64_t count) {
+  std::memset(row.data, 0, static_cast<size_t>(count) * (row.is_bf16 ? sizeof(Bfloat16) : sizeof(float)));
+}
+
 // Panels of the transpose [width, rows] of `rows` rows.
 template <class P>
-HWY_INLINE void PackTransposed(const float* source, int64_t stride, int64_t rows, int64_t width, float* out) {
+HWY_INLINE void PackTransposed(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float* out) {
   const int64_t panel = ceil_div(width, P::kPair) * kWidth;
-  for (int64_t j = 0; j < rows; j += kWidth, out += panel)
-    tile::PackPanelTransposed<P>(source + j * stride, stride, width, std::min<int64_t>(kWidth, rows - j), out);
+  WithType(source, [=](const auto* from) LINNET_LAMBDA {
+    for (int64_t j = 0; j < rows; j += kWidth)
+      tile::PackPanelTransposed<P>(from + j * stride, stride, width, std::min<int64_t>(kWidth, rows - j),
+                                   out + j / kWidth * panel);
+  });
 }
 
 // Panels of [rows, width].
 template <class P>
-HWY_INLINE void PackPanels(const float* source, int64_t stride, int64_t rows, int64_t width, float* out) {
+HWY_INLINE void PackPanels(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float* out) {
   const int64_t panel = ceil_div(rows, P::kPair) * kWidth;
-  for (int64_t k = 0; k < width; k += kWidth, out += panel)
-    tile::PackPanel<P>(source + k, stride, rows, std::min<int64_t>(kWidth, width - k), out);
+  WithType(source, [=](const auto* from) LINNET_LAMBDA {
+    for (int64_t k = 0; k < width; k += kWidth)
+      tile::PackPanel<P>(from + k, stride, rows, std::min<int64_t>(kWidth, width - k), out + k / kWidth * panel);
+  });
 }
 
-HWY_INLINE bool AllFinite(const float* rows, int64_t stride, int64_t count, int64_t width) {
+HWY_INLINE bool AllFinite(StoredFloats rows, int64_t stride, int64_t count, int64_t width) {
   V sum = hn::Zero(d);
-  for (int64_t i = 0; i < count; ++i, rows += stride)
-    ForRow(width, [&](const auto& at)
-                      LINNET_LAMBDA { sum = hn::MulAdd(at.load(rows), hn::Zero(d), sum); });  // 0 if all are finite
+  WithType(rows, [&](const auto* from) LINNET_LAMBDA {
+    for (int64_t i = 0; i < count; ++i, from += stride)
+      ForRow(width, [&](const auto& at)
+                        LINNET_LAMBDA { sum = hn::MulAdd(at.load(from), hn::Zero(d), sum); });  // 0 if all are finite
+  });
   return SumLanes(sum) == 0;
 }
 

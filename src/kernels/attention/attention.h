@@ -3,12 +3,16 @@
 //
 // Results depend on the shape and on the instruction set, never on the number of threads. NaN and infinity in q, k and
 // v reach every output that sees them, and none that does not: masked keys and values may hold anything.
+//
+// q, k, v, o and their gradients may each be fp32 or bf16 in memory. The arithmetic is the same for both, and what is
+// bf16 in memory is rounded once, from the finished sum.
 #pragma once
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/precision.h"
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
@@ -34,6 +38,7 @@ struct AttentionArgs {
   bool biased = false;
   const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
   int64_t bias_stride = 0;               // between the biases of samples; 0: all have one. Forward only.
+  bool dq_in_bf16 = false;  // dq is bf16 in memory: sizes the backward pass's workspace, which takes its sums
   // A query has the same bits whatever the number of queries and of keys that it does not see. Forward only, by
   // attention_few_queries().
   bool independent_queries = false;
@@ -48,11 +53,11 @@ inline int64_t first_key_seen(const AttentionArgs& args, int64_t sample, int64_t
 // Row (b, t) of head h starts at data + b * batch_stride + t * row_stride + h * head_size (all in elements), so that q,
 // k and v may lie side by side in one [batch, length, 3 * heads * head_size] buffer.
 struct AttentionRows {
-  const float* data = nullptr;
+  StoredFloats data;
   int64_t batch_stride = 0, row_stride = 0;
 };
 struct MutableAttentionRows {
-  float* data = nullptr;
+  MutableStoredFloats data;
   int64_t batch_stride = 0, row_stride = 0;
 };
 

@@ -19,22 +19,23 @@ namespace linnet::HWY_NAMESPACE::attention {
 // One head's rows of an operand.
 struct Head {
   Head(AttentionRows rows, int64_t sample, int64_t head, int64_t size)
-      : data(rows.data + sample * rows.batch_stride + head * size), stride(rows.row_stride) {}
-  const float* row(int64_t i) const { return data + i * stride; }
+      : data(rows.data + (sample * rows.batch_stride + head * size)), stride(rows.row_stride) {}
+  StoredFloats row(int64_t i) const { return data + i * stride; }
 
-  const float* data;
+  StoredFloats data;
   int64_t stride;
 };
 struct MutableHead {
   MutableHead(MutableAttentionRows rows, int64_t sample, int64_t head, int64_t size)
-      : data(rows.data + sample * rows.batch_stride + head * size), stride(rows.row_stride) {}
-  float* row(int64_t i) const { return data + i * stride; }
+      : data(rows.data + (sample * rows.batch_stride + head * size)), stride(rows.row_stride) {}
+  MutableHead(float* sums, int64_t size) : data(sums), stride(size) {}
+  MutableStoredFloats row(int64_t i) const { return data + i * stride; }
 
-  float* data;
+  MutableStoredFloats data;
   int64_t stride;
 };
 
-HWY_INLINE float Dot(const float* a, const float* b, int64_t count) {
+HWY_INLINE float Dot(StoredFloats a, StoredFloats b, int64_t count) {
   V sum = hn::Zero(d);
   ForRow(count, [&](const auto& at) LINNET_LAMBDA { sum = hn::MulAdd(at.load(a), at.load(b), sum); });
   return SumLanes(sum);
@@ -169,11 +170,11 @@ class BackwardHead {
           AddDiagonals(keys_, window.queries, scratch_ + at_.ds_exact,
                        d_bias + args_.key_length - 1 + first - first_key_);
       } else if (first_key_ == 0) {
-        for (int64_t i = first; i < end; ++i) std::fill_n(dq.row(i), size_, 0.0f);
+        for (int64_t i = first; i < end; ++i) ClearRow(dq.row(i), size_);
       }
     }
     if (first_key_ == 0)
-      for (int64_t i = live; i < args_.query_length; ++i) std::fill_n(dq.row(i), size_, 0.0f);
+      for (int64_t i = live; i < args_.query_length; ++i) ClearRow(dq.row(i), size_);
   }
 
   void finish_keys(const MutableHead& dk, const MutableHead& dv) {
@@ -290,22 +291,32 @@ void BackwardTaskOf(const AttentionArgs& args, const attention_blocking::Backwar
   };
   if (x.bias_gradients) std::fill_n(bias_gradient(kv_head * group), group * bias_row, 0.0f);
   const Pieces blocks = Pieces::of_keys(valid);
+  // dq of a query head, or where its sums over several blocks of keys are kept.
+  const bool sums_dq = layout.sums_dq && blocks.pieces > 1;
+  const auto dq_of = [&](int64_t h) {
+    if (!sums_dq) return MutableHead(x.dq, sample, h, size);
+    return MutableHead(scratch + layout.dq_sums + h % group * args.query_length * size, size);
+  };
   for (int64_t block = 0; block < blocks.pieces; ++block) {
     backward.start_keys(k, v, blocks.begin(block), blocks.begin(block + 1) - blocks.begin(block));
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
       backward.attend(Head(x.q, sample, h, size), Head(x.o, sample, h, size), Head(x.d_o, sample, h, size),
-                      x.lse + (sample * args.query_heads + h) * args.query_length, h,
-                      MutableHead(x.dq, sample, h, size), bias_gradient(h));
+                      x.lse + (sample * args.query_heads + h) * args.query_length, h, dq_of(h), bias_gradient(h));
     backward.finish_keys(dk, dv);
   }
   for (int64_t j = valid; j < args.key_length; ++j) {
-    std::fill_n(dk.row(j), size, 0.0f);
-    std::fill_n(dv.row(j), size, 0.0f);
+    ClearRow(dk.row(j), size);
+    ClearRow(dv.row(j), size);
   }
-  if (valid == 0)
-    for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
-      for (int64_t i = 0; i < args.query_length; ++i)
-        std::fill_n(MutableHead(x.dq, sample, h, size).row(i), size, 0.0f);
+  if (valid > 0 && !sums_dq) return;
+  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+    const MutableHead dq(x.dq, sample, h, size), sums = dq_of(h);
+    for (int64_t i = 0; i < args.query_length; ++i)
+      if (valid == 0)
+        ClearRow(dq.row(i), size);
+      else
+        WriteScaled(sums.row(i).f32(), 1, size, false, dq.row(i));
+  }
 }
 
 // kRow is the distance of packed rows of keys and values: a constant, so that a tile needs one address.

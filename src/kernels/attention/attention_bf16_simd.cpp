@@ -70,7 +70,10 @@ struct Bf16Weights : tile::Bf16 {
     const auto bits = std::bit_cast<uint32_t>(element);
     return std::bit_cast<float>(which == 0 ? bits << 16 : bits & 0xffff0000u);
   }
-  static HWY_INLINE void PackScaled(const float* source, int64_t width, float factor, float* out) {
+  template <class T>
+  static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
+    if constexpr (std::is_same_v<T, Bfloat16>)
+      if (factor == 1) return PackRow(source, width, out);
     const auto load = [&](int64_t k) LINNET_LAMBDA {
       if (k + tile::kLanes <= width) return hn::Mul(SetAll(factor), LoadFloats(source + k));
       return k < width ? hn::Mul(SetAll(factor), LoadPart(source + k, width - k)) : hn::Zero(tile::d);

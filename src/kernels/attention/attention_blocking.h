@@ -134,9 +134,14 @@ struct BackwardLayout : Layout {
     dv = take((keys + kMostRows) * width);
     lse = take(queries);
     correction = take(queries);
+    // Each block of keys adds to dq, which bf16 would round every time.
+    sums_dq = args.dq_in_bf16 && args.key_length > kKeyBlock;
+    if (sums_dq) dq_sums = take(args.query_heads / args.kv_heads * args.query_length * args.head_size);
   }
   int64_t q_transposed, do_transposed, q, d_o, k_rows, v_rows, k, tile, p, ds, ds_by_key, dq, dk, dv, lse, correction;
   int64_t ds_exact = 0;  // of a bias: in fp32 for either precision, after zeros
+  bool sums_dq = false;
+  int64_t dq_sums = 0;  // [heads of the group, query_length, head_size]
 };
 
 // A sample's and head's gradient of the bias, by i - j: the entries in reverse, with room for a vector at the end.

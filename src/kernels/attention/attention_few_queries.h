@@ -15,7 +15,7 @@ bool has_few_queries(const AttentionArgs& args);
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);
 
-// As attention_forward (kernels/attention/attention.h), to rounding.
+// As attention_forward (kernels/attention/attention.h), to rounding. k and v are of one type in memory.
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool);
 

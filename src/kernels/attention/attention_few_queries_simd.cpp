@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/attention/attention_few_queries.h"
 
@@ -41,7 +42,8 @@ HWY_INLINE void SumLanesOfFour(Floats a, Floats b, Floats c, Floats e, float* to
 }
 
 // scores[j] = scale * sum over the head of q * k_j
-HWY_INLINE void ScoreKeys(int64_t width, int64_t keys, float scale, const float* q, const float* k, int64_t stride,
+template <class T>
+HWY_INLINE void ScoreKeys(int64_t width, int64_t keys, float scale, StoredFloats q, const T* k, int64_t stride,
                           float* scores) {
   int64_t j = 0;
   for (; j + 4 <= keys; j += 4, k += 4 * stride) {
@@ -76,22 +78,24 @@ HWY_INLINE float Normalize(int64_t keys, float* scores) {
 }
 
 // o = sum_j p_j v_j: four vectors of o at a time stay in registers while the keys pass.
-HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const float* v, int64_t stride, float* o) {
+template <class T>
+HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const T* v, int64_t stride,
+                            MutableStoredFloats o) {
   int64_t i = 0;
   for (; i + 4 * kFloatLanes <= width; i += 4 * kFloatLanes) {
     Floats o0 = hn::Zero(FloatTag()), o1 = o0, o2 = o0, o3 = o0;
     for (int64_t j = 0; j < keys; ++j) {
       const Floats pj = SetAll(p[j]);
-      const float* row = v + j * stride + i;
+      const T* row = v + j * stride + i;
       o0 = hn::MulAdd(pj, LoadFloats(row), o0);
       o1 = hn::MulAdd(pj, LoadFloats(row + kFloatLanes), o1);
       o2 = hn::MulAdd(pj, LoadFloats(row + 2 * kFloatLanes), o2);
       o3 = hn::MulAdd(pj, LoadFloats(row + 3 * kFloatLanes), o3);
     }
-    StoreFloats(o0, o + i);
-    StoreFloats(o1, o + i + kFloatLanes);
-    StoreFloats(o2, o + i + 2 * kFloatLanes);
-    StoreFloats(o3, o + i + 3 * kFloatLanes);
+    WholeLanes{i}.store(o0, o);
+    WholeLanes{i + kFloatLanes}.store(o1, o);
+    WholeLanes{i + 2 * kFloatLanes}.store(o2, o);
+    WholeLanes{i + 3 * kFloatLanes}.store(o3, o);
   }
   ForRow(width - i, [=](const auto& at) LINNET_LAMBDA {
     Floats total = hn::Zero(FloatTag());
@@ -100,15 +104,16 @@ HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const f
   });
 }
 
-// The heads [head, head_end) of one sample.
-void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
-                 float* lse, int64_t sample, int64_t head, int64_t head_end, float* scores) {
+// The heads [head, head_end) of one sample, with keys and values that are T in memory.
+template <class T>
+void AttendHeadsOf(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
+                   float* lse, int64_t sample, int64_t head, int64_t head_end, float* scores) {
   const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
   const int64_t valid =
       args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
   for (; head < head_end; ++head) {
-    const float* head_k = k.data + sample * k.batch_stride + head / group * width;
-    const float* head_v = v.data + sample * v.batch_stride + head / group * width;
+    const T* head_k = k.data.as<T>() + sample * k.batch_stride + head / group * width;
+    const T* head_v = v.data.as<T>() + sample * v.batch_stride + head / group * width;
     for (int64_t row = 0; row < args.query_length; ++row) {
       const int64_t past = row + 1 + args.key_length - args.query_length;  // keys up to the query's own position
       const int64_t keys = args.causal ? std::clamp<int64_t>(past, 0, valid) : valid;
@@ -116,8 +121,9 @@ void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, At
       float& log_sum = lse[(sample * args.query_heads + head) * args.query_length + row];
       log_sum = -std::numeric_limits<float>::infinity();
       if (keys > first) {
-        ScoreKeys(width, keys - first, args.scale, q.data + sample * q.batch_stride + row * q.row_stride + head * width,
-                  head_k + first * k.row_stride, k.row_stride, scores);
+        ScoreKeys(width, keys - first, args.scale,
+                  q.data + (sample * q.batch_stride + row * q.row_stride + head * width), head_k + first * k.row_stride,
+                  k.row_stride, scores);
         if (args.biased) {
           const float* bias = args.distance_bias + sample * args.bias_stride +
                               head * (args.query_length + args.key_length - 1) + args.query_length - 1 - row + first;
@@ -127,9 +133,15 @@ void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, At
         log_sum = Normalize(keys - first, scores);
       }
       WeighValues(width, keys - first, scores, head_v + first * v.row_stride, v.row_stride,
-                  o.data + sample * o.batch_stride + row * o.row_stride + head * width);
+                  o.data + (sample * o.batch_stride + row * o.row_stride + head * width));
     }
   }
+}
+
+void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
+                 float* lse, int64_t sample, int64_t head, int64_t head_end, float* scores) {
+  const auto attend = k.data.is_bf16 ? AttendHeadsOf<Bfloat16> : AttendHeadsOf<float>;
+  attend(args, q, k, v, o, lse, sample, head, head_end, scores);
 }
 
 }  // namespace
@@ -160,6 +172,7 @@ size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {
 
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
+  if (k.data.is_bf16 != v.data.is_bf16) fail_internal("attention: keys and values of two types");
   const auto attend = HWY_DYNAMIC_DISPATCH(AttendHeads);
   // With few samples their heads are dealt out too: each head by itself, whose keys lie apart.
   const int64_t parts = args.batch >= kManySamples ? 1 : args.query_heads;

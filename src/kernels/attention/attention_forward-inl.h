@@ -103,7 +103,7 @@ class ForwardHead {
     if (hides_) std::fill_n(o_, queries * width_, 0.0f);  // the first keys may be skipped
   }
 
-  void pack_keys(const float* k, int64_t k_stride, const float* v, int64_t v_stride, int64_t first, int64_t keys) {
+  void pack_keys(StoredFloats k, int64_t k_stride, StoredFloats v, int64_t v_stride, int64_t first, int64_t keys) {
     first_key_ = first, keys_ = keys;
     PackScaledRows<P, kRow>(k + first * k_stride, k_stride, keys, args_.head_size, args_.scale * kLog2E, k_);
     PackPanels<P>(v + first * v_stride, v_stride, keys, args_.head_size, v_);
@@ -111,7 +111,7 @@ class ForwardHead {
   }
 
   // All queries of the chunk against the packed keys. `q` is the head's row 0.
-  void attend(const float* q, int64_t q_stride, int64_t head) {
+  void attend(StoredFloats q, int64_t q_stride, int64_t head) {
     const Pieces blocks(queries_, kQueryBlock, attention_blocking::kUnit);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t at = blocks.begin(block), queries = blocks.begin(block + 1) - at;
@@ -132,7 +132,7 @@ class ForwardHead {
   }
 
   // o = o / sum and the log-sum-exp, for a sample with that many valid keys.
-  void finish(int64_t valid, float* o, int64_t o_stride, float* lse) {
+  void finish(int64_t valid, MutableStoredFloats o, int64_t o_stride, float* lse) {
     for (int64_t i = 0; i < queries_; i += kLanes) {
       const V sum = hn::Load(d, sum_ + i);
       hn::Store(hn::NegMulAdd(hn::Set(d, kLn2), hn::Load(d, minus_shift_ + i), Log(sum)), d, minus_shift_ + i);
@@ -142,9 +142,9 @@ class ForwardHead {
       const int64_t seen = args_.causal ? first_ + i + args_.key_length - args_.query_length + 1 : valid;
       const bool blind = std::min(seen, valid) <= (hides_ ? first_key_seen(args_, sample_, first_ + i) : 0);
       lse[first_ + i] = blind ? kMinusInfinity : minus_shift_[i];
-      float* out = o + (first_ + i) * o_stride;
+      const MutableStoredFloats out = o + (first_ + i) * o_stride;
       if (blind) {
-        std::fill_n(out, args_.head_size, 0.0f);
+        ClearRow(out, args_.head_size);
       } else {
         WriteScaled(o_ + i * width_, sum_[i], args_.head_size, false, out);
       }
@@ -250,12 +250,12 @@ void ForwardTaskOf(const AttentionArgs& args, const attention_blocking::ForwardL
       const int64_t key = blocks.begin(block);
       if (blocks.begin(block + 1) <= seen_from) continue;
       if (h == kv_head * group || blocks.pieces > 1)  // a single block of keys is packed once for all heads
-        head.pack_keys(k.data + sample * k.batch_stride + kv_head * args.head_size, k.row_stride,
-                       v.data + sample * v.batch_stride + kv_head * args.head_size, v.row_stride, key,
+        head.pack_keys(k.data + (sample * k.batch_stride + kv_head * args.head_size), k.row_stride,
+                       v.data + (sample * v.batch_stride + kv_head * args.head_size), v.row_stride, key,
                        blocks.begin(block + 1) - key);
-      head.attend(q.data + sample * q.batch_stride + h * args.head_size, q.row_stride, h);
+      head.attend(q.data + (sample * q.batch_stride + h * args.head_size), q.row_stride, h);
     }
-    head.finish(valid, o.data + sample * o.batch_stride + h * args.head_size, o.row_stride,
+    head.finish(valid, o.data + (sample * o.batch_stride + h * args.head_size), o.row_stride,
                 lse + (sample * args.query_heads + h) * args.query_length);
   }
 }

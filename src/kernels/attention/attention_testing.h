@@ -15,10 +15,11 @@
 
 namespace linnet::attention_testing {
 
-constexpr float kCanary = 12345.5f;
+constexpr float kCanary = 12352;  // exact in bf16
 using Doubles = std::vector<double>;
 
-// One operand [batch, length, heads, size] inside a buffer with wider rows.
+// One operand [batch, length, heads, size] inside a buffer with wider rows. With in_bf16, what the kernels see of it is
+// bf16.
 struct Operand {
   Operand(int64_t batch, int64_t length, int64_t heads, int64_t size, int64_t gap)
       : length(length),
@@ -32,11 +33,22 @@ struct Operand {
   }
   float& operator()(int64_t b, int64_t t, int64_t h, int64_t k) { return values[at(b, t, h, k)]; }
   float operator()(int64_t b, int64_t t, int64_t h, int64_t k) const { return values[at(b, t, h, k)]; }
-  AttentionRows rows() const { return {values.data(), batch_stride, row_stride}; }
-  MutableAttentionRows mutable_rows() { return {values.data(), batch_stride, row_stride}; }
+  AttentionRows rows() {
+    const MutableAttentionRows rows = mutable_rows();
+    return {rows.data, rows.batch_stride, rows.row_stride};
+  }
+  MutableAttentionRows mutable_rows() {
+    if (in_bf16) bf16 = to_bf16(values);
+    return {in_bf16 ? MutableStoredFloats(bf16.data()) : values.data(), batch_stride, row_stride};
+  }
+  void read_back() {
+    if (in_bf16) values = to_floats(bf16);
+  }
 
   int64_t length, heads, size, row_stride, batch_stride;
   std::vector<float> values;
+  bool in_bf16 = false;
+  std::vector<Bfloat16> bf16;
 };
 
 // Attention and its gradients by the definition, in double.
@@ -91,7 +103,12 @@ struct Case {
     lse.assign(args.batch * args.query_heads * args.query_length, kCanary);
   }
 
-  void run(int threads, bool backward = true) {
+  void run(int threads, bool with_backward = true) {
+    forward(threads);
+    if (with_backward) backward(threads);
+  }
+
+  void forward(int threads) {
     args.key_lengths = lengths.empty() ? nullptr : lengths.data();
     args.starts = starts.empty() ? nullptr : starts.data();
     args.biased = !bias.empty(), args.distance_bias = bias.data();
@@ -100,11 +117,17 @@ struct Case {
     with_workspace(attention_forward_workspace(args, threads), [&](std::byte* workspace) {
       attention_forward(args, q.rows(), k.rows(), v.rows(), o.mutable_rows(), lse.data(), workspace, pool);
     });
-    if (!backward) return;
+    o.read_back();
+  }
+
+  void backward(int threads) {
+    args.dq_in_bf16 = dq.in_bf16;
+    ThreadPool pool(threads);
     with_workspace(attention_backward_workspace(args, threads), [&](std::byte* workspace) {
       attention_backward(args, q.rows(), k.rows(), v.rows(), o.rows(), lse.data(), d_o.rows(), dq.mutable_rows(),
                          dk.mutable_rows(), dv.mutable_rows(), d_bias.data(), workspace, pool);
     });
+    for (Operand* operand : {&dq, &dk, &dv}) operand->read_back();
   }
 
   // Documents of random lengths one after another; a bias for every distance.

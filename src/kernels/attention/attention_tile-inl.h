@@ -139,7 +139,8 @@ struct F32Weights : tile::F32Pack {
   static float along_queries(const float* weights, int64_t j, int64_t i) { return weights[j * kAlongQueries + i]; }
   static float unpack(float element, int64_t) { return element; }
   // A row of a left operand.
-  static HWY_INLINE void PackScaled(const float* source, int64_t width, float factor, float* out) {
+  template <class T>
+  static HWY_INLINE void PackScaled(const T* source, int64_t width, float factor, float* out) {
     ForRow(width, [&](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(SetAll(factor), at.load(source)), out); });
   }
 };

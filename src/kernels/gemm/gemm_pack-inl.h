@@ -21,11 +21,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
 
-// One vector of four floats from each of kLanes / 4 rows: rows[0], rows[4], rows[8], ... at column k.
+// Four floats, or fewer where vectors are shorter.
 template <class DD>
-HWY_INLINE hn::Vec<DD> LoadFloatQuads(DD dd, const float* const* rows, int64_t k) {
+HWY_INLINE hn::Vec<DD> LoadFour(DD dd, const float* p) {
+  return hn::LoadU(dd, p);
+}
+template <class DD>
+HWY_INLINE hn::Vec<DD> LoadFour(DD dd, const Bfloat16* p) {
+  const hn::RebindToUnsigned<DD> du;
+  return hn::BitCast(dd, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(hn::Rebind<uint16_t, DD>(), Bits(p)))));
+}
+
+// One vector of four floats from each of kLanes / 4 rows: rows[0], rows[4], rows[8], ... at column k.
+template <class DD, class T>
+HWY_INLINE hn::Vec<DD> LoadFloatQuads(DD dd, const T* const* rows, int64_t k) {
   if constexpr (hn::MaxLanes(DD()) <= 4) {
-    return hn::LoadU(dd, rows[0] + k);
+    return LoadFour(dd, rows[0] + k);
   } else {
     const hn::Half<DD> half;
     return hn::Combine(dd, LoadFloatQuads(half, rows + hn::MaxLanes(DD()) / 2, k), LoadFloatQuads(half, rows, k));
@@ -34,12 +45,18 @@ HWY_INLINE hn::Vec<DD> LoadFloatQuads(DD dd, const float* const* rows, int64_t k
 
 struct F32Pack : F32 {
   // Four packed elements from each of kLanes / 4 rows (every fourth of `rows`), from value k on.
-  static HWY_INLINE V LoadQuads(const float* const* rows, int64_t k) { return LoadFloatQuads(d, rows, k); }
+  template <class T>
+  static HWY_INLINE V LoadQuads(const T* const* rows, int64_t k) {
+    return LoadFloatQuads(d, rows, k);
+  }
   // The packed element of value k of a row that ends at `depth`.
-  static HWY_INLINE float Element(const float* row, int64_t k, int64_t) { return row[k]; }
+  template <class T>
+  static HWY_INLINE float Element(const T* row, int64_t k, int64_t) {
+    return row[k];
+  }
   // A vector of packed elements side by side, from `rows` <= kPair rows of a matrix whose rows follow k.
-  template <class Lanes>
-  static HWY_INLINE V LoadAcross(const float* source, int64_t, int64_t, const Lanes& at) {
+  template <class T, class Lanes>
+  static HWY_INLINE V LoadAcross(const T* source, int64_t, int64_t, const Lanes& at) {
     return at.load(source);
   }
   static HWY_INLINE void PackRow(const float* source, int64_t depth, float* out) {

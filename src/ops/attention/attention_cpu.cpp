@@ -2,6 +2,7 @@
 #include "kernels/attention/attention_few_queries.h"
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -29,17 +30,22 @@ AttentionArgs problem(const KernelArgs& args, size_t fixed = kAttentionFixed) {
   return out;
 }
 
-AttentionRows rows(const TensorView& x) { return {x.as<const float>(), x.strides[0], x.strides[1]}; }
-MutableAttentionRows mutable_rows(const TensorView& x) { return {x.as<float>(), x.strides[0], x.strides[1]}; }
+AttentionRows rows(const TensorView& x) { return {stored(x), x.strides[0], x.strides[1]}; }
+MutableAttentionRows mutable_rows(const TensorView& x) { return {mutable_stored(x), x.strides[0], x.strides[1]}; }
 
 size_t workspace(const KernelQuery& query) {
   return attention_forward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]),
                                      query.threads);
 }
 
+AttentionArgs with_stored_dq(AttentionArgs args, const TensorType& dq) {
+  args.dq_in_bf16 = dq.dtype == DType::kBF16;
+  return args;
+}
+
 size_t grad_workspace(const KernelQuery& query) {
-  return attention_backward_workspace(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]),
-                                      query.threads);
+  const AttentionArgs args = sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]);
+  return attention_backward_workspace(with_stored_dq(args, query.out[0]), query.threads);
 }
 
 void run(const KernelArgs& args) {
@@ -48,20 +54,22 @@ void run(const KernelArgs& args) {
 }
 
 void run_grad(const KernelArgs& args) {
-  float* d_bias = problem(args, kAttentionGradFixed).biased ? args.out[3].as<float>() : nullptr;
-  attention_backward(problem(args, kAttentionGradFixed), rows(args.in[0]), rows(args.in[1]), rows(args.in[2]),
-                     rows(args.in[3]), args.in[4].as<float>(), rows(args.in[5]), mutable_rows(args.out[0]),
-                     mutable_rows(args.out[1]), mutable_rows(args.out[2]), d_bias, args.workspace, args.pool);
+  const AttentionArgs call = with_stored_dq(problem(args, kAttentionGradFixed), args.out[0].type);
+  float* d_bias = call.biased ? args.out[3].as<float>() : nullptr;
+  attention_backward(call, rows(args.in[0]), rows(args.in[1]), rows(args.in[2]), rows(args.in[3]),
+                     args.in[4].as<float>(), rows(args.in[5]), mutable_rows(args.out[0]), mutable_rows(args.out[1]),
+                     mutable_rows(args.out[2]), d_bias, args.workspace, args.pool);
 }
 
 // The kernel's tiles are laid out for heads of up to 256.
 bool supports(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<AttentionAttrs>();
-  return all_f32(query) && query.in[0].shape[2] / attrs.heads <= 256;
+  return f32_or_reduced(query) && query.in[0].shape[2] / attrs.heads <= 256;
 }
 
 bool supports_few(const KernelQuery& query) {
-  return all_f32(query) && has_few_queries(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]));
+  return f32_or_reduced(query) && query.in[1] == query.in[2] &&
+         has_few_queries(sizes(query.node.attrs.as<AttentionAttrs>(), query.in[0], query.in[1]));
 }
 
 size_t few_workspace(const KernelQuery& query) {
