@@ -56,6 +56,30 @@ TEST(CrossEntropy, LossAndGradientMatchTheFormula) {
   }
 }
 
+TEST(CrossEntropy, InBf16OnlyWhatIsStoredIsRounded) {
+  for (const Problem& p : kProblems) {
+    SCOPED_TRACE(std::to_string(p.rows) + " x " + std::to_string(p.classes));
+    auto x = rounded_to_bf16(random_floats(p.rows * p.classes, 1, -8, 8));
+    if (p.rows > 30) x[5] = kNan, x[3 * p.classes] = kInf;
+    const auto targets = some_targets(p);
+    const auto run = [&](auto logits, ThreadPool& pool) {  // the gradient is written over the logits
+      std::vector<float> got(2 * p.rows);
+      cross_entropy_forward(p.rows, p.classes, logits.data(), targets.data(), p.smoothing, &got[0], &got[p.rows], pool);
+      cross_entropy_backward(p.rows, p.classes, logits.data(), targets.data(), p.smoothing, &got[p.rows], 0.37f,
+                             logits.data(), pool);
+      got.insert(got.begin(), logits.begin(), logits.end());
+      return got;
+    };
+    for_every_isa([&](ThreadPool& pool) { return run(to_bf16(x), pool); },
+                  [&](const std::vector<float>& got) {
+                    ThreadPool pool(1);
+                    std::vector<float> want = run(x, pool);
+                    for (int64_t i = 0; i < p.rows * p.classes; ++i) want[i] = round_to_bf16(want[i]);
+                    expect_same(got, want);
+                  });
+  }
+}
+
 TEST(CrossEntropy, LargeLogitsStayFiniteAndSmallLossesExact) {
   ThreadPool pool(1);
   const std::vector<float> x = {10000, 9990, -10000};

@@ -1,7 +1,8 @@
 // A linear classifier and its cross-entropy (kernels/loss/cross_entropy.h) in chunks of rows, so that the logits
 // [rows, classes] are never whole in memory. With the gradient, a chunk's logits are computed once: their place takes
 // the loss and then the gradient, from which the two products of the backward pass go on. That is three products where
-// keeping nothing would take four.
+// keeping nothing would take four. Hidden states and their gradient may each be bf16 in memory; a chunk of them is
+// fp32, and so are the logits.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,12 +11,13 @@
 #include "base/thread_pool.h"
 #include "kernels/precision.h"
 #include "kernels/quantized/packed_weight.h"
+#include "kernels/stored_floats.h"
 
 namespace linnet {
 
 struct LinearCrossEntropyArgs {
   int64_t rows = 0, width = 0, classes = 0;
-  const float* hidden = nullptr;  // [rows, width]
+  StoredFloats hidden;            // [rows, width]
   const float* weight = nullptr;  // [classes, width], or null and
   std::optional<PackedWeight> packed = {};
   const float* bias = nullptr;       // [classes]; may be null
@@ -28,10 +30,10 @@ struct LinearCrossEntropyArgs {
 
   // Gradients of dloss * loss, all written, or none when dhidden is null.
   float dloss = 1;
-  float* dhidden = nullptr;  // [rows, width], zeros in rows left out; may be hidden
-  float* dweight = nullptr;  // [classes, width]; null, as for a packed weight: not computed
-  float* dbias = nullptr;    // [classes]; may be null
-  bool accumulate = false;   // dweight += instead of dweight =
+  MutableStoredFloats dhidden;  // [rows, width], zeros in rows left out; may be hidden if both have one type
+  float* dweight = nullptr;     // [classes, width]; null, as for a packed weight: not computed
+  float* dbias = nullptr;       // [classes]; may be null
+  bool accumulate = false;      // dweight += instead of dweight =
 };
 
 // Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.

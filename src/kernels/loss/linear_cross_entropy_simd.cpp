@@ -69,6 +69,16 @@ void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* log
   }
 }
 
+// Rows [begin, end), numbered by from_row and to_row where those are not null.
+void CopyRows(int64_t begin, int64_t end, int64_t width, StoredFloats from, MutableStoredFloats to,
+              const int32_t* from_row, const int32_t* to_row) {
+  for (int64_t i = begin; i < end; ++i) {
+    const StoredFloats source = from + (from_row ? from_row[i] : i) * width;
+    const MutableStoredFloats target = to + (to_row ? to_row[i] : i) * width;
+    ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(at.load(source), target); });
+  }
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -77,6 +87,7 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 
+HWY_EXPORT(CopyRows);
 HWY_EXPORT(LossAndGradientRows);
 HWY_EXPORT(AddRows);
 
@@ -129,9 +140,10 @@ struct Workspace {
     product = regions.take<std::byte>(static_cast<int64_t>(product_bytes));
     size = regions.size();
   }
-  int32_t *kept, *targets;                // the rows that are not left out, and their targets
-  float *losses, *lse, *hidden, *logits;  // hidden: where a chunk's rows are gathered when some between are left out
-  float* sums;                            // by group of rows
+  int32_t *kept, *targets;  // the rows that are not left out, and their targets
+  float *losses, *lse, *logits;
+  float* hidden;  // a chunk's rows and then their gradient, where some between are left out or memory has them as bf16
+  float* sums;    // by group of rows
   std::byte* product;
   size_t size;
 };
@@ -148,12 +160,10 @@ size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std
   return most;
 }
 
-void copy_rows(int64_t rows, int64_t width, const float* from, float* to, const int32_t* from_row,
+void copy_rows(int64_t rows, int64_t width, StoredFloats from, MutableStoredFloats to, const int32_t* from_row,
                const int32_t* to_row, ThreadPool& pool) {
   for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      std::memcpy(to + (to_row ? to_row[i] : i) * width, from + (from_row ? from_row[i] : i) * width,
-                  static_cast<size_t>(width) * sizeof(float));
+    HWY_DYNAMIC_DISPATCH(CopyRows)(begin, end, width, from, to, from_row, to_row);
   });
 }
 
@@ -172,7 +182,7 @@ class LinearCrossEntropy {
       }
     const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes), 1));
     for (int64_t first = 0; first < kept; first += step) chunk(first, std::min(step, kept - first));
-    if (args_.dhidden != nullptr) clear_left_out(kept);
+    if (args_.dhidden) clear_left_out(kept);
     if (args_.loss == nullptr) return;
     double total = 0;
     for (int64_t i = 0; i < kept; ++i) total += work_.losses[i];
@@ -184,13 +194,13 @@ class LinearCrossEntropy {
   void chunk(int64_t first, int64_t rows) {
     const int32_t* kept = work_.kept + first;
     const bool adjacent = kept[rows - 1] - kept[0] + 1 == rows;
-    const float* hidden = args_.hidden + kept[0] * args_.width;
-    if (!adjacent) {
+    const float* hidden = work_.hidden;
+    if (adjacent && !args_.hidden.is_bf16)
+      hidden = args_.hidden.f32() + kept[0] * args_.width;
+    else
       copy_rows(rows, args_.width, args_.hidden, work_.hidden, kept, nullptr, pool_);
-      hidden = work_.hidden;
-    }
     logits(rows, hidden);
-    if (args_.dhidden == nullptr) {
+    if (!args_.dhidden) {
       cross_entropy_forward(rows, args_.classes, work_.logits, work_.targets + first, args_.smoothing,
                             work_.losses + first, work_.lse, pool_);
       return;
@@ -199,8 +209,12 @@ class LinearCrossEntropy {
     // The weight's gradient first: the other may be written over the hidden states it reads.
     if (args_.dweight != nullptr) weight_gradient(rows, hidden, first > 0);
     if (args_.dbias != nullptr) bias_gradient(rows, first > 0);
-    hidden_gradient(rows, adjacent ? args_.dhidden + kept[0] * args_.width : work_.hidden);
-    if (!adjacent) copy_rows(rows, args_.width, work_.hidden, args_.dhidden, nullptr, kept, pool_);
+    if (adjacent && !args_.dhidden.is_bf16) {
+      hidden_gradient(rows, args_.dhidden.f32() + kept[0] * args_.width);
+    } else {
+      hidden_gradient(rows, work_.hidden);
+      copy_rows(rows, args_.width, work_.hidden, args_.dhidden, nullptr, kept, pool_);
+    }
   }
 
   void logits(int64_t rows, const float* hidden) {
@@ -267,10 +281,14 @@ class LinearCrossEntropy {
 
   void clear_left_out(int64_t kept) {
     for (int64_t row = 0; row < args_.rows; ++row)
-      if (args_.targets[row] < 0) std::fill_n(args_.dhidden + row * args_.width, args_.width, 0.0f);
+      if (args_.targets[row] < 0) clear(args_.dhidden + row * args_.width);
     if (kept > 0) return;
     if (args_.dweight != nullptr && !args_.accumulate) std::fill_n(args_.dweight, args_.classes * args_.width, 0.0f);
     if (args_.dbias != nullptr) std::fill_n(args_.dbias, args_.classes, 0.0f);
+  }
+
+  void clear(MutableStoredFloats row) const {
+    std::memset(row.data, 0, static_cast<size_t>(args_.width) * (row.is_bf16 ? sizeof(Bfloat16) : sizeof(float)));
   }
 
   const LinearCrossEntropyArgs& args_;

@@ -100,8 +100,8 @@ TEST(LinearCrossEntropy, LossAndGradientsMatchTheFormula) {
           args.dhidden = got.data(), args.dweight = got.data() + p.rows * p.width;
           args.dbias = p.bias ? args.dweight + p.classes * p.width : nullptr;
           args.loss = &got[got.size() - 2];
-          std::copy(o.hidden.begin(), o.hidden.end(), args.dhidden);
-          args.hidden = args.dhidden;  // written over what it was computed from
+          std::copy(o.hidden.begin(), o.hidden.end(), got.begin());
+          args.hidden = got.data();  // written over what it was computed from
           if (p.accumulate) std::copy(o.start.begin(), o.start.end(), args.dweight);
           linear_cross_entropy(args, scratch.data(), pool);
           EXPECT_TRUE(scratch.intact());
@@ -111,6 +111,35 @@ TEST(LinearCrossEntropy, LossAndGradientsMatchTheFormula) {
           if (!p.bias) std::fill(want.end() - 2 - p.classes, want.end() - 2, 0);
           expect_close(got, want, 3e-5);
         });
+  }
+}
+
+TEST(LinearCrossEntropy, InBf16OnlyTheHiddenStatesAndTheirGradientAreRounded) {
+  for (const Problem& p : kProblems) {
+    SCOPED_TRACE(std::to_string(p.rows) + " x " + std::to_string(p.width) + " x " + std::to_string(p.classes));
+    Operands o = operands(p);
+    o.hidden = rounded_to_bf16(o.hidden);
+    const auto run = [&](auto hidden, ThreadPool& pool) {  // the gradient is written over what it was computed from
+      Scratch scratch(p, pool.size());
+      std::vector<float> got(p.classes * p.width + p.classes + 1);
+      LinearCrossEntropyArgs args = arguments(p, o);
+      args.precision = Precision::kBf16, args.dloss = kLossGradient, args.accumulate = p.accumulate;
+      args.hidden = hidden.data(), args.dhidden = hidden.data(), args.dweight = got.data();
+      if (p.bias) args.dbias = args.dweight + p.classes * p.width;
+      if (p.accumulate) std::copy(o.start.begin(), o.start.end(), args.dweight);
+      args.loss = &got.back();
+      linear_cross_entropy(args, scratch.data(), pool);
+      EXPECT_TRUE(scratch.intact());
+      got.insert(got.begin(), hidden.begin(), hidden.end());
+      return got;
+    };
+    for_every_isa([&](ThreadPool& pool) { return run(to_bf16(o.hidden), pool); },
+                  [&](const std::vector<float>& got) {
+                    ThreadPool pool(1);
+                    std::vector<float> want = run(o.hidden, pool);
+                    for (int64_t i = 0; i < p.rows * p.width; ++i) want[i] = round_to_bf16(want[i]);
+                    expect_same(got, want);
+                  });
   }
 }
 
@@ -126,7 +155,7 @@ TEST(LinearCrossEntropy, NanAndInfinityShowInTheLossExceptFromRowsLeftOut) {
               Scratch scratch(p, pool.size());
               std::vector<float> got(1 + (p.rows + p.classes) * p.width);
               LinearCrossEntropyArgs args = arguments(p, o);
-              args.loss = got.data(), args.dhidden = &got[1], args.dweight = args.dhidden + p.rows * p.width;
+              args.loss = got.data(), args.dhidden = &got[1], args.dweight = &got[1] + p.rows * p.width;
               linear_cross_entropy(args, scratch.data(), pool);
               return got;
             },

@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
 // The largest element; which one is unspecified when some are NaN, since the exponentials then are NaN anyway.
-HWY_INLINE float MaxRow(int64_t width, const float* x) {
+template <class T>
+HWY_INLINE float MaxRow(int64_t width, const T* x) {
   const float lowest = -std::numeric_limits<float>::infinity();
   const Floats largest = FoldRow(
       width, lowest, [=](const auto& at) LINNET_LAMBDA { return at.load(x, lowest); },
@@ -23,7 +24,8 @@ HWY_INLINE float MaxRow(int64_t width, const float* x) {
 }
 
 // The sum of exp(x - shift); lanes past the end add exp(-inf) = 0.
-HWY_INLINE float SumExp(int64_t width, const float* x, float shift) {
+template <class T>
+HWY_INLINE float SumExp(int64_t width, const T* x, float shift) {
   const Floats offset = SetAll(shift);
   return SumRow(width, [=](const auto& at) LINNET_LAMBDA {
     return Exp(hn::Sub(at.load(x, -std::numeric_limits<float>::infinity()), offset));

@@ -4,6 +4,7 @@
 
 #include "kernels/loss/cross_entropy.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -62,7 +63,7 @@ void run(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
   check_targets(args.in[1], classes);
   float* losses = reinterpret_cast<float*>(args.workspace);
-  cross_entropy_forward(rows, classes, args.in[0].as<float>(), args.in[1].as<int32_t>(),
+  cross_entropy_forward(rows, classes, stored(args.in[0]), args.in[1].as<int32_t>(),
                         static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing), losses,
                         args.out[1].as<float>(), args.pool);
   double total = 0;
@@ -71,10 +72,9 @@ void run(const KernelArgs& args) {
 }
 
 void run_grad(const KernelArgs& args) {
-  cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], args.in[0].as<float>(),
-                         args.in[1].as<int32_t>(),
+  cross_entropy_backward(args.in[2].elements(), args.in[0].shape()[-1], stored(args.in[0]), args.in[1].as<int32_t>(),
                          static_cast<float>(args.node.attrs.as<CrossEntropyAttrs>().label_smoothing),
-                         args.in[2].as<float>(), args.in[3].as<float>()[0], args.out[0].as<float>(), args.pool);
+                         args.in[2].as<float>(), args.in[3].as<float>()[0], mutable_stored(args.out[0]), args.pool);
 }
 
 void run_mask(const KernelArgs& args) {
@@ -102,8 +102,9 @@ void run_one_hot(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, workspace, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad},
+constexpr Kernel kKernels[] = {{"simd", f32_or_reduced, workspace, run},
+                               {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_reduced, nullptr, run_grad},
                                    {"reference", nullptr, nullptr, run_grad_reference}};
 constexpr Kernel kMaskKernels[] = {{"reference", nullptr, nullptr, run_mask}};
 constexpr Kernel kOneHotKernels[] = {{"reference", nullptr, nullptr, run_one_hot}};

@@ -5,6 +5,7 @@
 
 #include "kernels/loss/linear_cross_entropy.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -152,7 +153,7 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
   LinearCrossEntropyArgs call;
   call.rows = args.in[2].elements(), call.width = weight_shape(args)[1], call.classes = weight_shape(args)[0];
-  call.hidden = args.in[0].as<float>(), call.targets = args.in[2].as<int32_t>();
+  call.hidden = stored(args.in[0]), call.targets = args.in[2].as<int32_t>();
   if (attrs.packed)
     call.packed = packed_weight(args);
   else
@@ -174,7 +175,7 @@ void run_grad(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<LinearCrossEntropyAttrs>();
   LinearCrossEntropyArgs call = operands(args);
   call.dloss = args.in[3 + attrs.bias].as<float>()[0];
-  call.dhidden = args.out[0].as<float>();
+  call.dhidden = mutable_stored(args.out[0]);
   call.dweight = attrs.weight_gradient ? args.out[1].as<float>() : nullptr;
   call.dbias = attrs.bias ? args.out[1 + attrs.weight_gradient].as<float>() : nullptr;
   call.loss = attrs.loss ? args.out.back().as<float>() : nullptr;
@@ -185,9 +186,12 @@ void run_grad(const KernelArgs& args) {
   linear_cross_entropy(call, args.workspace, args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"chunked", all_f32, workspace, run},
+// The weight is fp32: the parameters are.
+bool supports(const KernelQuery& query) { return f32_or_reduced(query) && query.in[1].dtype != DType::kBF16; }
+
+constexpr Kernel kKernels[] = {{"chunked", supports, workspace, run},
                                {"reference", nullptr, reference_workspace, run_reference}};
-constexpr Kernel kGradKernels[] = {{"chunked", all_f32, workspace, run_grad},
+constexpr Kernel kGradKernels[] = {{"chunked", supports, workspace, run_grad},
                                    {"reference", nullptr, reference_workspace, run_grad_reference}};
 
 }  // namespace
