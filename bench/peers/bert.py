@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import blocks
 import training
 from blocks import Attention, Dropout
 from common import Workload
@@ -77,7 +78,8 @@ def made_up(batch: int, count: int = 4) -> dict:
 def create(options) -> Workload:
     Dropout.hashed = options.mode == "tuned"
     model = Model(options.dropout).to(options.device)
-    batch = 32 if options.workload == "bert-base-32" else BATCH
+    batch = options.batch or (32 if options.workload == "bert-base-32" else BATCH)
+    blocks.ATTENTION = options.attention
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(training.decayed(model, 0.01), lr=1e-4, **training.optimizer_settings(options))
 

@@ -27,7 +27,7 @@ class Dropout(nn.Module):
 
     def forward(self, x):
         if not Dropout.hashed or self.p == 0:
-            return F.dropout(x, self.p)
+            return F.dropout(x, self.p, self.training)
         return x * scaled_mask(x.shape, self.p, Dropout.seed + self.site).to(x.dtype)
 
     @classmethod
@@ -45,15 +45,24 @@ def scaled_mask(shape, p: float, seed):
     return torch.where((h & 0xFFFFFF) >= round(p * 2**24), 1 / (1 - p), 0.0)
 
 
+ATTENTION = "usual"  # or "steps", with the matrix of scores in memory, or "sdpa"
+
+
 def attend(q, k, v, mask, dropout: Dropout, causal: bool = False):
     """softmax(q k' / sqrt(d)) v for [B, H, S, d]; mask: bool, true where a key is seen, or None.
 
     Without dropout PyTorch has a flash kernel for the CPU; with dropout it has not, and these are the steps it takes. On
     a GPU it has kernels for both.
     """
-    if dropout.p == 0 or q.is_cuda:
+    if not dropout.training:
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+    if ATTENTION == "sdpa" or (ATTENTION == "usual" and (dropout.p == 0 or q.is_cuda)):
         return F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout.p, is_causal=causal)
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+    if causal and mask is None:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+    if mask is None:
+        return dropout(scores.softmax(-1)).to(v.dtype) @ v
     return dropout(scores.masked_fill(~mask, -math.inf).softmax(-1)).to(v.dtype) @ v
 
 

@@ -142,12 +142,12 @@ def measure(workload: Workload, seconds: float, split: bool) -> dict:
 
     split: forward and backward times are wanted even where they have to be measured apart.
     """
-    phases: list[tuple[float, float, float]] = []
+    phases: list[tuple[float, float, float, float]] = []
     losses: list[float] = []
 
     def step() -> float:
         batch = workload.batches[len(losses) % len(workload.batches)]
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         loss = workload.gradients.forward(batch)
         forward_end = time.perf_counter()
         workload.gradients.backward(loss)
@@ -155,7 +155,7 @@ def measure(workload: Workload, seconds: float, split: bool) -> dict:
         workload.update()
         losses.append(loss.item())
         end = time.perf_counter()
-        phases.append((forward_end - start, backward_end - forward_end, end - start))
+        phases.append((forward_end - start, backward_end - forward_end, end - start, time.process_time() - used))
         return end - start
 
     start = time.perf_counter()
@@ -170,9 +170,9 @@ def measure(workload: Workload, seconds: float, split: bool) -> dict:
     end = time.perf_counter() + seconds
     while len(phases) < 3 or time.perf_counter() < end:
         step()
-    rates = [workload.per_step / whole for _, _, whole in phases]
+    rates = [workload.per_step / whole for _, _, whole, _ in phases]
     peak, steady = max(with_warmup, memory_mb("VmHWM")), memory_mb("VmHWM")
-    forward, backward, _ = (statistics.median(column) * 1e3 for column in zip(*phases))
+    forward, backward, _, processor = (statistics.median(column) * 1e3 for column in zip(*phases))
     if not workload.gradients.apart:
         backward = forward
         forward = evaluation_ms(workload, seconds / 4) if split else None
@@ -181,6 +181,7 @@ def measure(workload: Workload, seconds: float, split: bool) -> dict:
         "unit": workload.unit,
         "median": statistics.median(rates), "min": min(rates), "max": max(rates), "steps": len(rates),
         "per_step": workload.per_step,
+        "processor_ms": round(processor, 1),
         "forward_ms": forward and round(forward, 2), "backward_ms": backward and round(backward, 2),
         "peak_mb": peak, "steady_mb": steady,
         "first_step_seconds": round(first_step_seconds, 2),

@@ -4,6 +4,7 @@ gpt-6l: 6 layers, d 384, 6 heads, vocabulary 65, 8 x 256 tokens. gpt2-124m: 12, 
 gpt2-124m-8: 8 x 1024.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -11,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import blocks
 import training
-from blocks import Attention
+from blocks import Attention, Dropout
 from common import Workload
 
 
@@ -24,6 +26,7 @@ class Shape:
     vocab: int
     batch: int
     sequence: int
+    dropout: float = 0
 
 
 SHAPES = {"gpt-6l": Shape(6, 384, 6, 65, 8, 256), "gpt2-124m": Shape(12, 768, 12, 50257, 2, 1024),
@@ -35,12 +38,13 @@ class Block(nn.Module):
         super().__init__()
         d = shape.d
         self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.attention = Attention(d, shape.heads, dropout=0)
+        self.attention = Attention(d, shape.heads, shape.dropout)
+        self.dropout = Dropout(shape.dropout)
         self.linear1, self.linear2 = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
 
     def forward(self, x):
-        x = x + self.attention(self.norm1(x), causal=True)
-        return x + self.linear2(F.gelu(self.linear1(self.norm2(x)), approximate="tanh"))
+        x = x + self.dropout(self.attention(self.norm1(x), causal=True))
+        return x + self.dropout(self.linear2(F.gelu(self.linear1(self.norm2(x)), approximate="tanh")))
 
 
 class Model(nn.Module):
@@ -48,6 +52,7 @@ class Model(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(shape.vocab, shape.d)
         self.positions = nn.Embedding(shape.sequence, shape.d)
+        self.dropout = Dropout(shape.dropout)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.d)
         self.apply(self.initialize)
@@ -62,12 +67,14 @@ class Model(nn.Module):
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
 
-    def forward(self, tokens, targets):
-        x = self.tokens(tokens) + self.positions.weight
+    def logits(self, tokens):
+        x = self.dropout(self.tokens(tokens) + self.positions.weight[:tokens.shape[-1]])
         for block in self.blocks:
             x = block(x)
-        logits = F.linear(self.norm(x), self.tokens.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return F.linear(self.norm(x), self.tokens.weight)
+
+    def forward(self, tokens, targets):
+        return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten())
 
 
 def made_up(shape: Shape, count: int = 4) -> dict:
@@ -77,6 +84,9 @@ def made_up(shape: Shape, count: int = 4) -> dict:
 
 def create(options) -> Workload:
     shape = SHAPES[options.workload]
+    if options.batch:
+        shape = dataclasses.replace(shape, batch=options.batch)
+    blocks.ATTENTION = options.attention
     model = Model(shape).to(options.device)
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(training.decayed(model, 0.1), lr=3e-4, betas=(0.9, 0.95), **training.optimizer_settings(options))

@@ -34,6 +34,12 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=5.0, help="timed, after warm-up")
     parser.add_argument("--data", help="safetensors with the batches; made up when absent")
     parser.add_argument("--dropout", type=float, default=0.1, help="of r-* and bert-base")
+    parser.add_argument("--batch", type=int, help="of gpt* and bert*, instead of the workload's own")
+    parser.add_argument("--attention", choices=("usual", "steps", "sdpa"), default="usual",
+                        help="steps: with the matrix of scores in memory; sdpa: PyTorch's op; usual: the faster")
+    parser.add_argument("--checkpoint", action="store_true", help="every block is computed again in the backward pass")
+    parser.add_argument("--activation-budget", type=float, metavar="SHARE",
+                        help="of compile: torch._functorch.config.activation_memory_budget")
     parser.add_argument("--inductor", action="append", default=[], metavar="KEY=VALUE",
                         help="a setting of torch._inductor.config, to try what else might help")
     options = parser.parse_args()
@@ -44,6 +50,8 @@ def arguments():
         parser.error(f"no device {options.device}; there are cpu, cuda and cuda:N")
     if options.mode not in MODES[kind]:
         parser.error(f"on {kind} there are the modes {', '.join(MODES[kind])}")
+    if options.activation_budget is not None and options.mode != "compile":
+        parser.error("--activation-budget is the compiler's: it needs --mode compile")
     if kind == "cpu" and options.precision == "tf32":
         parser.error("tf32 is a GPU's precision")
     return options
@@ -56,6 +64,8 @@ def configure_compiler(options) -> None:
     torch._inductor.config.fallback_random = True
     # Masks of bool are slow to write in vectorized code; computing them again costs less.
     torch._functorch.config.ban_recompute_materialized_backward = False
+    if options.activation_budget is not None:
+        torch._functorch.config.activation_memory_budget = options.activation_budget
     for setting in options.inductor:
         key, _, value = setting.partition("=")
         config, _, name = key.rpartition(".")

@@ -1,9 +1,11 @@
 """What the workload files share beside blocks: data from a file or made up, compilation, precision, weight decay."""
 
+import functools
 import json
 from pathlib import Path
 
 import torch
+import torch.utils.checkpoint
 
 from common import Gradients
 
@@ -37,7 +39,16 @@ def widened(tensor):
 
 def gradients(model, options) -> Gradients:
     """The model's loss and gradients as the mode computes them."""
+    if options.checkpoint:
+        checkpoint_blocks(model)
     return OneGraph(model, options) if options.mode == "tuned" else Autograd(model, options)
+
+
+def checkpoint_blocks(model) -> None:
+    """Has every layer of the model keep its input alone and compute the rest again in the backward pass."""
+    for module in model.modules():
+        if type(module).__name__ in ("Block", "Layer"):
+            module.forward = functools.partial(torch.utils.checkpoint.checkpoint, module.forward, use_reentrant=False)
 
 
 class Autograd(Gradients):

@@ -27,7 +27,8 @@ struct Arguments {
   std::string recompute = "auto", memory, sweep, chart;
   int threads = 0;
   double seconds = 5, dropout = -1;
-  bool json = false, list = false, profile = false;
+  bool json = false, list = false, profile = false, plan = false, no_parts = false;
+  int64_t batch = 0;
   std::string quantize = "none", model;
   std::vector<std::string> keep = {};
 };
@@ -76,9 +77,11 @@ nlohmann::ordered_json figures(const Arguments& arguments, const Workload& workl
           {"min", m.min},
           {"max", m.max},
           {"steps", m.steps},
+          {"processor_ms", m.processor_seconds * 1e3},
           {"flop_per_step", m.flop_per_step},
           {"memory_mb", m.memory_mb},
           {"predicted_mb", m.predicted_mb},
+          {"program_mb", m.program_mb},
           {"saved_mb", m.saved_mb},
           {"recomputation", m.recomputation},
           {"extra_work", m.extra_work},
@@ -212,6 +215,25 @@ int print_inference(const Arguments& arguments, int threads) {
   return 0;
 }
 
+int print_plan(const Arguments& arguments, const Workload& workload, const Measurement& m) {
+  if (arguments.json) {
+    const nlohmann::ordered_json json{{"workload", workload.name},
+                                      {"precision", arguments.precision},
+                                      {"predicted_mb", m.predicted_mb},
+                                      {"saved_mb", m.saved_mb},
+                                      {"recomputation", m.recomputation},
+                                      {"extra_work", m.extra_work},
+                                      {"planning_seconds", m.planning_seconds},
+                                      {"parameters", m.parameters}};
+    std::printf("%s\n", json.dump().c_str());
+    return 0;
+  }
+  std::printf("%s, %s: %.1f MB planned, %.1f MB of it saved for the backward pass; planned in %.2f s\n",
+              workload.name.c_str(), precision_text(arguments).c_str(), m.predicted_mb, m.saved_mb, m.planning_seconds);
+  if (!m.recomputation.empty()) std::printf("to take less memory it %s\n", m.recomputation.c_str());
+  return 0;
+}
+
 int bench(const Arguments& arguments) {
   const uint64_t resident = resident_bytes();
   if (arguments.list) return list_workloads();
@@ -227,12 +249,16 @@ int bench(const Arguments& arguments) {
   if (arguments.name == "infer") return print_inference(arguments, threads);
   if (!arguments.chart.empty() && arguments.sweep.empty())
     fail_user("--chart is of a sweep: it needs --sweep batch=1,2,4");
-  const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout});
+  const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout, .batch = arguments.batch});
   if (!arguments.write_data.empty()) {
     write_data(workload, arguments.write_data);
     return 0;
   }
-  MeasureOptions options{.precision = precision, .backend = &backend, .threads = threads, .seconds = arguments.seconds};
+  MeasureOptions options{.precision = precision,
+                         .backend = &backend,
+                         .threads = threads,
+                         .seconds = arguments.seconds,
+                         .parts = !arguments.no_parts};
   options.store_fp32 = arguments.storage == "fp32";
   options.recompute = recompute_mode(arguments.recompute);
   if (!arguments.memory.empty()) {
@@ -257,6 +283,7 @@ int bench(const Arguments& arguments) {
                       options, limit, resident);
     return 0;
   }
+  if (arguments.plan) return print_plan(arguments, workload, plan_step(workload, options));
   const Measurement m = measure(workload, options, resident);
   if (on_gpu) return print_device(arguments, workload, m, backend.device->info());
   ThreadPool pool(threads);
@@ -286,6 +313,10 @@ void add_bench_command(Command& linnet) {
       .take("--memory", arguments->memory,
             "the most memory for parameters, states, batch and activations together, such as 2GiB", {.type = "SIZE"})
       .take("--seconds", arguments->seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
+      .take("--batch", arguments->batch, "examples in a batch, instead of the workload's own",
+            {.least = 1, .most = 1 << 14})
+      .flag("--plan", arguments->plan, "only plan: memory, what is saved for the backward pass, what is computed again")
+      .flag("--no-parts", arguments->no_parts, "do not measure forward pass and update apart")
       .take("--dropout", arguments->dropout, "instead of the workload's own", {.least = 0, .most = 0.99})
       .take("--sweep", arguments->sweep,
             "throughput and memory for several batches, such as batch=1,2,4,8, their knee, and the largest that fits",

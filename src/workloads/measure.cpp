@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <map>
 #include <thread>
 
+#include "base/error.h"
 #include "base/process_memory.h"
 #include "io/safetensors.h"
 #include "ir/op.h"
@@ -18,6 +20,13 @@ constexpr int64_t kTogether = 16, kWarmUp = 32;
 constexpr size_t kMostResident = size_t{64} << 20;  // bytes of data that are staged on a device
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of all threads of this process.
+double processor_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -37,6 +46,11 @@ TrainerOptions trainer_options(const Workload& workload, const MeasureOptions& m
   return options;
 }
 
+void tell_recomputation(const Trainer& trainer, Measurement& m) {
+  m.saved_mb = static_cast<double>(saved_bytes(trainer.plans().at("train.0")->graph)) / 1e6;
+  m.extra_work = trainer.largest_fit().extra_work, m.recomputation = trainer.largest_fit().text();
+}
+
 class Measuring {
  public:
   // `one_by_one`: a device too gets each batch from the host.
@@ -46,7 +60,8 @@ class Measuring {
         resident_(one_by_one ? ResidentOptions{} : resident_options()),
         began_(now()),
         learner_(*workload.model, workload.loss, trainer_options(workload, options), resident_),
-        planning_seconds_(now() - began_) {
+        planning_seconds_(now() - began_),
+        resident_bytes_(resident_bytes()) {
     if (!is_resident()) return;
     for (const WorkloadInput& input : workload.inputs) learner_.resident().stage(input.name, input.data);
   }
@@ -61,27 +76,30 @@ class Measuring {
     int64_t together = on_gpu() ? kTogether : 1;
     if (is_resident()) together *= learner_.resident().steps_per_graph();
     if (on_gpu()) steps(std::max(kWarmUp, together));
-    std::vector<double> seconds;
+    std::vector<double> seconds, processor;
     const double joules = device().joules();
     for (const double began = now(); m.steps < options_.least || now() - began < options_.seconds;
          m.steps += together) {
-      const double before = now();
+      const double before = now(), used = processor_seconds();
       m.last_loss = steps(together);
       seconds.push_back((now() - before) / static_cast<double>(together));
+      processor.push_back((processor_seconds() - used) / static_cast<double>(together));
     }
     if (joules >= 0)
       m.joules_per_unit = (device().joules() - joules) / (static_cast<double>(m.steps) * workload_.units_per_step);
-    m.seconds_per_step = median(seconds);
+    m.seconds_per_step = median(seconds), m.processor_seconds = median(processor);
     m.median = workload_.units_per_step / m.seconds_per_step;
     m.max = workload_.units_per_step / *std::ranges::min_element(seconds);
     m.min = workload_.units_per_step / *std::ranges::max_element(seconds);
-    if (workload_.forward_apart) measure_parts(m);
+    if (options_.parts && workload_.forward_apart) measure_parts(m);
     m.predicted_mb = static_cast<double>(learner_.memory_bytes()) / 1e6;
+    // All planned memory has been touched by then.
+    m.program_mb = on_gpu() ? 0
+                            : (static_cast<double>(resident_bytes_) - static_cast<double>(resident_at_start)) / 1e6 -
+                                  m.predicted_mb;
     m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
-    m.saved_mb = static_cast<double>(saved_bytes(learner_.trainer().train_executor(0).plan().graph)) / 1e6;
     m.planning_seconds = planning_seconds_;
-    const Fit& fit = learner_.trainer().largest_fit();
-    m.extra_work = fit.extra_work, m.recomputation = fit.text();
+    tell_recomputation(learner_.trainer(), m);
     m.parameters = learner_.trainer().layout().parameter_count();
     m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
     return m;
@@ -192,7 +210,8 @@ class Measuring {
   const double began_;
   SingleShapeLearner learner_;
   const double planning_seconds_;
-  int64_t next_ = 0, done_ = 0;  // batch to come; resident steps
+  const uint64_t resident_bytes_;  // with all planned memory touched
+  int64_t next_ = 0, done_ = 0;    // batch to come; resident steps
 };
 
 }  // namespace
@@ -201,7 +220,11 @@ Measurement measure(const Workload& workload, const MeasureOptions& options, uin
   return Measuring(workload, options).run(resident_at_start);
 }
 
-size_t planned_bytes(const Workload& workload, const MeasureOptions& options) {
+namespace {
+
+// Plans a training step as SingleShapeLearner does, without taking its memory. Within options.memory where it is set.
+Measurement plan_only(const Workload& workload, const MeasureOptions& options, size_t& bytes) {
+  const double began = now();
   const ParameterLayout layout(*workload.model);
   Store store(*options.backend);
   const SharedRegions shared{store.add_region("arena", MemoryKind::kActivations, 0),
@@ -210,11 +233,40 @@ size_t planned_bytes(const Workload& workload, const MeasureOptions& options) {
   training.verify_plans = false;
   Trainer trainer(layout, store, shared, training);
   for (const WorkloadInput& input : workload.inputs) {
-    const size_t bytes = input.data.size() / static_cast<size_t>(workload.batches);
-    store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
+    const size_t size = input.data.size() / static_cast<size_t>(workload.batches);
+    store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, size), 0}, size);
   }
-  trainer.add_shape(workload.loss);
-  return store.total_bytes();
+  if (options.memory > 0) {
+    trainer.add_evaluation_shape(workload.loss);
+    trainer.plan_training_within_memory(0);
+  } else {
+    trainer.add_shape(workload.loss);
+  }
+  bytes = store.total_bytes();
+  Measurement m;
+  m.planning_seconds = now() - began, m.predicted_mb = static_cast<double>(bytes) / 1e6;
+  m.parameters = layout.parameter_count();
+  tell_recomputation(trainer, m);
+  return m;
+}
+
+}  // namespace
+
+Measurement plan_step(const Workload& workload, const MeasureOptions& options) {
+  size_t bytes = 0;
+  const Measurement m = plan_only(workload, options, bytes);
+  if (options.memory > 0 && bytes > options.memory)
+    fail_user(workload.name + " does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
+              std::to_string(bytes));
+  return m;
+}
+
+size_t planned_bytes(const Workload& workload, const MeasureOptions& options) {
+  MeasureOptions unlimited = options;
+  unlimited.memory = 0;
+  size_t bytes = 0;
+  plan_only(workload, unlimited, bytes);
+  return bytes;
 }
 
 std::string profile(const Workload& workload, const MeasureOptions& options) {

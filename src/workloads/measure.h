@@ -21,19 +21,22 @@ struct MeasureOptions {
   int threads = 1;
   double seconds = 5;  // of timed steps
   int64_t least = 3;   // timed steps, however long they take
+  bool parts = true;   // measure the forward pass and the update apart, where the workload asks for it
 };
 
 struct Measurement {
   int64_t steps = 0;
   double median = 0, min = 0, max = 0;  // in the workload's unit
   double seconds_per_step = 0;          // median
+  double processor_seconds = 0;         // of all threads, a step; median
   double flop_per_step = 0;             // of the products, see OpDef::flops
   double forward_seconds = 0;           // 0: not measured apart
   double update_seconds = 0;            // clipping and optimizer
   double first_step_seconds = 0;        // from the start of the process to the end of step 1
   double memory_mb = 0;                 // high-water mark less what the process had at its start; of a device: planned
   double predicted_mb = 0;
-  double saved_mb = 0;  // activations kept from the forward pass for the backward pass
+  double program_mb = 0;  // what the process held beside planned memory, before it was touched, more than at its start
+  double saved_mb = 0;    // activations kept from the forward pass for the backward pass
   double planning_seconds = 0;
   double extra_work = 0;      // estimated share that computing again adds
   std::string recomputation;  // what is computed again; empty: nothing
@@ -46,7 +49,11 @@ struct Measurement {
 // `resident_at_start`: of the process, before it knew what to do.
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start);
 
-// Bytes of planned memory of a training step, without taking them.
+// What a training step would take: predicted_mb, saved_mb, planning_seconds, extra_work, recomputation. Takes no memory
+// and runs nothing. User error where options.memory is less than the least that works.
+Measurement plan_step(const Workload& workload, const MeasureOptions& options);
+
+// Bytes of planned memory of a training step, whatever options.memory says, without taking them.
 size_t planned_bytes(const Workload& workload, const MeasureOptions& options);
 
 // Where the time of a step goes: a table with a line for each kind of op, the slowest first.
