@@ -4,6 +4,7 @@
 
 #include "onnx/export_folder.h"
 #include "run/run_folder.h"
+#include "tasks/classification/onnx_classifier.h"
 #include "tasks/images/image_session.h"
 #include "tasks/task_table.h"
 #include "tasks/translation/translation_model.h"
@@ -97,6 +98,9 @@ void export_onnx(const ExportOnnxRequest& request) {
     const OpenedTranslationModel opened = open_translation_model(request.model);
     if (!opened.pretrained) return export_translation_onnx(opened, request);
   }
+  if (task_kind(config) == TaskKind::kClassification && is_onnx_run(request.model))
+    return export_onnx_run(request.model, request.out, request.precision,
+                           request.opset == ExportOnnxRequest{}.opset ? 0 : request.opset);
   // A run has its tokenizer in forms of its own: the model folder made of it has those that other programs read.
   const TemporaryFolder folder(request.out + ".folder.tmp");
   task_actions(config).export_model(request.model, folder.path);

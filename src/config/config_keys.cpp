@@ -84,7 +84,8 @@ const std::vector<ConfigKey>& table() {
              "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the "
              "keys "
              "below, its tokenizer that of the tokenizer keys. For task = \"images\" an ONNX file or the folder of an "
-             "imported one, in place of the architecture.")),
+             "imported one, in place of the architecture; for task = \"classification\" also an ONNX file with a "
+             "tokenizer beside it.")),
       of(kTokens,
          between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
                  kMaxSize)),

@@ -141,7 +141,8 @@ void check_language(const Config& config) {
 
 void check_classification(const Config& config) {
   require(!config.model.from.empty(),
-          "task = \"classification\" starts from a BERT folder, which is not given (--set model.from=FOLDER)");
+          "task = \"classification\" starts from a BERT folder or an ONNX file, which is not given (--set "
+          "model.from=FOLDER)");
   require(config.data.batch_size > 0, "task = \"classification\" needs a batch_size");
 }
 

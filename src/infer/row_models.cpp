@@ -38,7 +38,7 @@ class RowClassifier : public RowModel {
     apply({.threads = options.threads, .device = options.device}, opened_.config);
     force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = kRows;
-    session_ = std::make_unique<ClassificationSession>(opened_.config, opened_.model.as<SequenceClassifier>(),
+    session_ = std::make_unique<ClassificationSession>(opened_.config, opened_.model.as<TextClassifier>(),
                                                        opened_.classes, false);
     opened_.take_weights_into(*session_);
   }

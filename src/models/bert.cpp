@@ -140,7 +140,7 @@ Tensor SequenceClassifier::logits(Tensor tokens, Tensor lengths, Tensor types) {
   return classifier(dropout(pooler(bert(tokens, lengths, types))));
 }
 
-Loss classification_loss(SequenceClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
+Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const BertInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor labels = trace.input("labels", {DType::kI32, {batch}});
   const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);

@@ -3,6 +3,7 @@
 // to the word embedding; a classifier of sequences; an embedding of sentences. Defaults are those of bert-base-uncased.
 #pragma once
 #include "models/blocks.h"
+#include "models/text_classifier.h"
 #include "nn/loss.h"
 #include "nn/trace.h"
 
@@ -64,21 +65,17 @@ struct Pooler : Module {
   Linear dense;
 };
 
-struct SequenceClassifier : Module {
+struct SequenceClassifier : TextClassifier {
   // dropout: before the classifier; empty: as in the encoder
   SequenceClassifier(const BertConfig& config, int64_t classes, std::optional<double> dropout = {});
-  Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {});  // [B, classes]
+  Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) override;
+  int64_t max_length() const override { return bert.config.max_seq_len; }
 
   Bert bert;
   Pooler pooler;
   Dropout dropout;
   Linear classifier;
 };
-
-// Inputs of the graph: "tokens" i32 [batch, length], "lengths" and "labels" i32 [batch], with `types` also "types" i32
-// [batch, length]; a row with a negative label is left out. Evaluation has the outputs "predictions" i32 [batch] and
-// "logits" [batch, classes].
-Loss classification_loss(SequenceClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
 
 // The encoder without a task. The pooler is part of the files and not used here.
 struct SentenceEncoder : Module {

@@ -67,7 +67,8 @@ void Module::adopt(Module& root, const std::string& name) {
     if (above == &root) fail_user("a module cannot be a part of itself: it was to be adopted as \"" + name + "\"");
   root.parent_ = this, root.name_ = name;
   members_.push_back({&root, nullptr});
-  root.prefix_names(root.path() + ".");
+  const std::string path = root.path();
+  if (!path.empty()) root.prefix_names(path + ".");
 }
 
 void Module::prefix_names(const std::string& prefix) {

@@ -27,6 +27,7 @@ void check_sizes(const OnnxValueInfo& input, const std::vector<int64_t>& images)
 OnnxImageModel::OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const ImageShape& images,
                                const std::vector<double>& mean, const std::vector<double>& deviation)
     : ImageModel(images, mean, deviation), network_(std::move(network)) {
+  network_->check_trainable();
   const std::vector<OnnxValueInfo>& inputs = network_->inputs();
   if (inputs.size() != 1 || (inputs[0].has_shape && inputs[0].dims.size() != 4) || network_->outputs().size() != 1)
     fail_user("a network for images takes one tensor of four axes and gives one; this one has " +

@@ -127,6 +127,18 @@ TracedValue OnnxNetwork::initial_value(Graph&, const OnnxTensor& tensor) const {
   return {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
 }
 
+void OnnxNetwork::check_trainable() const {
+  static const std::set<std::string> quantized{
+      "ConvInteger",          "DequantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger",
+      "MatMulIntegerToFloat", "MatMulNBits",      "QLinearConv",           "QLinearMatMul",         "QuantizeLinear"};
+  visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
+    if (quantized.contains(node.op))
+      fail_user("'" + file_ + "' is quantized (" + node.op + (node.name.empty() ? "" : " \"" + node.name + "\"") +
+                "), and whole numbers cannot be trained: start from the network in floats; this one can be run");
+  });
+  if (parameters_.empty()) fail_user("'" + file_ + "' has no weights to train");
+}
+
 std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tensor>& inputs) {
   TracedValues values;
   for (const auto& [name, tensor] : inputs) {
@@ -240,6 +252,23 @@ std::vector<TracedValue> OnnxNetwork::trace_function(Graph& graph, const OnnxNod
   std::vector<TracedValue> results;
   for (const std::string& name : function.out) results.push_back(inner.contains(name) ? inner[name] : TracedValue{});
   return results;
+}
+
+OnnxTensor trained_tensor(const OnnxTensor& tensor, const float* values) {
+  OnnxTensor trained{.name = tensor.name, .element = tensor.element, .dims = tensor.dims};
+  const auto count = static_cast<size_t>(tensor.elements());
+  if (tensor.element == OnnxElement::kFloat)
+    trained.data = std::as_bytes(std::span(values, count));
+  else
+    trained.fill = [values, dtype = *element_dtype(tensor.element)](int64_t first, int64_t part, std::byte* out) {
+      write_floats(dtype, values + first, part, out);
+    };
+  return trained;
+}
+
+bool is_onnx_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  return fs::path(path).extension() == ".onnx" || file_exists((fs::path(path) / kNetworkFile).string());
 }
 
 std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path) {

@@ -30,6 +30,9 @@ class OnnxNetwork : public Module {
   OnnxNetwork(OnnxModel model, std::string file);
 
   const OnnxModel& model() const { return model_; }
+  const std::string& file() const { return file_; }  // for messages
+  // User error of one line where there is nothing to train: no parameters, or weights that are quantized.
+  void check_trainable() const;
   // Those that are no parameters.
   const std::vector<OnnxValueInfo>& inputs() const { return inputs_; }
   const std::vector<OnnxValueInfo>& outputs() const { return model_.graph.outputs; }
@@ -59,6 +62,12 @@ class OnnxNetwork : public Module {
   uint32_t position_ = 0;  // of the node being traced, for messages
   int depth_ = 0;          // of functions within functions
 };
+
+// An initializer of a file with other values, in its own type. `values` must outlive the result.
+OnnxTensor trained_tensor(const OnnxTensor& tensor, const float* values);
+
+// Whether `path` is an ONNX file, by its name, or a folder that `linnet import` wrote.
+bool is_onnx_path(const std::string& path);
 
 // `path`: an ONNX file, or a folder that `linnet import` wrote.
 std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path);

@@ -124,6 +124,16 @@ std::vector<std::string> label_names(const ConfigFile& config) {
   return result;
 }
 
+void name_labels(ConfigFile& config, const std::vector<std::string>& classes) {
+  ConfigFile names, numbers;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    names.set(std::to_string(i), classes[i]);
+    numbers.set(classes[i], static_cast<int64_t>(i));
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+}
+
 const Family kBertFamily{"bert", {kModel, kMaskedLm, kClassification}, construct, names};
 
 }  // namespace linnet

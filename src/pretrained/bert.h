@@ -14,5 +14,7 @@ ConfigFile bert_config_file(const BertConfig& config, const std::string& archite
 int64_t label_count(const ConfigFile& config);
 // Their names in order ("LABEL_0" where the file has none).
 std::vector<std::string> label_names(const ConfigFile& config);
+// Writes them.
+void name_labels(ConfigFile& config, const std::vector<std::string>& classes);
 
 }  // namespace linnet

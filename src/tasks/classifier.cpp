@@ -15,14 +15,14 @@
 namespace linnet {
 namespace {
 
-class TextClassifier : public Classifier {
+class ClassifierOfTexts : public Classifier {
  public:
-  TextClassifier(const std::string& folder, const InferenceOptions& options, int64_t rows)
+  ClassifierOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows)
       : opened_(open_text_classifier(folder)) {
     apply(options, opened_.config);
     force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = rows;
-    session_ = std::make_unique<ClassificationSession>(opened_.config, opened_.model.as<SequenceClassifier>(),
+    session_ = std::make_unique<ClassificationSession>(opened_.config, opened_.model.as<TextClassifier>(),
                                                        opened_.classes, false);
     opened_.take_weights_into(*session_);
   }
@@ -42,9 +42,9 @@ class TextClassifier : public Classifier {
   std::unique_ptr<ClassificationSession> session_;
 };
 
-class ImageClassifier : public Classifier {
+class ClassifierOfImages : public Classifier {
  public:
-  ImageClassifier(const std::string& folder, Config config, const InferenceOptions& options, int64_t rows)
+  ClassifierOfImages(const std::string& folder, Config config, const InferenceOptions& options, int64_t rows)
       : format_(ImageFormat::load(folder)) {
     apply(options, config);
     force_isa(config.train.isa);
@@ -92,11 +92,11 @@ std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classe
 }
 
 std::unique_ptr<Classifier> classify_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  return std::make_unique<TextClassifier>(folder, options, rows);
+  return std::make_unique<ClassifierOfTexts>(folder, options, rows);
 }
 
 std::unique_ptr<Classifier> classify_images(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  return std::make_unique<ImageClassifier>(folder, RunFolder(folder).load_config(), options, rows);
+  return std::make_unique<ClassifierOfImages>(folder, RunFolder(folder).load_config(), options, rows);
 }
 
 std::unique_ptr<Classifier> open_classifier(const std::string& folder, const InferenceOptions& options, int64_t rows) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "onnx/network.h"
 #include "pretrained/pretrained.h"
 #include "run/pretrained_run.h"
 #include "run/run_folder.h"
@@ -81,7 +82,7 @@ constexpr std::array kActions{
                 .no_tokenizer = nullptr,
                 .inspect = inspect_classifier,
                 .no_inspection = nullptr,
-                .export_model = export_pretrained_run},
+                .export_model = export_classification_run},
     TaskActions{.kind = TaskKind::kImages,
                 .train = train<ImageTask>,
                 .plan = plan_images,
@@ -114,7 +115,9 @@ const TaskActions& task_actions(const Config& config) {
 }
 
 std::unique_ptr<TrainingTask> make_training_task(const Config& config, const std::string& from) {
-  const bool is_network = task_kind(config) == TaskKind::kImages;  // load_onnx() says what is wrong with its file
+  // load_onnx() says what is wrong with the file of a network.
+  const bool is_network = task_kind(config) == TaskKind::kImages ||
+                          (task_kind(config) == TaskKind::kClassification && is_onnx_path(config.model.from));
   if (from.empty() && !config.model.from.empty() && !is_network) check_model_folder(config.model.from);
   return task_actions(config).train(config, from);
 }

@@ -13,6 +13,7 @@
 #include "run/pretrained_run.h"
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
+#include "tasks/classification/onnx_classifier.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -21,8 +22,8 @@ namespace {
 constexpr const char* kArchitecture = "BertForSequenceClassification";
 constexpr int64_t kLengthStep = 16;
 
-int64_t longest(const Config& config, const SequenceClassifier& model) {
-  const int64_t most = model.bert.config.max_seq_len;
+int64_t longest(const Config& config, const TextClassifier& model) {
+  const int64_t most = model.max_length();
   return std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, most);
 }
 
@@ -88,19 +89,13 @@ void warn_of_rare_labels(const std::vector<std::string>& labels, const std::vect
       log_warning("the label '" + name + "' occurs once in the training file: is it meant as a class?");
 }
 
-void name_classes(ConfigFile& config, const std::vector<std::string>& classes) {
-  ConfigFile names, numbers;
-  for (size_t i = 0; i < classes.size(); ++i) {
-    names.set(std::to_string(i), classes[i]);
-    numbers.set(classes[i], static_cast<int64_t>(i));
-  }
-  config.set("id2label", names);
-  config.set("label2id", numbers);
+PretrainedModel open_classification_run(const std::string& folder) {
+  return is_onnx_run(folder) ? open_onnx_run(folder) : open_run_model(folder);
 }
 
 }  // namespace
 
-ClassificationSession::ClassificationSession(const Config& config, SequenceClassifier& classifier,
+ClassificationSession::ClassificationSession(const Config& config, TextClassifier& classifier,
                                              std::vector<std::string> class_names, bool training, bool verify_plans)
     : Session(config, classifier, training, verify_plans),
       rows(config.data.batch_size),
@@ -158,18 +153,23 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   const std::string valid_path = data_path(config.data, config.data.valid_tsv);
   std::vector<std::string> classes = label_names(train.labels);
   if (classes.size() < 2) fail_user("'" + train_path + "' has one label only: there is nothing to tell apart");
-  if (from.empty()) {
+  if (from.empty() && is_onnx_path(config.model.from)) {
+    if (config.lora.rank > 0)
+      fail_user("lora.rank trains adapters beside a model folder; a network of an ONNX file has none");
+    model_ = open_onnx_classifier(config.model.from, classes);
+    tokenizer_ = load_onnx_tokenizer(config.model.from);
+  } else if (from.empty()) {
     tokenizer_ = load_pretrained_tokenizer(config.model.from);
     model_ = open_pretrained(
         config.model.from,
         {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size()), .lora = lora_options(config)});
-    name_classes(model_.config, classes);
+    name_labels(model_.config, classes);
   } else {
     tokenizer_ = open_run_tokenizer(from);
-    model_ = open_run_model(from);
+    model_ = open_classification_run(from);
     classes = label_names(model_.config);
   }
-  auto& classifier = model_.as<SequenceClassifier>();
+  auto& classifier = model_.as<TextClassifier>();
   log_info("classes: " + class_counts(train.labels, classes));
   warn_of_rare_labels(train.labels, classes);
   train_ = encode(train, *tokenizer_, classes, longest(config, classifier), "'" + train_path + "'");
@@ -192,7 +192,14 @@ void ClassificationTask::initialize() {
 }
 
 void ClassificationTask::save_assets(const std::string& folder) const {
+  if (!model_.family) return save_onnx_assets(folder, model_, *tokenizer_);
   save_pretrained_assets(folder, model_, *tokenizer_);
+}
+
+void export_classification_run(const std::string& folder, const std::string& out) {
+  if (is_onnx_run(folder))
+    fail_user("'" + folder + "' trained the network of an ONNX file; `linnet export RUN --onnx DIR` writes it again");
+  export_pretrained_run(folder, out);
 }
 
 bool is_text_classifier_folder(const std::string& folder) {
@@ -208,12 +215,12 @@ OpenedTextClassifier open_text_classifier(const std::string& folder) {
   if (opened.is_run) {
     opened.config = RunFolder(folder).load_config();
     opened.tokenizer = open_run_tokenizer(folder);
-    opened.model = open_run_model(folder);
+    opened.model = open_classification_run(folder);
   } else {
     opened.tokenizer = load_pretrained_tokenizer(folder);
     opened.model = open_pretrained(folder);
     opened.config.data.task = "classification";
-    opened.config.data.context = opened.model.as<SequenceClassifier>().bert.config.max_seq_len;
+    opened.config.data.context = opened.model.as<TextClassifier>().max_length();
     opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;
   }
   opened.classes = label_names(opened.model.config);
@@ -228,8 +235,9 @@ void OpenedTextClassifier::load_weights(const ParameterLayout& layout, const Par
 }
 
 void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
-  take_weights(session, "",
-               [&](const ParameterLayout& layout, const ParameterTarget& parameters) { load_weights(layout, parameters); });
+  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    load_weights(layout, parameters);
+  });
 }
 
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
@@ -248,7 +256,7 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
     name = "'" + file + "'";
     text = read_labelled_text(file);
   }
-  auto& classifier = opened.model.as<SequenceClassifier>();
+  auto& classifier = opened.model.as<TextClassifier>();
   const LabelledSequences data = encode(text, *opened.tokenizer, opened.classes, longest(config, classifier), name);
   ClassificationSession session(config, classifier, opened.classes, false);
   opened.take_weights_into(session);

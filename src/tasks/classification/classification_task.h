@@ -1,11 +1,10 @@
-// Training a classifier of texts that starts from a BERT folder: "text<TAB>label" files, the class read off the first
-// token's state.
+// Training a classifier of texts that starts from a BERT folder or from an ONNX file: "text<TAB>label" files.
 #pragma once
 #include <memory>
 #include <optional>
 
 #include "data/text/labelled_batches.h"
-#include "models/bert.h"
+#include "models/text_classifier.h"
 #include "pretrained/pretrained.h"
 #include "run/training_task.h"
 #include "tasks/session.h"
@@ -18,8 +17,8 @@ constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the conf
 // The model with its planned memory, one plan for each padded length.
 class ClassificationSession : public Session {
  public:
-  ClassificationSession(const Config& config, SequenceClassifier& model, std::vector<std::string> classes,
-                        bool training, bool verify_plans = true);
+  ClassificationSession(const Config& config, TextClassifier& model, std::vector<std::string> classes, bool training,
+                        bool verify_plans = true);
 
   // The classes' logits of each sequence, [sequences, classes].
   std::vector<float> logits(const LabelledSequences& data);
@@ -28,7 +27,7 @@ class ClassificationSession : public Session {
   const int64_t rows;
   const std::vector<int64_t> lengths;
   const std::vector<std::string> classes;
-  SequenceClassifier& model;
+  TextClassifier& model;
 };
 
 class ClassificationTask : public TrainingTask {
@@ -70,6 +69,8 @@ struct OpenedTextClassifier {
   void take_weights_into(ClassificationSession& session) const;
 };
 OpenedTextClassifier open_text_classifier(const std::string& folder);
+// `linnet export --out`: a folder that other programs load.
+void export_classification_run(const std::string& folder, const std::string& out);
 // Whether `folder` is a model folder (not a run) that classifies texts.
 bool is_text_classifier_folder(const std::string& folder);
 

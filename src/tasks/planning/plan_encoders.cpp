@@ -6,6 +6,7 @@
 #include "pretrained/bert.h"
 #include "run/trainer_options.h"
 #include "tasks/classification/classification_task.h"
+#include "tasks/classification/onnx_classifier.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/planning/plan_parts.h"
 
@@ -65,7 +66,8 @@ PlanAnswer plan_classification(const PlanRequest& request) {
   std::vector<std::string> classes{"0", "1"};
   int64_t texts = kAssumedTexts;
   uint64_t resident = resident_bytes();
-  const bool folder = is_pretrained_folder(config.model.from);
+  const bool network = is_onnx_path(config.model.from);
+  const bool folder = network || is_pretrained_folder(config.model.from);
   std::unique_ptr<ClassificationTask> task;
   std::vector<std::string> paths;
   for (const std::string* name : {&config.data.train_tsv, &config.data.valid_tsv})
@@ -74,6 +76,10 @@ PlanAnswer plan_classification(const PlanRequest& request) {
   if (folder && data.read) {
     task = std::make_unique<ClassificationTask>(config, "", Capacity::kMayBeShort);
     classes = task->session().classes, texts = task->train_count(), resident = task->forecast().resident;
+  } else if (network) {
+    classes.clear();
+    model = open_onnx_classifier(config.model.from, classes);
+    answer.assumption = data.why_not + "; assuming " + std::to_string(texts) + " texts.";
   } else if (folder) {
     model =
         open_pretrained(config.model.from, {.architecture = kArchitecture, .labels = 2, .lora = lora_options(config)});
@@ -86,7 +92,7 @@ PlanAnswer plan_classification(const PlanRequest& request) {
     model = new_pretrained(file);
     answer.assumption = "No model folder was given; assuming a BERT of the configuration's sizes, and 2 classes.";
   }
-  SequenceClassifier& classifier = task ? task->session().model : model.as<SequenceClassifier>();
+  TextClassifier& classifier = task ? task->session().model : model.as<TextClassifier>();
   const auto make_session = [&](int64_t rows) {
     Config other = config;
     other.data.batch_size = rows;
@@ -94,7 +100,7 @@ PlanAnswer plan_classification(const PlanRequest& request) {
   };
   answer_rows(answer, *make_session(config.data.batch_size), texts, resident, request, make_session);
   const int64_t longest =
-      std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, classifier.bert.config.max_seq_len);
+      std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, classifier.max_length());
   answer.shorter_key = "context";
   answer.batches = std::to_string(config.data.batch_size) + " texts of up to " + std::to_string(longest) + " tokens, " +
                    std::to_string(classes.size()) + " classes";
