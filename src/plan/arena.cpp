@@ -1,6 +1,7 @@
 #include "plan/arena.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace linnet {
@@ -83,6 +84,80 @@ size_t most_alive(const std::vector<Placed>& blocks) {
   return most;
 }
 
+struct Placement {
+  std::vector<size_t> order, offsets;
+  size_t bytes = 0;
+};
+
+// Places blocks one after another, in several orders, and keeps the smallest arena.
+class Placer {
+ public:
+  explicit Placer(const std::vector<ArenaBlock>& blocks) {
+    for (const ArenaBlock& block : blocks) {
+      all_.push_back(in_lines(block));
+      if (all_.back().parts.empty()) all_.back().parts.push_back({0, 0, block.first});
+    }
+    bound_ = most_alive(all_);
+  }
+
+  const Placement& run() {
+    const auto bytes = [&](size_t i) { return all_[i].parts.back().end; };
+    const auto lifetime = [&](size_t i) { return static_cast<size_t>(all_[i].last - all_[i].first) + 1; };
+    try_order(by_descending(bytes));
+    // Where gradients are one block, a layer's activations can lie in the bytes of the layers below it alone, so that
+    // the lowest layer, whose activations live longest, chooses first.
+    if (!is_least()) try_order(by_descending(lifetime));
+    if (!is_least()) try_order(by_descending([&](size_t i) { return bytes(i) * lifetime(i); }));
+    for (int round = 0; round < kRounds && !is_least(); ++round)
+      if (!try_order(with_highest_first())) break;
+    return best_;
+  }
+  size_t bound() const { return bound_; }
+
+ private:
+  static constexpr int kRounds = 12;
+
+  bool is_least() const { return best_.bytes == bound_; }
+
+  // Blocks with parts come first, since others lie in them.
+  std::vector<size_t> by_descending(auto&& key) const {
+    std::vector<size_t> order(all_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, std::greater{},
+                             [&](size_t i) { return std::pair(all_[i].parts.size() > 1, key(i)); });
+    return order;
+  }
+
+  // The order with the block that reaches the end of the arena before all others but those with parts.
+  std::vector<size_t> with_highest_first() const {
+    std::vector<size_t> order = best_.order;
+    const auto highest =
+        std::ranges::max_element(order, {}, [&](size_t i) { return best_.offsets[i] + all_[i].parts.back().end; });
+    const auto first = std::ranges::find_if(order, [&](size_t i) { return all_[i].parts.size() == 1; });
+    if (first < highest) std::rotate(first, highest, highest + 1);
+    return order;
+  }
+
+  // Whether the arena becomes smaller.
+  bool try_order(std::vector<size_t> order) {
+    Placement made{std::move(order), std::vector<size_t>(all_.size())};
+    for (auto i = made.order.begin(); i != made.order.end(); ++i) {
+      forbidden_.clear();
+      for (auto j = made.order.begin(); j != i; ++j) forbid(all_[*j], all_[*i], forbidden_);
+      made.offsets[*i] = all_[*i].offset = tightest(forbidden_);
+      made.bytes = std::max(made.bytes, all_[*i].offset + all_[*i].parts.back().end);
+    }
+    const bool smaller = best_.order.empty() || made.bytes < best_.bytes;
+    if (smaller) best_ = std::move(made);
+    return smaller;
+  }
+
+  std::vector<Placed> all_;
+  std::vector<Forbidden> forbidden_;
+  size_t bound_;
+  Placement best_;
+};
+
 }  // namespace
 
 size_t most_alive(const std::vector<ArenaBlock>& blocks) {
@@ -92,20 +167,10 @@ size_t most_alive(const std::vector<ArenaBlock>& blocks) {
 }
 
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks) {
-  std::vector<Placed> all;
-  for (const ArenaBlock& block : blocks) all.push_back(in_lines(block));
-  std::vector<size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
-  size_t total = 0;
-  std::vector<Forbidden> forbidden;
-  for (auto i = order.begin(); i != order.end(); ++i) {
-    forbidden.clear();
-    for (auto j = order.begin(); j != i; ++j) forbid(all[*j], all[*i], forbidden);
-    all[*i].offset = blocks[*i].offset = tightest(forbidden);
-    total = std::max(total, all[*i].offset + aligned(blocks[*i].bytes));
-  }
-  return {total, most_alive(all)};
+  Placer placer(blocks);
+  const Placement& placed = placer.run();
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i].offset = placed.offsets[i];
+  return {placed.bytes, placer.bound()};
 }
 
 }  // namespace linnet

@@ -81,5 +81,21 @@ TEST(Arena, ALayeredNetworkComesCloseToTheLowerBound) {
   EXPECT_LE(static_cast<double>(size.bytes), 1.15 * static_cast<double>(size.lower_bound));
 }
 
+TEST(Arena, ActivationsLieInGradientsOfTheLayersBelow) {
+  // Gradients of all layers are one block, filled from the last layer to the first, and a layer's activations, a large
+  // and several small ones, live until its gradient is written.
+  const int layers = 12;
+  std::vector<ArenaBlock> blocks{{0, 2 * layers, 4 * layers}};
+  for (int i = 0; i < layers; ++i) {
+    const int backward = 4 * layers - 2 * i;
+    blocks[0].parts.push_back({blocks[0].bytes, blocks[0].bytes + 28288, backward});
+    blocks[0].bytes += 28288;
+    for (const size_t bytes : {12544u, 9408u, 3136u, 3136u, 3136u, 3136u}) blocks.push_back({bytes, i, backward});
+  }
+  blocks[0].first = blocks[0].parts.back().first, blocks[0].last = 4 * layers + 1;
+  const ArenaSize size = place_blocks(blocks);
+  EXPECT_LE(static_cast<double>(size.bytes), 1.08 * static_cast<double>(size.lower_bound));
+}
+
 }  // namespace
 }  // namespace linnet
