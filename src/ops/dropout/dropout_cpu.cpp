@@ -1,7 +1,7 @@
 #include "kernels/random/dropout.h"
 #include "kernels/random/philox.h"
 #include "ops/dropout/dropout.h"
-#include "ops/stored_view.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -38,7 +38,7 @@ bool supports(const KernelQuery& query) {
 void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<DropoutAttrs>();
   const int64_t samples = args.in[0].shape()[0];
-  dropout(samples, samples ? args.in[0].elements() / samples : 0, stored(args.in[0]), stored_result(args.out[0]),
+  dropout(samples, samples ? args.in[0].elements() / samples : 0, stored(args.in[0]), mutable_stored(args.out[0]),
           attrs.probability, dropout_key(args.in[1].as<int32_t>(), attrs.site), args.pool);
 }
 

@@ -4,7 +4,7 @@
 
 #include "kernels/embedding.h"
 #include "ops/embedding/embedding.h"
-#include "ops/stored_view.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -47,7 +47,7 @@ void run_grad_reference(const KernelArgs& args) {
 void run(const KernelArgs& args) {
   check_ids(args.in[1], args.in[0].shape()[0]);
   gather_rows(args.in[1].elements(), args.out[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<int32_t>(),
-              stored_result(args.out[0]), args.pool);
+              mutable_stored(args.out[0]), args.pool);
 }
 
 void run_grad(const KernelArgs& args) {

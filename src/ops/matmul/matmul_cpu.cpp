@@ -5,7 +5,7 @@
 #include "ops/matmul/dense_head.h"
 #include "ops/matmul/gemm_activation.h"
 #include "ops/matmul/matmul_sizes.h"
-#include "ops/stored_view.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -75,7 +75,7 @@ bool supports(const KernelQuery& query) {
 
 size_t workspace(const KernelQuery& query) {
   const auto [batch, m, n, k] = matmul_sizes(query.node.attrs.as<MatmulAttrs>(), query.in[0].shape, query.in[1].shape);
-  return gemm_workspace(batch, m, n, k, query.threads, any_bf16(query));
+  return gemm_workspace(batch, m, n, k, query.threads, !all_f32(query));
 }
 
 void run(const KernelArgs& args) {
@@ -85,14 +85,14 @@ void run(const KernelArgs& args) {
   gemm_args.batch = batch, gemm_args.m = m, gemm_args.n = n, gemm_args.k = k;
   gemm_args.a = stored(args.in[0]), gemm_args.lda = attrs.trans_a ? m : k, gemm_args.a_batch = m * k;
   gemm_args.b = stored(args.in[1]), gemm_args.ldb = attrs.trans_b ? k : n, gemm_args.b_batch = k * n;
-  gemm_args.c = stored_result(args.out[0]), gemm_args.ldc = n, gemm_args.c_batch = m * n;
+  gemm_args.c = mutable_stored(args.out[0]), gemm_args.ldc = n, gemm_args.c_batch = m * n;
   gemm_args.trans_a = attrs.trans_a, gemm_args.trans_b = attrs.trans_b;
   gemm_args.bias = attrs.bias ? args.in[2].as<float>() : nullptr;
   gemm_args.precision = attrs.precision, gemm_args.independent_rows = attrs.independent_rows;
   if (is_stored_in_bf16(gemm_args)) gemm_args.precision = Precision::kBf16;
   gemm_args.activation = attrs.activation, gemm_args.derivative = attrs.derivative;
   gemm_args.derivative_scale = attrs.derivative_scale;
-  if (attrs.pre_activation) gemm_args.pre_activation = stored_result(args.out[1]);
+  if (attrs.pre_activation) gemm_args.pre_activation = mutable_stored(args.out[1]);
   if (attrs.has_aux()) gemm_args.aux = stored(args.in[attrs.bias ? 3 : 2]);
   gemm_args.accumulate = attrs.accumulate && args.in.back().data == args.out[0].data;
   if (attrs.accumulate && !gemm_args.accumulate) gemm_args.residual = stored(args.in.back());

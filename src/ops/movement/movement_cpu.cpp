@@ -7,7 +7,7 @@
 
 #include "ops/broadcast.h"
 #include "ops/movement/movement.h"
-#include "ops/stored_view.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -176,7 +176,7 @@ bool casts_storage(const KernelQuery& query) {
 }
 
 void run_storage_cast(const KernelArgs& args) {
-  convert_floats(args.out[0].elements(), stored(args.in[0]), stored_result(args.out[0]), args.pool);
+  convert_floats(args.out[0].elements(), stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
 }
 
 constexpr Kernel kReshapeKernels[] = {{"reference", nullptr, nullptr, run_reshape}};

@@ -3,7 +3,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "ops/broadcast.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/stored_view.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -43,7 +43,7 @@ void run(const KernelArgs& args) {
   for (size_t k = 0; k < args.in.size(); ++k)
     operands[k] = {stored(args.in[k]), args.in[k].elements(), *find_broadcast(args.in[k].shape(), args.out[0].shape())};
   pointwise(args.out[0].elements(), args.node.attrs.as<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
-            stored_result(args.out[0]), args.pool);
+            mutable_stored(args.out[0]), args.pool);
 }
 
 constexpr Kernel kKernels[] = {{"simd", all_f32_or_bf16, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};

@@ -6,7 +6,7 @@
 #include "kernels/reduce/softmax.h"
 #include "ops/broadcast.h"
 #include "ops/reduce/reduce.h"
-#include "ops/stored_view.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "kernels/rope.h"
 #include "ops/rope/rope.h"
-#include "ops/stored_view.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -53,7 +53,7 @@ void run(const KernelArgs& args) {
   call.position_stride = attrs.has_positions && args.in[1].shape()[0] > 1 ? call.length : 0;
   call.frequencies = frequencies;
   call.x = stored(in), call.x_batch_stride = in.strides[0], call.x_row_stride = in.strides[1];
-  call.y = stored_result(out), call.y_batch_stride = out.strides[0], call.y_row_stride = out.strides[1];
+  call.y = mutable_stored(out), call.y_batch_stride = out.strides[0], call.y_row_stride = out.strides[1];
   rope_rows(call, args.pool);
 }
 
