@@ -20,6 +20,9 @@ struct Bfloat16 {
 };
 static_assert(sizeof(Bfloat16) == 2);
 
+// Whether the processor has AVX-512-BF16.
+extern const bool kProcessorRoundsToBf16;
+
 // A pointer to floats of either type; null where an operand is left out. Offsets count elements.
 struct StoredFloats {
   StoredFloats() = default;

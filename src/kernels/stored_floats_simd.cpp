@@ -35,6 +35,12 @@ HWY_EXPORT(WidenRange);
 
 }  // namespace
 
+#if HWY_ARCH_X86
+const bool kProcessorRoundsToBf16 = __builtin_cpu_supports("avx512bf16");
+#else
+const bool kProcessorRoundsToBf16 = false;
+#endif
+
 void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to, ThreadPool& pool) {
   for_ranges(pool, n, 1, [&](int64_t begin, int64_t end) {
     const StoredFloats source = from + begin;
