@@ -9,6 +9,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/norm/layer_norm.h"
+#include "kernels/norm/residual_norm.h"
 #include "kernels/optimizer.h"
 
 namespace linnet {
@@ -24,6 +25,24 @@ std::vector<float> values(int64_t count) {
   return x;
 }
 
+// Numbers in memory as fp32 or as bf16.
+class Stored {
+ public:
+  Stored(const std::vector<float>& x, bool in_bf16) : in_bf16_(in_bf16) {
+    if (in_bf16)
+      bf16_ = std::vector<Bfloat16>(x.begin(), x.end());
+    else
+      f32_ = x;
+  }
+  operator MutableStoredFloats() { return in_bf16_ ? MutableStoredFloats(bf16_.data()) : f32_.data(); }
+  operator StoredFloats() { return MutableStoredFloats(*this); }
+
+ private:
+  bool in_bf16_;
+  std::vector<float> f32_;
+  std::vector<Bfloat16> bf16_;
+};
+
 struct Workspace {
   explicit Workspace(size_t bytes) : memory(bytes + 64) {}
   std::byte* data() { return memory.data() + (64 - reinterpret_cast<size_t>(memory.data()) % 64); }
@@ -34,13 +53,15 @@ void report_flops(benchmark::State& state, double flops) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// Threads, forward (0) or backward (1), fp32 (0) or bf16 (1), batch, heads, length, head size, mask (0: none, 1:
-// causal, 2: lengths), dropout in percent. Counts the products a query has with the keys it sees: two forward, five
-// backward.
+// Threads, forward (0) or backward (1), fp32 (0), bf16 (1) or bf16 in memory too (2), batch, heads, length, head size,
+// mask (0: none, 1: causal, 2: lengths), dropout in percent. Counts the products a query has with the keys it sees: two
+// forward, five backward.
 void attention_bench(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
   AttentionArgs args;
-  args.precision = state.range(2) == 1 ? Precision::kBf16 : Precision::kF32;
+  const bool stored = state.range(2) == 2;
+  args.precision = state.range(2) > 0 ? Precision::kBf16 : Precision::kF32;
+  args.dq_in_bf16 = stored;
   args.batch = state.range(3), args.query_heads = args.kv_heads = state.range(4);
   args.query_length = args.key_length = state.range(5), args.head_size = state.range(6);
   args.scale = 0.2f, args.causal = state.range(7) == 1;
@@ -50,13 +71,12 @@ void attention_bench(benchmark::State& state) {
     lengths.push_back(static_cast<int32_t>(args.key_length - b * args.key_length / (2 * args.batch)));
   if (state.range(7) == 2) args.key_lengths = lengths.data();
   const int64_t row = args.query_heads * args.head_size, count = args.batch * args.query_length * row;
-  const auto q = values(count), k = values(count), v = values(count), d_o = values(count);
-  std::vector<float> o(q.size()), dq(q.size()), dk(q.size()), dv(q.size()),
-      lse(static_cast<size_t>(args.batch * args.query_heads * args.query_length));
-  const auto rows = [&](const std::vector<float>& x) { return AttentionRows{x.data(), args.query_length * row, row}; };
-  const auto mutable_rows = [&](std::vector<float>& x) {
-    return MutableAttentionRows{x.data(), args.query_length * row, row};
-  };
+  const auto operand = [&] { return Stored(values(count), stored); };
+  Stored q = operand(), k = operand(), v = operand(), d_o = operand(), o = operand(), dq = operand(), dk = operand(),
+         dv = operand();
+  std::vector<float> lse(static_cast<size_t>(args.batch * args.query_heads * args.query_length));
+  const auto rows = [&](Stored& x) { return AttentionRows{x, args.query_length * row, row}; };
+  const auto mutable_rows = [&](Stored& x) { return MutableAttentionRows{x, args.query_length * row, row}; };
   Workspace workspace(
       std::max(attention_forward_workspace(args, pool.size()), attention_backward_workspace(args, pool.size())));
   attention_forward(args, rows(q), rows(k), rows(v), mutable_rows(o), lse.data(), workspace.data(), pool);
@@ -80,7 +100,7 @@ void attention_bench(benchmark::State& state) {
 void attention_shapes(benchmark::internal::Benchmark* bench) {
   for (int64_t threads : {1, 2})
     for (int64_t backward : {0, 1})
-      for (int64_t bf16 : {0, 1}) {
+      for (int64_t bf16 : {0, 1, 2}) {
         const auto add = [&](const std::vector<int64_t>& shape) {
           std::vector<int64_t> all{threads, backward, bf16};
           all.insert(all.end(), shape.begin(), shape.end());
@@ -100,17 +120,70 @@ BENCHMARK(attention_bench)
     ->Apply(attention_shapes)
     ->UseRealTime();
 
+// Threads, bf16 in memory, rows, width. Counts what is read and written once.
 void layer_norm_bench(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
-  const int64_t rows = 2048, width = 256;
-  const auto x = values(rows * width), weight = values(width), bias = values(width);
-  std::vector<float> y(x.size()), mean(rows), rstd(rows);
+  const bool stored = state.range(1) == 1;
+  const int64_t rows = state.range(2), width = state.range(3);
+  const auto weight = values(width), bias = values(width);
+  Stored x(values(rows * width), stored), y = x;
+  std::vector<float> mean(static_cast<size_t>(rows)), rstd(mean.size());
   for (auto _ : state)
-    layer_norm_forward(rows, width, x.data(), weight.data(), bias.data(), 1e-5f, y.data(), mean.data(), rstd.data(),
-                       pool);
-  state.SetBytesProcessed(state.iterations() * rows * width * 8);
+    layer_norm_forward(rows, width, x, weight.data(), bias.data(), 1e-5f, y, mean.data(), rstd.data(), pool);
+  state.SetBytesProcessed(state.iterations() * rows * width * (stored ? 4 : 8));
 }
-BENCHMARK(layer_norm_bench)->Name("layer_norm")->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+// The same with forward (0) or backward (1), and dropout in percent.
+void residual_norm_bench(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  const bool stored = state.range(1) == 1, is_backward = state.range(4) == 1;
+  const int64_t rows = state.range(2), width = state.range(3);
+  const ResidualDropout dropout{static_cast<float>(state.range(5)) * 0.01f, 7, 512};
+  const auto weight = values(width), bias = values(width);
+  Stored x(values(rows * width), stored), f = x, sum = x, y = x, df = x;
+  std::vector<float> mean(static_cast<size_t>(rows)), rstd(mean.size()), dweight(weight.size()), dbias(weight.size());
+  Workspace workspace(residual_norm_backward_workspace(rows, width));
+  ResidualNormForward forward{.rows = rows, .width = width, .x = x, .f = f};
+  forward.weight = weight.data(), forward.bias = bias.data(), forward.epsilon = 1e-5f, forward.dropout = dropout;
+  forward.sum = sum, forward.y = y, forward.mean = mean.data(), forward.rstd = rstd.data();
+  residual_norm_forward(forward, pool);
+  ResidualNormBackward backward{.rows = rows, .width = width, .dy = y, .sum = sum, .dsum = f};
+  backward.weight = weight.data(), backward.mean = mean.data(), backward.rstd = rstd.data();
+  backward.dropout = dropout, backward.dx = x, backward.dweight = dweight.data(), backward.dbias = dbias.data();
+  if (dropout.p > 0) backward.df = df;
+  for (auto _ : state) {
+    if (is_backward)
+      residual_norm_backward(backward, workspace.data(), pool);
+    else
+      residual_norm_forward(forward, pool);
+  }
+  const int64_t operands = dropout.p > 0 && is_backward ? 5 : 4;
+  state.SetBytesProcessed(state.iterations() * rows * width * operands * (stored ? 2 : 4));
+}
+
+// Those of the translation models, of GPT-2 and of BERT, which are alike.
+void norm_shapes(benchmark::internal::Benchmark* bench) {
+  for (const int64_t threads : {1, 2})
+    for (const int64_t stored : {0, 1})
+      for (const int64_t width : {256, 768}) bench->Args({threads, stored, 2048, width});
+}
+void residual_norm_shapes(benchmark::internal::Benchmark* bench) {
+  for (const int64_t threads : {1, 2})
+    for (const int64_t stored : {0, 1})
+      for (const int64_t width : {256, 768})
+        for (const int64_t backward : {0, 1})
+          for (const int64_t dropout : {0, 10}) bench->Args({threads, stored, 2048, width, backward, dropout});
+}
+BENCHMARK(layer_norm_bench)
+    ->Name("layer_norm")
+    ->ArgNames({"threads", "bf16", "rows", "width"})
+    ->Apply(norm_shapes)
+    ->UseRealTime();
+BENCHMARK(residual_norm_bench)
+    ->Name("residual_norm")
+    ->ArgNames({"threads", "bf16", "rows", "width", "backward", "dropout"})
+    ->Apply(residual_norm_shapes)
+    ->UseRealTime();
 
 void cross_entropy_bench(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
