@@ -45,7 +45,8 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
                  .threads = options.threads,
                  .log_sum_exp = options.beams > 1,
                  .window = model.window(),
-                 .verify_plans = options.verify_plans}),
+                 .verify_plans = options.verify_plans,
+                 .cache_in_arena = options.cache_in_arena}),
       options_(checked(options, model)) {
   // prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
   const auto prefill_graph = [&](int64_t length) {

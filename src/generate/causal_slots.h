@@ -22,6 +22,7 @@ struct CausalOptions {
   std::string flat_name = "parameters";  // or "ema"
   int threads = 1;                       // the most a pool may have
   bool verify_plans = true;              // see PlanOptions
+  bool cache_in_arena = false;           // see SlotOptions
 };
 
 class CausalSlots : public SlotModel {

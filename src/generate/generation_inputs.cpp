@@ -17,7 +17,7 @@ bool is_of_generation(const std::string& name) {
 
 }  // namespace
 
-void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs) {
+void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs, std::optional<Location> cache) {
   std::map<std::string, TensorType> largest;
   for (const Graph* graph : graphs)
     for (const GraphInput& input : graph->inputs()) {
@@ -35,9 +35,14 @@ void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graph
       offset += (type.bytes() + 63) / 64 * 64;
     }
     if (locations.empty()) continue;
-    const RegionId region = floats ? store.add_region("decoding cache", MemoryKind::kCache, offset)
-                                   : store.add_region("decoding batch", MemoryKind::kBatch, offset);
-    for (const auto& [name, start, bytes] : locations) store.bind(name, {region, start}, bytes);
+    Location begin{};
+    if (!floats)
+      begin.region = store.add_region("decoding batch", MemoryKind::kBatch, offset);
+    else if (!cache)
+      begin.region = store.add_region("decoding cache", MemoryKind::kCache, offset);
+    else
+      begin = *cache, store.grow_region(begin.region, begin.offset + offset);
+    for (const auto& [name, start, bytes] : locations) store.bind(name, {begin.region, begin.offset + start}, bytes);
   }
 }
 

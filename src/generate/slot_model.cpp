@@ -53,10 +53,17 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> pref
   std::vector<const Graph*> graphs;
   for (const Graph& graph : prefills) graphs.push_back(&graph);
   for (const DecodeGraph& decode : decodes) graphs.push_back(&decode.graph);
-  bind_generation_inputs(store_, graphs);
+  const PlanOptions planning{.threads = options_.threads, .verify = options_.verify_plans};
+  std::optional<Location> cache;
+  if (options_.cache_in_arena) {
+    size_t used = 0;
+    for (const Graph* graph : graphs)
+      used = std::max(used, plan_size(*graph, store_.backend(), planning, /*placed=*/true).arena_bytes);
+    cache = Location{shared_.arena, (used + 63) / 64 * 64};
+  }
+  bind_generation_inputs(store_, graphs, cache);
   const auto plan = [&](Graph& graph) {
-    auto made = std::make_unique<Plan>(
-        make_plan(std::move(graph), store_, shared_, {.threads = options_.threads, .verify = options_.verify_plans}));
+    auto made = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning));
     plan_list_.push_back(made.get());
     return made;
   };

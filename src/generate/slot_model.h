@@ -21,6 +21,9 @@ struct SlotOptions {
   bool log_sum_exp = false;  // searches need it
   int64_t window = 0;        // > 0: a position sees the last `window` ones only, its own included
   bool verify_plans = true;  // see PlanOptions
+  // The caches lie in the arena, behind what the plans of generation use of it: for a session that also trains, whose
+  // steps need a larger arena and leave nothing in it that a later generation reads, or the other way round.
+  bool cache_in_arena = false;
   int64_t slots() const { return rows * beams; }
 };
 

@@ -38,7 +38,8 @@ SourceSlots::SourceSlots(EncoderDecoder& model, const ParameterLayout& layout, S
                  .beams = options.beams,
                  .threads = options.threads,
                  .log_sum_exp = true,
-                 .verify_plans = options.verify_plans}),
+                 .verify_plans = options.verify_plans,
+                 .cache_in_arena = options.cache_in_arena}),
       options_(checked(options, model)),
       at_once_(std::min(options.rows, kSourcesAtOnce)),
       lengths_(static_cast<size_t>(options.rows)) {

@@ -24,6 +24,7 @@ struct SourceOptions {
   std::string flat_name = "parameters";   // or "ema"
   int threads = 1;                        // the most a pool may have
   bool verify_plans = true;               // see PlanOptions
+  bool cache_in_arena = false;            // see SlotOptions
 };
 
 class SourceSlots : public SlotModel {

@@ -74,7 +74,7 @@ LinearCrossEntropyArgs arguments(const Problem& p, const Operands& o) {
 
 struct Scratch {
   Scratch(const Problem& p, int threads)
-      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, {}, threads)),
+      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, /*bf16_hidden=*/false, {}, threads)),
         bytes(size + 128, std::byte{0xEE}) {}
   std::byte* data() { return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64; }
   // Nothing was written past the end.

@@ -44,7 +44,8 @@ LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalMod
                                         CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
                                                       .flat_name = trainer->evaluated_state(),
                                                       .threads = trainer->options().threads,
-                                                      .verify_plans = options.verify_plans});
+                                                      .verify_plans = options.verify_plans,
+                                                      .cache_in_arena = true});
 }
 
 void LanguageSession::allocate() {

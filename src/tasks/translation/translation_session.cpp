@@ -51,7 +51,8 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
                            .begin = special.begin,
                            .flat_name = trainer->evaluated_state(),
                            .threads = trainer->options().threads,
-                           .verify_plans = options.verify_plans};
+                           .verify_plans = options.verify_plans,
+                           .cache_in_arena = true};
   SearchSettings search;
   search.generate.length_penalty = config.train.length_penalty;
   search.generate.ends = {special.end};
