@@ -35,9 +35,12 @@ HWY_INLINE void Exponentials(int64_t classes, float* x, float largest, float* su
 }
 
 // Logits x become dloss * (softmax(x) - (1 - smoothing) * onehot(target) - smoothing / classes), on the way to which
-// the row's loss is known. `sums` [classes], when not null, gets the sum of the rows.
-void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
-                         double smoothing, float dloss, float* losses, float* sums) {
+// the row's loss is known: as T, from the start of the row's memory. `sums` [classes], when not null, gets the sum of
+// the rows.
+template <class T>
+HWY_INLINE void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classes, float* logits,
+                                      const int32_t* targets, double smoothing, float dloss, float* losses,
+                                      float* sums) {
   if (sums != nullptr) std::fill(sums, sums + classes, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
     float* x = logits + row * classes;
@@ -55,18 +58,27 @@ void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* log
     const Floats factor = SetAll(dloss / sum);
     const Floats share = SetAll(static_cast<float>(dloss * smoothing / static_cast<double>(classes)));
     const auto goal = static_cast<float>(dloss * (1 - smoothing));
+    // A slope is written no further on than the exponential it comes from, which has been read.
+    T* slopes = reinterpret_cast<T*>(x);
+    const T of_target(hn::GetLane(hn::MulSub(SetAll(x[target]), factor, share)) - goal);
     if (sums == nullptr) {
-      ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::MulSub(at.load(x), factor, share), x); });
+      ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::MulSub(at.load(x), factor, share), slopes); });
     } else {
       ForRow(classes, [=](const auto& at) LINNET_LAMBDA {
         const Floats slope = hn::MulSub(at.load(x), factor, share);
-        at.store(slope, x);
+        at.store(slope, slopes);
         at.store(hn::Add(at.load(sums), slope), sums);
       });
       sums[target] -= goal;
     }
-    x[target] -= goal;
+    std::memcpy(slopes + target, &of_target, sizeof(T));
   }
+}
+
+void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
+                         double smoothing, float dloss, float* losses, float* sums, bool in_bf16) {
+  const auto function = in_bf16 ? LossAndGradientRowsOf<Bfloat16> : LossAndGradientRowsOf<float>;
+  function(begin, end, classes, logits, targets, smoothing, dloss, losses, sums);
 }
 
 // Rows [begin, end), numbered by from_row and to_row where those are not null.
@@ -154,11 +166,13 @@ struct Workspace {
 
 // The largest of a chunk's products. How many rows a chunk has depends on how many are left out.
 size_t product_workspace(int64_t rows, int64_t width, int64_t classes, bool bf16_hidden,
-                         const std::optional<PackedShape>& packed, int threads) {
+                         const std::optional<PackedShape>& packed, Precision precision, int threads) {
+  const bool in_bf16 = precision == Precision::kBf16;
   size_t most = 0;
   for (int64_t m = chunk_rows(rows, classes, bf16_hidden); m > 0; --m)
-    most = std::max({most, gemm_workspace(1, m, classes, width, threads), gemm_workspace(1, m, width, classes, threads),
-                     gemm_workspace(1, classes, width, m, threads),
+    most = std::max({most, gemm_workspace(1, m, classes, width, threads),
+                     gemm_workspace(1, m, width, classes, threads, in_bf16),
+                     gemm_workspace(1, classes, width, m, threads, in_bf16),
                      packed ? quantized_gemm_workspace(*packed, m, /*few=*/false, threads) : 0,
                      packed && m <= kFewRows ? quantized_gemm_workspace(*packed, m, /*few=*/true, threads) : 0});
   return most;
@@ -175,7 +189,10 @@ void copy_rows(int64_t rows, int64_t width, StoredFloats from, MutableStoredFloa
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
-      : args_(args), work_(base, args.rows, args.width, args.classes, args.hidden.is_bf16, 0), pool_(pool) {}
+      : args_(args),
+        work_(base, args.rows, args.width, args.classes, args.hidden.is_bf16, 0),
+        pool_(pool),
+        bf16_slopes_(args.precision == Precision::kBf16 && !args.packed && gemm_has_bf16()) {}
 
   void run() {
     int64_t kept = 0;
@@ -232,12 +249,13 @@ class LinearCrossEntropy {
     multiply(product);
   }
 
-  // The logits become what the loss's gradient towards them is.
+  // The logits become what the loss's gradient towards them is: in bf16, where the products that read them would round
+  // them, which halves what is read.
   void losses_and_slopes(int64_t first, int64_t rows) {
     const auto part = [&](int64_t begin, int64_t end, float* sums) {
       HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
       (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
-       work_.losses + first, sums);
+       work_.losses + first, sums, bf16_slopes_);
     };
     if (args_.dbias == nullptr)
       return for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) { part(begin, end, nullptr); });
@@ -260,7 +278,7 @@ class LinearCrossEntropy {
   void weight_gradient(int64_t rows, const float* hidden, bool later) {
     GemmArgs product;
     product.m = args_.classes, product.n = args_.width, product.k = rows;
-    product.a = work_.logits, product.lda = args_.classes, product.trans_a = true;
+    product.a = slopes(), product.lda = slopes_stride(), product.trans_a = true;
     product.b = hidden, product.ldb = args_.width;
     product.c = args_.dweight, product.ldc = args_.width;
     product.accumulate = later || args_.accumulate;
@@ -270,11 +288,16 @@ class LinearCrossEntropy {
   void hidden_gradient(int64_t rows, float* dhidden) {
     GemmArgs product;
     product.m = rows, product.n = args_.width, product.k = args_.classes;
-    product.a = work_.logits, product.lda = args_.classes;
+    product.a = slopes(), product.lda = slopes_stride();
     product.b = args_.weight, product.ldb = args_.width;
     product.c = dhidden, product.ldc = args_.width;
     multiply(product);
   }
+
+  StoredFloats slopes() const { return {work_.logits, bf16_slopes_}; }
+  int64_t slopes_stride() const {
+    return bf16_slopes_ ? 2 * args_.classes : args_.classes;
+  }  // rows stay where they are
 
   void multiply(GemmArgs& product) {
     product.precision = args_.precision;
@@ -299,13 +322,14 @@ class LinearCrossEntropy {
   const LinearCrossEntropyArgs& args_;
   const Workspace work_;
   ThreadPool& pool_;
+  const bool bf16_slopes_;
 };
 
 }  // namespace
 
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, bool bf16_hidden,
-                                      const std::optional<PackedShape>& packed, int threads) {
-  const size_t product = product_workspace(rows, width, classes, bf16_hidden, packed, threads);
+                                      const std::optional<PackedShape>& packed, Precision precision, int threads) {
+  const size_t product = product_workspace(rows, width, classes, bf16_hidden, packed, precision, threads);
   return Workspace(nullptr, rows, width, classes, bf16_hidden, product).size;
 }
 

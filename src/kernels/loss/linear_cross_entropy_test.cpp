@@ -1,5 +1,7 @@
 #include "kernels/loss/linear_cross_entropy.h"
 
+#include <array>
+
 #include "kernels/kernel_testing.h"
 
 namespace linnet {
@@ -73,8 +75,8 @@ LinearCrossEntropyArgs arguments(const Problem& p, const Operands& o) {
 }
 
 struct Scratch {
-  Scratch(const Problem& p, int threads)
-      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, /*bf16_hidden=*/false, {}, threads)),
+  Scratch(const Problem& p, int threads, Precision precision = Precision::kF32)
+      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, /*bf16_hidden=*/false, {}, precision, threads)),
         bytes(size + 128, std::byte{0xEE}) {}
   std::byte* data() { return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64; }
   // Nothing was written past the end.
@@ -120,7 +122,7 @@ TEST(LinearCrossEntropy, InBf16OnlyTheHiddenStatesAndTheirGradientAreRounded) {
     Operands o = operands(p);
     o.hidden = rounded_to_bf16(o.hidden);
     const auto run = [&](auto hidden, ThreadPool& pool) {  // the gradient is written over what it was computed from
-      Scratch scratch(p, pool.size());
+      Scratch scratch(p, pool.size(), Precision::kBf16);
       std::vector<float> got(p.classes * p.width + p.classes + 1);
       LinearCrossEntropyArgs args = arguments(p, o);
       args.precision = Precision::kBf16, args.dloss = kLossGradient, args.accumulate = p.accumulate;
@@ -140,6 +142,38 @@ TEST(LinearCrossEntropy, InBf16OnlyTheHiddenStatesAndTheirGradientAreRounded) {
                     for (int64_t i = 0; i < p.rows * p.width; ++i) want[i] = round_to_bf16(want[i]);
                     expect_same(got, want);
                   });
+  }
+}
+
+TEST(LinearCrossEntropy, Bf16ProductsAreNearTheFormula) {
+  for (const Problem& p : kProblems) {
+    SCOPED_TRACE(std::to_string(p.rows) + " x " + std::to_string(p.width) + " x " + std::to_string(p.classes));
+    const Operands o = operands(p);
+    const auto want = reference(p, o);
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          Scratch scratch(p, pool.size(), Precision::kBf16);
+          std::vector<float> got(want.size());
+          LinearCrossEntropyArgs args = arguments(p, o);
+          args.precision = Precision::kBf16, args.dloss = kLossGradient, args.accumulate = p.accumulate;
+          args.dhidden = got.data(), args.dweight = got.data() + p.rows * p.width, args.loss = &got.back();
+          args.dbias = args.dweight + p.classes * p.width;
+          if (p.accumulate) std::copy(o.start.begin(), o.start.end(), args.dweight);
+          linear_cross_entropy(args, scratch.data(), pool);
+          EXPECT_TRUE(scratch.intact());
+          return got;
+        },
+        [&](const std::vector<float>& got) {
+          // Parts one after another, each within what rounding its operands to eight bits allows.
+          const std::array<int64_t, 5> ends{0, p.rows * p.width, p.rows * p.width + p.classes * p.width,
+                                            p.rows * p.width + p.classes * p.width + p.classes, std::ssize(want)};
+          for (size_t part = 0; part + 1 < ends.size(); ++part) {
+            double error = 0, norm = 0;
+            for (int64_t i = ends[part]; i < ends[part + 1]; ++i)
+              error += std::pow(got[i] - want[i], 2), norm += want[i] * want[i];
+            EXPECT_LE(std::sqrt(error), 1.5e-2 * std::sqrt(norm) + 1e-6) << "part " << part;
+          }
+        });
   }
 }
 
