@@ -17,7 +17,15 @@ Tensor OnnxCall::tensor(size_t i) { return tensor(i, traced_dtype(element(i))); 
 
 Tensor OnnxCall::tensor(size_t i, DType dtype) {
   const TracedValue& value = in(i);
-  return cast(value.tensor.defined() ? value.tensor : constant(value), dtype);
+  if (!value.tensor.defined()) return cast(constant(value), dtype);
+  // A whole number that was computed as f32 is one still, without the way through f64.
+  const NodeId producer = value.tensor.graph->value(value.tensor.id).producer;
+  if (producer != kNone && value.tensor.graph->node(producer).op == &kCast && dtype == DType::kF32 &&
+      value.tensor.type().dtype == DType::kF64) {
+    const Tensor before{value.tensor.graph, value.tensor.graph->node(producer).in[0]};
+    if (before.type().dtype == dtype) return before;
+  }
+  return cast(value.tensor, dtype);
 }
 
 std::vector<double> OnnxCall::numbers(size_t i) const {

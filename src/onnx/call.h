@@ -54,6 +54,9 @@ class OnnxCall {
   void set(size_t i, Tensor tensor, OnnxElement element);
   void set(Tensor tensor) { set(0, tensor, element()); }
   void set(size_t i, TracedValue value) { out_[i] = std::move(value); }
+  void set_quantization(TracedQuantization quantization) {
+    out_[0].quantization = std::make_shared<TracedQuantization>(std::move(quantization));
+  }
   const std::vector<TracedValue>& out() const { return out_; }
 
   // Tensors of the graph.

@@ -4,6 +4,7 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
+#include "onnx/quantized_product.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -30,6 +31,7 @@ Tensor product(OnnxCall& call, Tensor a, Tensor b) {
 }
 
 void matmul_operator(OnnxCall& call) {
+  if (const auto y = quantized_product(call, call.in(0), call.in(1), false)) return call.set(*y);
   Tensor a = call.tensor(0), b = call.tensor(1);
   const bool row = a.shape().rank() == 1, column = b.shape().rank() == 1;
   if (a.shape().rank() == 0 || b.shape().rank() == 0) call.fail("of a number");
@@ -49,7 +51,10 @@ void matmul_operator(OnnxCall& call) {
 
 void gemm(OnnxCall& call) {
   const double alpha = call.real("alpha", 1), beta = call.real("beta", 1);
-  Tensor y = matmul(call.tensor(0), call.tensor(1), call.integer("transA", 0) != 0, call.integer("transB", 0) != 0);
+  const bool trans_a = call.integer("transA", 0) != 0, trans_b = call.integer("transB", 0) != 0;
+  std::optional<Tensor> of_bytes;
+  if (!trans_a) of_bytes = quantized_product(call, call.in(0), call.in(1), trans_b);
+  Tensor y = of_bytes ? *of_bytes : matmul(call.tensor(0), call.tensor(1), trans_a, trans_b);
   if (alpha != 1) y = y * alpha;
   if (call.has(2) && beta != 0) {
     Tensor c = call.tensor(2);

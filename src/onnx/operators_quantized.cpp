@@ -4,6 +4,8 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
+#include "onnx/quantized_product.h"
+#include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -89,6 +91,18 @@ int axis_of(const OnnxCall& call, const Shape& x) {
   return x.rank() > 1 ? call.axis(axis, x.rank()) : 0;
 }
 
+// Of scales and zero points that are known, one number or one for each index of the axis.
+std::optional<TracedQuantization> quantization_of(const OnnxCall& call, size_t scale, size_t zero,
+                                                  OnnxElement element) {
+  const Shape x = call.shape();
+  if (!call.is_known(scale) || (call.has(zero) && !call.is_known(zero)) || call.shape(scale).rank() > 1 ||
+      call.integer("block_size", 0) > 0)
+    return std::nullopt;
+  TracedQuantization known{.element = element, .scales = call.numbers(scale), .zeros = {0}, .axis = axis_of(call, x)};
+  if (call.has(zero)) known.zeros = call.numbers(zero);
+  return known;
+}
+
 void quantize_linear(OnnxCall& call) {
   const Shape x = call.shape();
   const auto type = static_cast<OnnxElement>(call.integer("output_dtype", 0));
@@ -97,7 +111,12 @@ void quantize_linear(OnnxCall& call) {
                                                                 : OnnxElement::kUint8;
   call.integer("precision", 0);
   const Scaling scaling = scaling_of(call, 1, 2, x, axis_of(call, x), call.integer("block_size", 0));
-  call.set(0, quantized(call, call.tensor(0, DType::kF32), scaling, range_of(call, element)), element);
+  const Tensor before = call.tensor(0, DType::kF32);
+  call.set(0, quantized(call, before, scaling, range_of(call, element)), element);
+  if (auto known = quantization_of(call, 1, 2, element)) {
+    known->before = before;
+    call.set_quantization(*known);
+  }
 }
 
 void dequantize_linear(OnnxCall& call) {
@@ -107,6 +126,14 @@ void dequantize_linear(OnnxCall& call) {
   const OnnxElement element = type != OnnxElement::kUndefined ? type : call.element(1);
   const Scaling scaling = scaling_of(call, 1, 2, x, axis_of(call, x), call.integer("block_size", 0));
   call.set(0, dequantized(call, call.tensor(0, DType::kF32), scaling), element);
+  auto known = quantization_of(call, 1, 2, call.element());
+  if (!known || element != OnnxElement::kFloat) return;
+  const auto& earlier = call.in(0).quantization;
+  if (earlier && earlier->element == known->element && earlier->scales == known->scales &&
+      earlier->zeros == known->zeros && earlier->axis == known->axis)
+    known->before = earlier->before;
+  known->codes = call.in(0).known;
+  call.set_quantization(*known);
 }
 
 // uint8 with the range of the tensor's numbers, which includes 0.
@@ -156,7 +183,39 @@ Tensor whole_product(OnnxCall& call, Tensor a, Tensor b) {
   return matmul(a, b);
 }
 
+// Sums of bytes by a known weight: the product of a - 0 in whole numbers, less the zero point times the weight's sums.
+// Sums above 2^24 are rounded to floats, as the Cast to float that follows in quantized networks rounds them.
+std::optional<Tensor> product_of_bytes(OnnxCall& call) {
+  if (call.is_known(0) || !call.is_known(1) || (call.has(3) && !call.is_known(3))) return std::nullopt;
+  if (call.shape(0).rank() < 2 || call.shape(1).rank() != 2) return std::nullopt;
+  TracedValue a = call.in(0), b = call.in(1);
+  const bool is_known_zero = call.is_known(2) && call.shape(2).elements() == 1;
+  // With a zero point that only the run knows the sums are of what is left beyond the middle: they stay small.
+  const double middle = is_known_zero ? call.number(2, 0) : call.has(2) && a.element == OnnxElement::kUint8 ? 128 : 0;
+  a.tensor = call.tensor(0, DType::kF32) + -middle;
+  a.quantization =
+      std::make_shared<TracedQuantization>(TracedQuantization{.element = a.element, .scales = {1}, .zeros = {middle}});
+  TracedQuantization weight{.element = b.element, .scales = {1}, .zeros = {0}, .axis = 1, .codes = b.known};
+  if (call.has(3)) weight.zeros = call.numbers(3);
+  if (weight.zeros.size() > 1) weight.scales.assign(weight.zeros.size(), 1);
+  b.quantization = std::make_shared<TracedQuantization>(weight);
+  const std::optional<Tensor> sums = quantized_product(call, a, b, false);
+  if (!sums || !call.has(2) || is_known_zero) return sums;
+  std::vector<float> of_columns(static_cast<size_t>(call.shape(1)[1]));
+  const auto columns = std::ssize(of_columns);
+  for (int64_t i = 0; i < b.known->type().shape.elements(); ++i)
+    of_columns[static_cast<size_t>(i % columns)] += static_cast<float>(
+        (*b.known)[i] - weight.zeros[weight.zeros.size() > 1 ? static_cast<size_t>(i % columns) : 0]);
+  Tensor point = call.tensor(2, DType::kF32);
+  point = point.shape().elements() == 1 ? reshape(point, {}) : reshape(point, {point.dim(0), 1});
+  const Tensor weights = literal(call.graph(), {DType::kF32, {columns}}, of_columns.data());
+  return elementwise(call, {*sums, point, weights}, [middle](E& e, const std::vector<Ref>& v) {
+    return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, e.apply(Scalar::kSub, v[1], e.constant(middle)), v[2]));
+  });
+}
+
 void matmul_integer(OnnxCall& call) {
+  if (const auto sums = product_of_bytes(call)) return call.set(0, *sums, OnnxElement::kInt32);
   call.set(0, whole_product(call, centered(call, 0, 2, true), centered(call, 1, 3, false)), OnnxElement::kInt32);
 }
 
@@ -167,7 +226,18 @@ void qlinear_matmul(OnnxCall& call) {
     const int axis = i == 0 ? x.shape().rank() - 2 : x.shape().rank() - 1;
     return dequantized(call, x, scaling_of(call, i + 1, i + 2, x.shape(), std::max(axis, 0), 0));
   };
-  const Tensor y = whole_product(call, operand(0), operand(3));
+  const auto of_bytes = [&](size_t i) {
+    TracedValue value{.element = OnnxElement::kFloat, .tensor = operand(i)};
+    if (auto known = quantization_of(call, i + 1, i + 2, call.element(i))) {
+      known->axis = call.shape(i).rank() - 1;
+      known->codes = call.in(i).known;
+      value.quantization = std::make_shared<TracedQuantization>(*known);
+    }
+    return value;
+  };
+  const TracedValue a = of_bytes(0), b = of_bytes(3);
+  const std::optional<Tensor> product = quantized_product(call, a, b, false);
+  const Tensor y = product ? *product : whole_product(call, a.tensor, b.tensor);
   const Scaling scaling = scaling_of(call, 6, 7, y.shape(), y.shape().rank() - 1, 0);
   call.set(0, quantized(call, y, scaling, range_of(call, call.element(7))), call.element(7));
 }

@@ -11,15 +11,29 @@
 
 namespace linnet {
 
+struct TracedQuantization;
+
 struct TracedValue {
   OnnxElement element = OnnxElement::kFloat;
   // At least one of the two. `known`: the elements are known while tracing, so what depends on them alone is computed
   // then and there.
   Tensor tensor = {};
   std::shared_ptr<const HostTensor> known = {};
-  const OnnxTensor* initial = nullptr;  // of a parameter: its values in the file
+  const OnnxTensor* initial = nullptr;                          // of a parameter: its values in the file
+  std::shared_ptr<const TracedQuantization> quantization = {};  // null: none that is known
 
   Shape shape() const { return tensor.defined() ? tensor.shape() : known->type().shape; }
+};
+
+// How a value came from whole numbers of 8 bits, or became them: value = (code - zero) * scale. Of QuantizeLinear's
+// result and of DequantizeLinear's.
+struct TracedQuantization {
+  OnnxElement element = OnnxElement::kInt8;     // of the codes
+  std::vector<double> scales = {}, zeros = {};  // one, or one for each index of `axis`
+  int axis = 0;
+  // The floats that were rounded. Undefined: they are not known to be what the codes came from.
+  Tensor before = {};
+  std::shared_ptr<const HostTensor> codes = {};  // where they are known
 };
 
 DType traced_dtype(OnnxElement element);

@@ -56,6 +56,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kDequantize, dequantize_kernels()},
       OpEntry{&kQuantizedEmbedding, quantized_embedding_kernels()},
       OpEntry{&kQuantizedMatmul, quantized_matmul_kernels()},
+      OpEntry{&kRoundActivations, round_activations_kernels()},
 
       OpEntry{&kBatchNorm, batch_norm_kernels()},
       OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},

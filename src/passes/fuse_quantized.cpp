@@ -34,8 +34,11 @@ class Quantized {
     if (!weight || !has_quantized_product(weight->attrs.as<QuantizedAttrs>().format, attrs)) return false;
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
-    const std::vector<Tensor> out =
-        rewriter_.add(node, kQuantizedMatmul, in, QuantizedMatmulAttrs{weight->attrs.as<QuantizedAttrs>(), attrs});
+    QuantizedMatmulAttrs product{weight->attrs.as<QuantizedAttrs>(), attrs};
+    const Node* rounded = matcher_.producer(node.in[0]);
+    if (is(rounded, kRoundActivations) && product.weight.format == WeightFormat::kInt8)
+      product.rounding = rounded->attrs.as<RoundingAttrs>(), in[0] = rewriter_[rounded->in[0]];
+    const std::vector<Tensor> out = rewriter_.add(node, kQuantizedMatmul, in, product);
     for (size_t i = 0; i < out.size(); ++i) rewriter_.map(node.out[i], out[i]);
     return true;
   }

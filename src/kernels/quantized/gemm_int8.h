@@ -21,19 +21,34 @@ namespace linnet {
 // Products of at most so many rows are those of few rows.
 constexpr int64_t kFewRows = 8;
 
+// How activations become bytes where a model says it, in place of a scale for each row:
+//   code = clamp(round(x / scale) + zero, least, most),  ties to even,  and stands for scale * (code - zero).
+// The weight's sums() are then `zero` times the sum of a row's codes.
+struct StaticRounding {
+  float scale = 0;  // 0: there is none, each row of A has a scale of its own
+  int32_t zero = 128, least = 0, most = 255;
+  // Codes of weights that are no quantizer's of ours: neighbors may add up to more than 128.
+  bool any_weight = false;
+};
+
 // Bytes of workspace for m rows. `few`: of a product that is computed as those of few rows are.
 size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
 
 // The sizes n and k of `args` and the operand b are not read: they are the weight's. `trans_b` must be set for kInt8,
 // whose results have no pre_activation and no derivative. With `independent_rows` any number of rows is computed as few
 // rows are. `workspace` is 64-byte aligned.
-void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
+// `rounding` is of kInt8 alone.
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
+                    const StaticRounding& rounding = {});
 
 // Does the current instruction set multiply bytes and add to 32 bits in one instruction (AVX-512 VNNI)?
 bool has_vnni();
 
 // A row rounded to 8 bits with 128 added, codes[round up(k, 32)], the padding 128. Returns its scale.
 float quantize_activations(const float* x, int64_t k, uint8_t* codes);
+
+// The same by a rounding that is given. A NaN becomes `least`. The padding is `zero`.
+void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);
 
 // For tests of processors without VNNI on one that has it: while true, kernels do not use it.
 void disable_vnni_for_test(bool disabled);

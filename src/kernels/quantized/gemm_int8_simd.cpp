@@ -64,6 +64,27 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
   return top / 127;
 }
 
+void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> di;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  const Floats scale = SetAll(rounding.scale), zero = SetAll(static_cast<float>(rounding.zero)),
+               least = SetAll(static_cast<float>(rounding.least)), most = SetAll(static_cast<float>(rounding.most));
+  const auto round = [=](Floats values) LINNET_LAMBDA {
+    const Floats code = hn::Add(hn::Round(hn::Div(values, scale)), zero);
+    const Floats limited = hn::IfThenElse(hn::Gt(code, least), hn::Min(code, most), least);
+    return hn::DemoteTo(d8, hn::ConvertTo(di, limited));
+  };
+  int64_t i = 0;
+  for (; i + kFloatLanes <= k; i += kFloatLanes) hn::StoreU(round(hn::LoadU(d, x + i)), d8, codes + i);
+  if (i < k) {
+    HWY_ALIGN uint8_t rest[kFloatLanes];
+    hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
+    std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
+  }
+  std::fill(codes + k, codes + padded(k), static_cast<uint8_t>(rounding.zero));
+}
+
 // sums [rows][columns] to C. Multiplications and additions are not fused, as not every instruction set can.
 void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* sums, int64_t sums_stride,
                  const float* row_scales, int64_t first_row, int64_t rows, int64_t column, int64_t columns) {
@@ -108,20 +129,27 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* code
 }
 
 template <class Sums>
-void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, std::byte* workspace,
+                 ThreadPool& pool) {
   const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
   auto* codes = reinterpret_cast<uint8_t*>(workspace);
   auto* row_scales = reinterpret_cast<float*>(workspace + (g.m * depth + 63) / 64 * 64);
   constexpr int64_t kCodesInCache = 192 << 10, kSerial = 1 << 14;
   // Sums are exact, so how the work is cut never shows.
   const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
+  const auto round_row = [&](int64_t row) {
+    const float* x = g.a.f32() + row * g.lda;
+    row_scales[row] = rounding.scale;
+    if (rounding.scale > 0)
+      round_by(x, k, rounding, codes + row * depth);
+    else
+      row_scales[row] = quantize_activations(x, k, codes + row * depth);
+  };
   if (g.m * depth <= kSerial) {
-    for (int64_t row = 0; row < g.m; ++row)
-      row_scales[row] = quantize_activations(g.a.f32() + row * g.lda, k, codes + row * depth);
+    for (int64_t row = 0; row < g.m; ++row) round_row(row);
   } else {
     pool.run((g.m + rows_of_task - 1) / rows_of_task, [&](int64_t task, int) {
-      for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row)
-        row_scales[row] = quantize_activations(g.a.f32() + row * g.lda, k, codes + row * depth);
+      for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row) round_row(row);
     });
   }
   constexpr int64_t kTileColumns = Sums::kPanels * kPanel;
@@ -139,25 +167,29 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   });
 }
 
+using Product = void (*)(const GemmArgs&, const PackedWeight&, const StaticRounding&, std::byte*, ThreadPool&);
+
 #if HWY_TARGET == HWY_AVX3
 bool cpu_has_vnni() {
   static const bool has = __builtin_cpu_supports("avx512vnni");
   return has;
 }
-void product(const GemmArgs& g, const PackedWeight& weight, bool vnni, std::byte* workspace, ThreadPool& pool) {
-  (vnni && cpu_has_vnni() ? run_product<VnniSums> : run_product<PairSums>)(g, weight, workspace, pool);
+Product product_of(bool vnni, bool any_weight) {
+  if (vnni && cpu_has_vnni()) return run_product<VnniSums>;
+  return any_weight ? run_product<SplitPairSums> : run_product<PairSums>;
 }
 #elif HWY_TARGET == HWY_AVX2
 bool cpu_has_vnni() { return false; }
-void product(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
-  run_product<PairSums>(g, weight, workspace, pool);
-}
+Product product_of(bool, bool any_weight) { return any_weight ? run_product<SplitPairSums> : run_product<PairSums>; }
 #else
 bool cpu_has_vnni() { return false; }
-void product(const GemmArgs& g, const PackedWeight& weight, bool, std::byte* workspace, ThreadPool& pool) {
-  run_product<PlainSums>(g, weight, workspace, pool);
-}
+Product product_of(bool, bool) { return run_product<PlainSums>; }
 #endif
+
+void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, bool vnni,
+             std::byte* workspace, ThreadPool& pool) {
+  product_of(vnni, rounding.any_weight)(g, weight, rounding, workspace, pool);
+}
 
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
@@ -173,6 +205,7 @@ namespace {
 HWY_EXPORT(cpu_has_vnni);
 HWY_EXPORT(product);
 HWY_EXPORT(quantize_activations);
+HWY_EXPORT(round_by);
 
 std::atomic<bool> g_vnni_disabled = false;
 
@@ -185,6 +218,10 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
   return HWY_DYNAMIC_DISPATCH(quantize_activations)(x, k, codes);
 }
 
+void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+  HWY_DYNAMIC_DISPATCH(round_by)(x, k, rounding, codes);
+}
+
 size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads) {
   if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
   if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, few, threads);
@@ -192,11 +229,12 @@ size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, i
   return static_cast<size_t>((m * depth + 63) / 64 * 64) + static_cast<size_t>(m) * sizeof(float);
 }
 
-void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
+                    const StaticRounding& rounding) {
   if (args.m == 0 || weight.shape.rows == 0) return;
   if (weight.shape.format == WeightFormat::kBf16) return gemm_strips(args, weight, workspace, pool);
   if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
-  HWY_DYNAMIC_DISPATCH(product)(args, weight, has_vnni(), workspace, pool);
+  HWY_DYNAMIC_DISPATCH(product)(args, weight, rounding, has_vnni(), workspace, pool);
 }
 
 }  // namespace linnet

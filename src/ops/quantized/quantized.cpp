@@ -43,6 +43,13 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
   return kMatmul.infer({Attrs(attrs.product), in});
 }
 
+std::vector<TensorType> infer_rounding(const InferArgs& args) {
+  expect_inputs(args, 1);
+  expect(is_float(args.in[0].dtype), "got " + args.in[0].text());
+  expect(args.attrs.as<RoundingAttrs>().scale > 0, "a scale that is not positive");
+  return {args.in[0]};
+}
+
 std::vector<Tensor> decompose_embedding(const DecomposeArgs& args) {
   const auto& attrs = args.node.attrs.as<QuantizedAttrs>();
   return {embedding(dequantize(args.in[0], attrs.packed(), attrs.weight.dtype), args.in[1])};
@@ -91,6 +98,13 @@ const OpDef kQuantizedMatmul{.name = "quantized_matmul",
                              .label = matmul_label,
                              .flops = matmul_flops};
 
+const OpDef kRoundActivations{.name = "round_activations",
+                              .infer = infer_rounding,
+                              .read_attrs = read_attrs<RoundingAttrs>,
+                              .may_overwrite = [](const Node&, int, int) { return true; },
+                              .algebra = always<Algebra::kElementwise>,
+                              .cheap = true};
+
 bool is_plain_product(const MatmulAttrs& product) {
   return product.trans_b && !product.trans_a && !product.pre_activation && !product.has_aux();
 }
@@ -102,6 +116,12 @@ bool has_quantized_product(WeightFormat format, const MatmulAttrs& product) {
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype) {
   const QuantizedAttrs attrs{.format = shape.format, .weight = {dtype, {shape.rows, shape.columns}}};
   return packed.value.graph->add_one(kDequantize, std::array{packed.value}, attrs, packed.where);
+}
+
+Tensor round_activations(At a, const StaticRounding& rounding) {
+  const auto& [scale, zero, least, most, any_weight] = rounding;
+  return a.value.graph->add_one(kRoundActivations, std::array{a.value},
+                                RoundingAttrs{scale, zero, least, most, any_weight}, a.where);
 }
 
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape) {

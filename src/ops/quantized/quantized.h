@@ -4,8 +4,10 @@
 //   dequantize(packed) = W, the numbers that the packed bytes stand for     [rows, columns]
 //   quantized_embedding(packed, ids) = rows of W                            [..., columns]
 //   quantized_matmul(a, packed, ...) = matmul(round(a), W, ...)             with all that a matmul may have besides
+//   round_activations(a) = a as a StaticRounding (kernels/quantized/gemm_int8.h) rounds it, in floats again
 //
-// For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product adds up integers. For the others
+// For WeightFormat::kInt8, round() rounds each row of a to 8 bits, so that the product adds up integers; after
+// round_activations its rounding takes the place of that. For the others
 // it is the identity; with few rows the kernel for blocks rounds to 16 bits (kernels/quantized/gemm_int8.h).
 //
 // Model code knows none of them: a Trace gives a quantized parameter as a dequantize node, and the pass fuse_quantized
@@ -13,6 +15,7 @@
 // products with W, before that pass.
 #pragma once
 #include "ir/graph.h"
+#include "kernels/quantized/gemm_int8.h"
 #include "kernels/quantized/packed_weight.h"
 #include "ops/kernel.h"
 #include "ops/matmul/matmul.h"
@@ -26,12 +29,24 @@ struct QuantizedAttrs {
   PackedShape packed() const { return {format, weight.shape[0], weight.shape[1]}; }
 };
 
+struct RoundingAttrs {
+  float scale = 0;
+  int zero = 128, least = 0, most = 255;
+  bool any_weight = false;
+  void fields(FieldVisitor& visit) {
+    visit("scale", scale), visit("zero", zero), visit("least", least), visit("most", most);
+    visit("any_weight", any_weight);
+  }
+  StaticRounding rounding() const { return {scale, zero, least, most, any_weight}; }
+};
+
 // The product that `product` describes, with the weight as its second operand: a W^T with trans_b, otherwise a W. kInt8
 // has plain products alone; the other formats have all but trans_a.
 struct QuantizedMatmulAttrs {
   QuantizedAttrs weight = {};
   MatmulAttrs product = {.trans_b = true};
-  void fields(FieldVisitor& visit) { visit("weight", weight), visit("product", product); }
+  RoundingAttrs rounding = {};  // of a, with kInt8; scale 0: by rows
+  void fields(FieldVisitor& visit) { visit("weight", weight), visit("product", product), visit("rounding", rounding); }
 };
 
 // a W^T with nothing but bias, activation and accumulator, as inference has it.
@@ -39,16 +54,18 @@ bool is_plain_product(const MatmulAttrs& product);
 // Whether there is a kernel for such a product with a weight in `format`.
 bool has_quantized_product(WeightFormat format, const MatmulAttrs& product);
 
-extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul;
+extern const OpDef kDequantize, kQuantizedEmbedding, kQuantizedMatmul, kRoundActivations;
 KernelList dequantize_kernels();
 KernelList quantized_embedding_kernels();
 KernelList quantized_matmul_kernels();
+KernelList round_activations_kernels();
 
 // Of an operand that is a packed weight: fails if it has another type than `attrs` says.
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);
 
 // packed: u8 [PackedShape::bytes()].
 Tensor dequantize(At packed, const PackedShape& shape, DType dtype = DType::kF32);
+Tensor round_activations(At a, const StaticRounding& rounding);
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape);
 
 }  // namespace linnet

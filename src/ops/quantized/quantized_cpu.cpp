@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/quantized/gemm_int8.h"
@@ -51,14 +52,14 @@ void run_embedding(const KernelArgs& args) {
 int64_t rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
 
 size_t matmul_workspace(const KernelQuery& query) {
-  const auto& [weight, product] = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [weight, product, rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
   const int64_t rows = rows_of(query.in[0].shape);
   const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
   return quantized_gemm_workspace(weight.packed(), rows, few, query.threads);
 }
 
 void run_matmul(const KernelArgs& args) {
-  const auto& [weight, product] = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [weight, product, rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
   GemmArgs gemm_args{.m = rows_of(args.in[0].shape())};
   gemm_args.a = args.in[0].as<float>(), gemm_args.lda = args.in[0].shape()[-1];
   gemm_args.c = args.out[0].as<float>(), gemm_args.ldc = args.out[0].shape()[-1];
@@ -70,14 +71,29 @@ void run_matmul(const KernelArgs& args) {
   gemm_args.activation = product.activation, gemm_args.derivative = product.derivative;
   gemm_args.derivative_scale = product.derivative_scale;
   gemm_args.precision = product.precision, gemm_args.independent_rows = product.independent_rows;
-  quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool);
+  quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool, rounding.rounding());
+}
+
+template <class T>
+T rounded(T x, const RoundingAttrs& r) {
+  const double code = std::nearbyint(static_cast<float>(x) / r.scale) + r.zero;
+  const double limited = code > r.least ? std::min<double>(code, r.most) : r.least;
+  return static_cast<T>(static_cast<float>(limited - r.zero) * r.scale);
+}
+
+void run_round_activations(const KernelArgs& args) {
+  const auto& attrs = args.node.attrs.as<RoundingAttrs>();
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    std::transform(args.in[0].as<T>(), args.in[0].as<T>() + args.in[0].elements(), args.out[0].as<T>(),
+                   [&](T x) { return rounded(x, attrs); });
+  });
 }
 
 // The definition: the weight's numbers in float64, kInt8's other operand rounded as the fast kernels round it, and the
 // reference product of the two.
 template <class T>
 void reference_product(const KernelArgs& args) {
-  const auto& [attrs, product] = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [attrs, product, rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
   const PackedWeight weight = packed(args.in[1], attrs);
   const int64_t k = weight.shape.columns, n = weight.shape.rows;
   std::vector<T> w(static_cast<size_t>(n * k)), a;
@@ -90,7 +106,11 @@ void reference_product(const KernelArgs& args) {
   node.op = &kMatmul, node.attrs = product;
   std::vector<TensorView> in(args.in.begin(), args.in.end());
   in[1] = {.data = w.data(), .type = {args.in[0].type.dtype, attrs.weight.shape}};
-  if (attrs.format == WeightFormat::kInt8) {
+  if (rounding.scale > 0) {
+    a.assign(in[0].as<T>(), in[0].as<T>() + in[0].elements());
+    for (T& x : a) x = rounded(x, rounding);
+    in[0].data = a.data();
+  } else if (attrs.format == WeightFormat::kInt8) {
     a.assign(in[0].as<T>(), in[0].as<T>() + in[0].elements());
     std::vector<uint8_t> codes(static_cast<size_t>(weight.shape.blocks() * PackedShape::kBlock));
     for (int64_t i = 0; i < rows_of(in[0].shape()); ++i) {
@@ -115,8 +135,11 @@ constexpr Kernel kEmbeddingKernels[] = {{"reference", nullptr, nullptr, run_embe
 constexpr Kernel kMatmulKernels[] = {{"quantized_gemm", all_f32, matmul_workspace, run_matmul},
                                      {"reference", nullptr, nullptr, run_matmul_reference}};
 
+constexpr Kernel kRoundingKernels[] = {{"reference", nullptr, nullptr, run_round_activations}};
+
 }  // namespace
 
+KernelList round_activations_kernels() { return kRoundingKernels; }
 KernelList dequantize_kernels() { return kDequantizeKernels; }
 KernelList quantized_embedding_kernels() { return kEmbeddingKernels; }
 KernelList quantized_matmul_kernels() { return kMatmulKernels; }
