@@ -2,12 +2,15 @@
 // checked by `linnet onnx test` on ONNX's own cases.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "exec/interpreter.h"
 #include "nn/trace.h"
 #include "onnx/network.h"
+#include "ops/quantized/quantized.h"
+#include "passes/passes.h"
 
 namespace linnet {
 namespace {
@@ -96,6 +99,68 @@ TEST(OnnxOperators, QuantizedNumbersAreWholeAndWithinTheirRange) {
       run_node("DequantizeLinear", {{{2, 3}, {0, 2, -128, 12, 8, 127}, OnnxElement::kInt8, true}, scale, zero}, 1,
                {int_attribute("axis", 0)});
   EXPECT_EQ(back[0], (std::vector<double>{0, 2, -128, 1, -1, 58.5}));
+}
+
+// QuantizeLinear and DequantizeLinear around a MatMul, or DynamicQuantizeLinear before a MatMulInteger: one product of
+// bytes, for all types and zero points that quantizers write.
+TEST(OnnxOperators, QuantizedProductsAreOfWholeNumbers) {
+  const std::vector<float> x{0.6F, -1.2F, 2.9F, -0.17F, 1.47F, 9};
+  for (const bool is_signed : {true, false})
+    for (const bool dynamic : {true, false}) {
+      const OnnxElement element = is_signed ? OnnxElement::kInt8 : OnnxElement::kUint8;
+      const double shift = is_signed ? 0 : 131;  // of the weight: 255 - 131 and 0 - 131 are no bytes together
+      std::vector<double> codes{-128 + shift, 100 + shift, 3 + shift, -7 + shift, 127, 1 + shift};
+      if (!is_signed) codes[0] = 0, codes[4] = 255;
+      OnnxModel model;
+      model.opsets[""] = 17;
+      OnnxGraph& graph = model.graph;
+      graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+      graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+      if (dynamic)
+        graph.nodes = {{.name = "q", .op = "DynamicQuantizeLinear", .in = {"x"}, .out = {"xq", "xs", "xz"}},
+                       {.name = "m", .op = "MatMulInteger", .in = {"xq", "w", "xz", "wz"}, .out = {"i"}},
+                       {.name = "c", .op = "Cast", .in = {"i"}, .out = {"f"}, .attributes = {int_attribute("to", 1)}},
+                       {.name = "s", .op = "Mul", .in = {"f", "xs"}, .out = {"y"}}};
+      else
+        graph.nodes = {{.name = "q", .op = "QuantizeLinear", .in = {"x", "xs", "xz"}, .out = {"xq"}},
+                       {.name = "d", .op = "DequantizeLinear", .in = {"xq", "xs", "xz"}, .out = {"xd"}},
+                       {.name = "w", .op = "DequantizeLinear", .in = {"w", "one", "wz"}, .out = {"wd"}},
+                       {.name = "m", .op = "MatMul", .in = {"xd", "wd"}, .out = {"y"}}};
+      Trace trace;
+      TracedValues values{{"x", {.tensor = trace.input("x", {DType::kF32, {2, 3}})}},
+                          {"w", known_numbers(element, {3, 2}, codes)},
+                          {"wz", known_numbers(element, {}, {shift})},
+                          {"one", known_numbers(OnnxElement::kFloat, {}, {1})}};
+      const double scale = dynamic ? static_cast<double>((9 + 1.2F) / 255) : 0.0625;
+      const double zero = dynamic ? std::nearbyint(1.2 / scale) : is_signed ? -100 : 20;
+      if (!dynamic) {
+        values["xs"] = known_numbers(OnnxElement::kFloat, {}, {scale});
+        values["xz"] = known_numbers(element, {}, {zero});
+      } else {
+        graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+      }
+      for (const char* name : {"w", "wz", "one", "xs", "xz"})
+        if (values.contains(name)) graph.inputs.push_back({.name = name, .element = values[name].element});
+      OnnxNetwork network(model, "quantized.onnx");
+      trace.graph().output("y", network.trace(trace.graph(), values).at("y").tensor);
+      const Graph optimized = optimize(trace.finish());
+      EXPECT_TRUE(
+          std::ranges::any_of(optimized.nodes(), [](const Node& node) { return node.op == &kQuantizedMatmul; }));
+      const NamedTensors host{{"x", HostTensor({DType::kF32, {2, 3}}, std::span<const float>(x))}};
+      const auto got = interpret(optimized, host, {.kernels = KernelSet::kFast}).outputs.at("y").values();
+      const double least = is_signed && !dynamic ? -128 : 0;
+      std::vector<double> expected;
+      for (size_t i = 0; i < 2; ++i)
+        for (size_t j = 0; j < 2; ++j) {
+          double sum = 0;
+          for (size_t t = 0; t < 3; ++t) {
+            const double code = std::clamp(std::nearbyint(x[i * 3 + t] / scale) + zero, least, least + 255);
+            sum += (code - zero) * (codes[t * 2 + j] - shift);
+          }
+          expected.push_back(sum * scale);
+        }
+      expect_near(got, expected, 1e-3);
+    }
 }
 
 // A causal mask lets the first query see the first key alone; a mask that hides all keys makes the result 0.

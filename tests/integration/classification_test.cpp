@@ -68,6 +68,54 @@ TEST_F(Classification, LearnsToTellTextsApartAndIsExported) {
   EXPECT_TRUE(exists(folder_ / "out/tokenizer.json"));
 }
 
+// A network of an ONNX file: with classes of its own, which keep their numbers, and one that gets a new head.
+TEST_F(Classification, AnOnnxFileIsTrainedResumedAndExportedAgain) {
+  ASSERT_EQ(train_classifier("a", {"max_steps=20"}).exit_code, 0);
+  ASSERT_EQ(run({"export", folder_ / "a", "--onnx", folder_ / "classes"}).exit_code, 0);
+  ASSERT_EQ(run({"export", kGolden + "/bert_model", "--onnx", folder_ / "states"}).exit_code, 0);
+  for (const std::string network : {"classes", "states"}) {
+    const Arguments from{"model.from=" + (folder_ / network) + "/model.onnx"};
+    Arguments half = from;
+    half.emplace_back("max_steps=30");
+    const std::string parts = network + "_run", whole = network + "_whole", out = network + "_out";
+    ASSERT_EQ(train_classifier(parts, half).exit_code, 0);
+    const Outcome resumed = train_classifier(parts, from, {"--resume"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
+    ASSERT_EQ(train_classifier(whole, from).exit_code, 0);
+    EXPECT_EQ(of_split(read_metrics(folder_ / parts), "train"), of_split(read_metrics(folder_ / whole), "train"));
+    EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / parts, "--json"}).out)["accuracy"], 0.95);
+
+    // What is exported is trained from as well, and begins where the run ended.
+    ASSERT_EQ(run({"export", folder_ / parts, "--onnx", folder_ / out}).exit_code, 0);
+    EXPECT_EQ(nlohmann::json::parse(contents(folder_ / (out + "/config.json")))["id2label"]["1"], "state");
+    const Outcome again = train_classifier(out + "_run", {"model.from=" + (folder_ / out) + "/model.onnx",
+                                                          "max_steps=1", "learning_rate=1e-9", "eval_every=1"});
+    ASSERT_EQ(again.exit_code, 0) << again.error;
+    EXPECT_EQ(run({"predict", folder_ / parts, folder_ / "test.tsv"}).out.substr(0, 5),
+              run({"predict", folder_ / (out + "_run"), folder_ / "test.tsv"}).out.substr(0, 5));
+    EXPECT_GT(nlohmann::json::parse(run({"eval", folder_ / (out + "_run"), "--json"}).out)["accuracy"], 0.95);
+  }
+}
+
+TEST_F(Classification, AnOnnxFileThatDoesNotFitIsOneLine) {
+  ASSERT_EQ(run({"export", kGolden + "/bert_masked", "--onnx", folder_ / "tokens"}).exit_code, 0);
+  ASSERT_EQ(run({"export", kGolden + "/bert_model", "--onnx", folder_ / "int8", "--precision", "int8-qdq"}).exit_code,
+            0);
+  ASSERT_EQ(run({"export", kGolden + "/bert_model", "--onnx", folder_ / "alone"}).exit_code, 0);
+  std::filesystem::remove(folder_ / "alone/vocab.txt");
+  std::filesystem::copy_file(kGolden + "/bert_model/vocab.txt", folder_ / "tokens/vocab.txt",
+                             std::filesystem::copy_options::overwrite_existing);
+  for (const auto& [network, part] : {std::pair{"int8", "is quantized (DequantizeLinear"},
+                                      {"alone", "has no tokenizer"},
+                                      {"tokens", "gives neither logits"},
+                                      {"missing", "No such file"}}) {
+    const std::string folder = folder_ / network;
+    const Outcome outcome = train_classifier("b", {"model.from=" + folder + "/model.onnx"});
+    EXPECT_EQ(outcome.exit_code, 2) << network;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  }
+}
+
 TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
   const Arguments lora{"lora.rank=4", "lora.targets=all-linear", "learning_rate=1e-2"};
   const Outcome trained = train_classifier("a", lora);

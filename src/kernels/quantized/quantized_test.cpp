@@ -88,6 +88,45 @@ std::vector<double> int8_reference(Packed& w, const std::vector<float>& a, const
   return c;
 }
 
+// Weights of another quantizer, whose neighbors may be 127 both, and activations of a scale and a zero point that the
+// model says: the sums are those of whole numbers in every way that processors have.
+TEST(QuantizedGemm, RoundsByAScaleThatIsGiven) {
+  ThreadPool pool(2);
+  constexpr int64_t kRows = 9, kColumns = 70, kOutputs = 35;
+  const auto a = random_floats(kRows * kColumns, 3);
+  std::vector<int8_t> codes(kOutputs * kColumns, 127);
+  for (size_t i = 0; i < codes.size(); i += 3) codes[i] = static_cast<int8_t>(i * 7 % 256 - 128);
+  for (const int zero : {128, 3}) {
+    const StaticRounding rounding{.scale = 0.011F, .zero = zero, .any_weight = true};
+    const PackedShape shape{WeightFormat::kInt8, kOutputs, kColumns};
+    Packed packed(shape.format, shape.rows, shape.columns, std::vector<float>(codes.size()));
+    std::vector<double> expected;
+    for (int64_t j = 0; j < kOutputs; ++j) {
+      const float scale = 0.5F;
+      const std::span row(codes.data() + j * kColumns, static_cast<size_t>(kColumns));
+      pack_row(shape, j, row.data(), &scale, packed.memory.data());
+      auto* sums = reinterpret_cast<int32_t*>(packed.memory.data() + shape.sums_offset());
+      sums[j] = zero * std::accumulate(row.begin(), row.end(), 0);
+    }
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t j = 0; j < kOutputs; ++j) {
+        int64_t sum = 0;
+        for (int64_t t = 0; t < kColumns; ++t) {
+          const long code = std::clamp(std::lrintf(a[i * kColumns + t] / rounding.scale) + zero, 0L, 255L);
+          sum += (code - zero) * codes[j * kColumns + t];
+        }
+        expected.push_back(static_cast<float>(sum) * (rounding.scale * 0.5F));
+      }
+    for_every_way([&] {
+      std::vector<float> c(expected.size(), kNan);
+      const GemmArgs args{.m = kRows, .a = a.data(), .lda = kColumns, .trans_b = true, .c = c.data(), .ldc = kOutputs};
+      Aligned workspace(quantized_gemm_workspace(shape, kRows, false, pool.size()));
+      quantized_gemm(args, packed.weight(), workspace.data(), pool, rounding);
+      for (size_t i = 0; i < c.size(); ++i) ASSERT_EQ(c[i], static_cast<float>(expected[i])) << i;
+    });
+  }
+}
+
 TEST(PackedWeight, ValuesComeBackWithinTheirRounding) {
   for (const WeightFormat format : kFormats)
     for (const int64_t columns : {1, 31, 32, 33, 100, 768}) {
