@@ -61,4 +61,11 @@ std::span<const float> Forward::output(const std::string& name) const {
   return {view.as<const float>(), static_cast<size_t>(view.elements())};
 }
 
+std::span<const int32_t> Forward::whole_output(const std::string& name) const {
+  const TensorView& view = executors_[last_]->output(name);
+  if (view.type.dtype != DType::kI32 || view.strides != dense_strides(view.shape()))
+    fail_internal("output \"" + name + "\" is not a dense i32 tensor");
+  return {view.as<const int32_t>(), static_cast<size_t>(view.elements())};
+}
+
 }  // namespace linnet

@@ -58,6 +58,7 @@ class Forward {
   Forward& run(size_t function = 0);
   // Of the function that ran last; valid until the next run.
   std::span<const float> output(const std::string& name) const;
+  std::span<const int32_t> whole_output(const std::string& name) const;  // of i32
 
   size_t memory_bytes() const { return store_.total_bytes(); }
 

@@ -87,7 +87,7 @@ struct OnnxOperatorRow {
   const char* note = "";  // what of it is not there
 };
 
-// The operators of ONNX's own domain that there are, by name.
+// The operators that there are, by name, those of other domains than ONNX's own with theirs in front.
 const std::vector<OnnxOperatorRow>& onnx_operators();
 OnnxOperator find_onnx_operator(const std::string& name);  // null: there is none
 

@@ -125,6 +125,10 @@ Tensor elementwise(const OnnxCall& call, std::vector<Tensor> x, const Formula& f
   return moved ? permute(y, order) : y;
 }
 
+Tensor add(const OnnxCall& call, Tensor a, Tensor b) {
+  return elementwise(call, {a, b}, [](E& e, const std::vector<Ref>& x) { return e.apply(Scalar::kAdd, x[0], x[1]); });
+}
+
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   const auto count = static_cast<int64_t>(indices.size());
   bool in_a_row = true;

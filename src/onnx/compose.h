@@ -19,6 +19,8 @@ Tensor expand(Tensor x, const Shape& shape);
 // A formula of each element, operands broadcast.
 Tensor elementwise(const OnnxCall& call, std::vector<Tensor> x, const Formula& formula);
 
+Tensor add(const OnnxCall& call, Tensor a, Tensor b);
+
 // Elements along an axis in the order of `indices`, each in [0, size).
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices);
 // Elements start, start + step, ... along an axis, `count` of them; step >= 1.

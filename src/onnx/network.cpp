@@ -32,6 +32,7 @@ const std::vector<FixedOperand>& fixed_operands() {
                                               {"OneHot", {1, 2}},
                                               {"Pad", {1, 2, 3}},
                                               {"Pow", {1}},
+                                              {"QLinearConv", {1, 4, 6}},
                                               {"QLinearMatMul", {1, 4, 6}},
                                               {"QuantizeLinear", {1, 2}},
                                               {"Range", {0, 1, 2}},
@@ -49,7 +50,9 @@ void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(co
   }
 }
 
-std::string full_name(const OnnxNode& node) { return node.domain.empty() ? node.op : node.domain + "." + node.op; }
+std::string full_name(const OnnxNode& node) {
+  return node.domain.empty() || node.domain == "ai.onnx" ? node.op : node.domain + "." + node.op;
+}
 
 Initializer file_values(const OnnxTensor& tensor) {
   return [&tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
@@ -86,7 +89,7 @@ OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(m
 
 void OnnxNetwork::check_operators(const std::vector<OnnxNode>& nodes) const {
   visit_nodes(nodes, [&](const OnnxNode& node) {
-    if (find_function(node) || (node.domain.empty() && (node.op == "If" || find_onnx_operator(node.op)))) return;
+    if (find_function(node) || find_onnx_operator(full_name(node)) || full_name(node) == "If") return;
     fail_user("'" + file_ + "' needs the operator " + full_name(node) +
               (node.name.empty() ? "" : " (node \"" + node.name + "\")") +
               ", which Linnet does not have; `linnet onnx operators` lists those it has");
@@ -183,7 +186,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
   const OnnxFunction* function = find_function(node);
   if (function) {
     results = trace_function(graph, node, *function, values);
-  } else if (node.op == "If") {
+  } else if (full_name(node) == "If") {
     results = trace_branch(graph, node, values);
   } else {
     std::vector<TracedValue> in;
@@ -196,7 +199,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
     const int64_t version = opset == model_.opsets.end() ? 1 : opset->second;
     Graph scratch;
     OnnxCall call(node, version, known ? scratch : graph, std::move(in));
-    find_onnx_operator(node.op)(call);
+    find_onnx_operator(full_name(node))(call);
     call.check_attributes();
     results = known ? fold(call, scratch) : call.out();
   }

@@ -15,6 +15,8 @@ void add_resize_operators(std::vector<OnnxOperatorRow>& rows);
 void add_attention_operators(std::vector<OnnxOperatorRow>& rows);
 void add_loss_operators(std::vector<OnnxOperatorRow>& rows);
 void add_recurrent_operators(std::vector<OnnxOperatorRow>& rows);
+void add_fused_operators(std::vector<OnnxOperatorRow>& rows);
+void add_known_operators(std::vector<OnnxOperatorRow>& rows);
 void add_quantized_operators(std::vector<OnnxOperatorRow>& rows);
 
 }  // namespace linnet

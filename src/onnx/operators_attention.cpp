@@ -5,6 +5,7 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
+#include "ops/embedding/embedding.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -147,8 +148,162 @@ void attention_operator(OnnxCall& call) {
   call.set(y);
 }
 
+// --- ONNX Runtime's own, as its optimizer writes them ---
+
+// [B, T, H * D] as [B, H, T, D].
+Tensor split_heads(OnnxCall& call, Tensor x, int64_t heads) {
+  if (x.shape().rank() != 3 || heads < 1 || x.dim(2) % heads != 0)
+    call.fail("an operand of shape " + x.shape().text() + " with " + std::to_string(heads) + " heads");
+  return permute(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
+}
+
+// A summand of the scores [B, H, T, keys] that hides keys: of lengths [B], or of ones and zeros [B, keys] or
+// [B, T, keys].
+Tensor key_bias(OnnxCall& call, size_t operand, int64_t batch, int64_t keys) {
+  const double hidden = call.real("mask_filter_value", -10000);
+  const Tensor mask = call.tensor(operand, DType::kF32);
+  const Shape s = mask.shape();
+  if (s.rank() == 1 && s[0] == batch)
+    return elementwise(
+        call, {reshape(mask, {batch, 1, 1, 1}), numbers(call, {1, 1, 1, keys})}, [=](E& e, const std::vector<Ref>& x) {
+          return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, x[0], x[1]), e.constant(0), e.constant(hidden));
+        });
+  if ((s.rank() != 2 && s.rank() != 3) || s[0] != batch || s[-1] != keys)
+    call.fail("a mask of shape " + s.text() + " for " + std::to_string(keys) + " keys");
+  return elementwise(call, {reshape(mask, {batch, 1, s.rank() == 3 ? s[1] : 1, keys})},
+                     [=](E& e, const std::vector<Ref>& x) {
+                       return e.apply(Scalar::kMul, e.apply(Scalar::kSub, e.constant(1), x[0]), e.constant(hidden));
+                     });
+}
+
+struct FusedMasks {
+  size_t keys, bias;  // operands
+  int64_t past;
+};
+// q, k, v [B, H, T, D] -> [B, T, H * D]
+Tensor fused_attention(OnnxCall& call, Tensor q, Tensor k, Tensor v, const FusedMasks& masks) {
+  double scale = call.real("scale", 0);
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
+  const bool causal = call.integer("unidirectional", 0) != 0;
+  Tensor scores = matmul(q * scale, k, false, true);
+  call.real("mask_filter_value", -10000);
+  if (call.has(masks.keys)) scores = compose::add(call, scores, key_bias(call, masks.keys, q.dim(0), k.dim(2)));
+  if (call.has(masks.bias)) scores = compose::add(call, scores, call.tensor(masks.bias, DType::kF32));
+  if (causal)
+    scores = elementwise(
+        call, {scores, numbers(call, {q.dim(2), 1}), numbers(call, {k.dim(2)})}, [&](E& e, const std::vector<Ref>& x) {
+          const Ref last = e.apply(Scalar::kAdd, x[1], e.constant(static_cast<double>(masks.past)));
+          return e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, x[2], last), e.constant(kNever), x[0]);
+        });
+  const Tensor y = matmul(masked_softmax(call, scores), v);
+  return reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)});
+}
+
+// x [B, T, D], weights of queries, keys and values side by side, their biases, mask, past [2, B, H, P, D / H], bias.
+void packed_attention(OnnxCall& call) {
+  enum : size_t { kInput, kWeights, kBias, kKeyMask, kPast, kScoreBias };
+  if (call.has(6)) call.fail("a past that shares its memory with the present");
+  const int64_t heads = call.integer("num_heads", 0);
+  Tensor all = matmul(call.tensor(kInput), call.tensor(kWeights));
+  if (call.has(kBias)) all = compose::add(call, all, call.tensor(kBias));
+  const int64_t width = all.dim(-1);
+  const std::vector<int64_t> sizes = call.list("qkv_hidden_sizes", {width / 3, width / 3, width - width / 3 * 2});
+  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != width) call.fail("qkv_hidden_sizes do not fit");
+  const auto part = [&](int64_t begin, int64_t size) { return split_heads(call, slice(all, 2, begin, size), heads); };
+  const Tensor q = part(0, sizes[0]);
+  Tensor k = part(sizes[0], sizes[1]), v = part(sizes[0] + sizes[1], sizes[2]);
+  int64_t past = 0;
+  const auto fifth = [](Tensor x) { return reshape(x, {1, x.dim(0), x.dim(1), x.dim(2), x.dim(3)}); };
+  if (call.has(kPast)) {
+    const Tensor both = call.tensor(kPast);
+    if (both.shape().rank() != 5 || both.dim(0) != 2) call.fail("a past of shape " + both.shape().text());
+    const Shape one{both.dim(1), both.dim(2), both.dim(3), both.dim(4)};
+    past = both.dim(3);
+    if (past > 0) {
+      k = compose::join({reshape(slice(both, 0, 0, 1), one), k}, 2);
+      v = compose::join({reshape(slice(both, 0, 1, 1), one), v}, 2);
+    }
+  }
+  if (call.is_wanted(1)) call.set(1, compose::join({fifth(k), fifth(v)}, 0), call.element());
+  call.set(fused_attention(call, q, k, v, {kKeyMask, kScoreBias, past}));
+}
+
+void multi_head_attention(OnnxCall& call) {
+  enum : size_t { kBias = 3, kKeyMask, kScoreBias, kPastK, kPastV };
+  if (!call.has(kKeys) || !call.has(kValues)) call.fail("queries, keys and values in one tensor");
+  const int64_t heads = call.integer("num_heads", 0);
+  int64_t begin = 0;
+  const auto operand = [&](size_t i) {
+    Tensor x = call.tensor(i);
+    if (x.shape().rank() == 4) return x;  // [B, H, T, D] already
+    if (x.shape().rank() != 3) call.fail("an operand of shape " + x.shape().text());
+    if (call.has(kBias)) x = compose::add(call, x, slice(call.tensor(kBias), 0, begin, x.dim(2)));
+    begin += x.dim(2);
+    return split_heads(call, x, heads);
+  };
+  const Tensor q = operand(kQueries);
+  Tensor k = operand(kKeys), v = operand(kValues);
+  const int64_t past = call.has(kPastK) ? call.shape(kPastK)[2] : 0;
+  if (call.has(kPastK)) k = compose::join({call.tensor(kPastK), k}, 2);
+  if (call.has(kPastV)) v = compose::join({call.tensor(kPastV), v}, 2);
+  if (call.is_wanted(1)) call.set(1, k, call.element());
+  if (call.is_wanted(2)) call.set(2, v, call.element());
+  call.set(fused_attention(call, q, k, v, {kKeyMask, kScoreBias, past}));
+}
+
+// x [B, H, T, D] or [B, T, H * D], tables of cosines and sines [positions, R / 2], or [B, T, R / 2] without positions:
+// the first R features of each head are turned, pairs of them that are neighbors (interleaved) or halves apart.
+void rotary_embedding(OnnxCall& call) {
+  const Tensor x = call.tensor(0);
+  const bool is_apart = x.shape().rank() == 4;
+  const int64_t heads = call.integer("num_heads", 0);
+  const Tensor rows =
+      is_apart ? permute(x, {0, 2, 1, 3}) : permute(split_heads(call, x, heads), {0, 2, 1, 3});  // [B, T, H, D]
+  const Shape s = rows.shape();
+  int64_t turned = call.integer("rotary_embedding_dim", 0);
+  if (turned == 0) turned = s[3];
+  const bool interleaved = call.integer("interleaved", 0) != 0;
+  if (turned < 2 || turned > s[3] || turned % 2 != 0) call.fail("rotary_embedding_dim " + std::to_string(turned));
+  const int64_t half = turned / 2;
+  const auto table = [&](size_t i) {
+    Tensor values = call.tensor(i);
+    if (call.has(3)) values = embedding(values, cast(call.tensor(3), DType::kI32));
+    if (values.shape().rank() != 3 || values.dim(2) != half || values.dim(1) != s[1])
+      call.fail("tables of shape " + values.shape().text());
+    return reshape(values, {values.dim(0), values.dim(1), 1, half});
+  };
+  const Tensor cosines = table(1), sines = table(2);
+  const Shape part{s[0], s[1], s[2], half};
+  const Tensor first = slice(rows, 3, 0, turned);
+  const Tensor real = interleaved ? compose::every(first, 3, 0, 2, half) : slice(first, 3, 0, half);
+  const Tensor imaginary = interleaved ? compose::every(first, 3, 1, 2, half) : slice(first, 3, half, half);
+  const auto turn = [&](Tensor a, Tensor b, Scalar join) {  // a cos +- b sin
+    return elementwise(call, {a, b, cosines, sines}, [=](E& e, const std::vector<Ref>& v) {
+      return e.apply(join, e.apply(Scalar::kMul, v[0], v[2]), e.apply(Scalar::kMul, v[1], v[3]));
+    });
+  };
+  const Tensor new_real = turn(real, imaginary, Scalar::kSub), new_imaginary = turn(imaginary, real, Scalar::kAdd);
+  Tensor y;
+  if (interleaved) {
+    const Shape pairs{s[0], s[1], s[2], half, 1};
+    y = reshape(compose::join({reshape(new_real, pairs), reshape(new_imaginary, pairs)}, 4), first.shape());
+  } else {
+    y = compose::join({new_real, new_imaginary}, 3);
+  }
+  if (turned < s[3]) y = compose::join({y, slice(rows, 3, turned, s[3] - turned)}, 3);
+  call.set(is_apart ? permute(y, {0, 2, 1, 3}) : reshape(y, x.shape()));
+}
+
 }  // namespace
 
-void add_attention_operators(std::vector<OnnxOperatorRow>& rows) { rows.push_back({"Attention", attention_operator}); }
+void add_attention_operators(std::vector<OnnxOperatorRow>& rows) {
+  const OnnxOperatorRow list[] = {
+      {"Attention", attention_operator},
+      {"RotaryEmbedding", rotary_embedding},
+      {"com.microsoft.Attention", packed_attention, "masks of lengths, [B, keys] or [B, T, keys]"},
+      {"com.microsoft.MultiHeadAttention", multi_head_attention, "of queries, keys and values apart"},
+  };
+  rows.insert(rows.end(), std::begin(list), std::end(list));
+}
 
 }  // namespace linnet

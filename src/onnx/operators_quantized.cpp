@@ -242,13 +242,57 @@ void qlinear_matmul(OnnxCall& call) {
   call.set(0, quantized(call, y, scaling, range_of(call, call.element(7))), call.element(7));
 }
 
+// The node as a Conv of other operands.
+Tensor conv_of(OnnxCall& call, Tensor x, Tensor w) {
+  OnnxNode node = call.node();
+  node.op = "Conv", node.in = {"x", "w"}, node.out = {"y"};
+  OnnxCall conv(node, call.opset(), call.graph(),
+                {{.element = OnnxElement::kFloat, .tensor = x}, {.element = OnnxElement::kFloat, .tensor = w}});
+  find_onnx_operator("Conv")(conv);
+  conv.check_attributes();
+  for (const OnnxAttribute& attribute : node.attributes) call.has_attribute(attribute.name.c_str());
+  return conv.out()[0].tensor;
+}
+
+// Whole numbers less their zero point, which is one, or one for each index of the first axis.
+Tensor less_zero(OnnxCall& call, size_t operand, size_t zero) {
+  const Tensor x = call.tensor(operand, DType::kF32);
+  if (!call.has(zero)) return x;
+  return elementwise(call, {x, along_axis(call, call.tensor(zero, DType::kF32), x.shape(), 0, 0)},
+                     [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kSub, v[0], v[1]); });
+}
+
+void conv_integer(OnnxCall& call) {
+  call.set(0, conv_of(call, less_zero(call, 0, 2), less_zero(call, 1, 3)), OnnxElement::kInt32);
+}
+
+// x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias
+void qlinear_conv(OnnxCall& call) {
+  const auto operand = [&](size_t i) {
+    const Tensor x = call.tensor(i, DType::kF32);
+    return dequantized(call, x, scaling_of(call, i + 1, i + 2, x.shape(), 0, 0));
+  };
+  Tensor y = conv_of(call, operand(0), operand(3));
+  const auto channels = [&](Tensor values) { return along_axis(call, values, y.shape(), 1, 0); };
+  if (call.has(8)) {
+    const Tensor bias = elementwise(
+        call, {channels(call.tensor(8, DType::kF32)), channels(call.tensor(1)), channels(call.tensor(4))},
+        [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kMul, v[0], e.apply(Scalar::kMul, v[1], v[2])); });
+    y = compose::add(call, y, bias);
+  }
+  const Scaling scaling = scaling_of(call, 6, 7, y.shape(), 1, 0);
+  call.set(0, quantized(call, y, scaling, range_of(call, call.element(7))), call.element(7));
+}
+
 }  // namespace
 
 void add_quantized_operators(std::vector<OnnxOperatorRow>& rows) {
   const OnnxOperatorRow list[] = {
+      {"ConvInteger", conv_integer, "sums beyond 2^24 are rounded to floats"},
       {"DequantizeLinear", dequantize_linear, "of 8, 16 and 32 bits"},
       {"DynamicQuantizeLinear", dynamic_quantize_linear},
       {"MatMulInteger", matmul_integer, "of matrices"},
+      {"QLinearConv", qlinear_conv},
       {"QLinearMatMul", qlinear_matmul, "of matrices"},
       {"QuantizeLinear", quantize_linear, "to 8, 16 and 32 bits"},
   };

@@ -81,7 +81,12 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
   report.seconds = median(std::move(seconds));
   report.memory_bytes = forward.memory_bytes();
   std::vector<SafetensorsTensor> results;
-  for (const auto& [name, type] : report.outputs) results.push_back({name, type, forward.output(name).data()});
+  for (const auto& [name, type] : report.outputs) {
+    const bool whole = type.dtype == DType::kI32;
+    results.push_back({name, type,
+                       whole ? static_cast<const void*>(forward.whole_output(name).data())
+                             : static_cast<const void*>(forward.output(name).data())});
+  }
   save_safetensors(outputs, results);
   return report;
 }
