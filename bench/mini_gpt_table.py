@@ -126,7 +126,7 @@ class Table:
         return rows
 
     def exported(self, folder: Path) -> dict:
-        self.runs.run(["export", self.folder / "fp32", "--out", folder, "--overwrite"])
+        self.runs.run(["export", self.folder / "fp32", "--out", folder, "--overwrite"], threads=False)
         return {"folder": str(folder)}
 
     def write(self, arguments: list) -> dict:

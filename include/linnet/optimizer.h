@@ -90,7 +90,7 @@ struct Adafactor {
   double weight_decay = 0;
 };
 
-// How matrices lie in memory that are not trained. Products with them are computed in the precision of all products.
+// How the matrices of a group lie in memory. Products with them are computed in the precision of all products.
 enum class FrozenStorage {
   // 4 bytes a number.
   fp32,
@@ -112,7 +112,8 @@ struct TrainingGroup {
   // Not trained: no gradient, no moments, no moving average, and the backward pass does not go through what only frozen
   // parameters need.
   bool frozen = false;
-  // Of the matrices of a frozen group; an error where the group is trained. On the CPU alone.
+  // Of the group's matrices. What is trained may be stored in bf16: updates compute in fp32 and are rounded
+  // stochastically, with random numbers that follow from seed and step. int8 is an error there. On the CPU alone.
   FrozenStorage storage = FrozenStorage::fp32;
   // Of the learning rate.
   double rate_factor = 1;

@@ -68,7 +68,7 @@ struct DataConfig {
 struct GroupConfig {
   std::vector<std::string> parameters;  // patterns of names; '*' stands for any characters
   bool frozen = false;
-  std::string storage = "fp32";  // of matrices that are frozen; or "bf16", "int8"
+  std::string storage = "fp32";  // of matrices; or "bf16", and of frozen ones "int8"
   double learning_rate_factor = 1;
   std::optional<double> weight_decay = {};    // empty: as [train] says
   std::optional<std::string> optimizer = {};  // the same

@@ -144,9 +144,9 @@ class TomlReader {
       }
     }
     if (group.parameters.empty()) fail(table.source().begin.line, "a group of [[train.groups]] has no \"parameters\"");
-    if (group.storage != "fp32" && !group.frozen)
+    if (group.storage == "int8" && !group.frozen)
       fail(table.source().begin.line,
-           "\"storage\" is for groups with frozen = true: what is trained is stored in fp32");
+           "\"storage\" = \"int8\" is for groups with frozen = true: what is trained is stored in fp32 or bf16");
     config_.train.groups.push_back(std::move(group));
   }
 

@@ -359,7 +359,7 @@ TEST(Config, AMistakeInAGroupIsNamedWithItsLine) {
   refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "f:3: unknown key \"frosen\"");
   refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "\"frozen\"");
   refused("[[train.groups]]\nfrozen = true\n", "has no \"parameters\"");
-  refused("[[train.groups]]\nparameters = \"a\"\nstorage = \"bf16\"\n", "\"storage\" is for groups with frozen = true");
+  refused("[[train.groups]]\nparameters = \"a\"\nstorage = \"int8\"\n", "is for groups with frozen = true");
   refused("[[train.groups]]\nparameters = \"a\"\nstorage = \"fp8\"\n", "one of \"fp32\", \"bf16\", \"int8\"");
   refused("[[train.groups]]\nparameters = [1]\n", "f:2: \"parameters\" of a group");
   refused("[[train.groups]]\nparameters = \"a\"\nweight_decay = -1\n", "f:3: \"weight_decay\"");

@@ -18,8 +18,9 @@ struct ParameterGroup {
   // Not trained: no gradient, no moments, no moving average, and the backward pass does not go through what only frozen
   // parameters need.
   bool frozen = false;
-  // How the matrices of a frozen group lie in memory while others train; empty: in fp32, as everything else does. Not
-  // kInt8, whose products would round activations.
+  // How the group's matrices lie in memory; empty: in fp32, as everything else does. Of a trained group kBf16 alone:
+  // updates compute in fp32 and are rounded stochastically (ops/quantized/round_bf16.h). Never kInt8, whose products
+  // would round activations.
   std::optional<WeightFormat> storage = {};
   double rate_factor = 1;                        // of the learning rate
   std::optional<double> weight_decay = {};       // empty: the trainer's

@@ -19,9 +19,9 @@ int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
   return -1;
 }
 
-// How a frozen group keeps a parameter; empty: in fp32, as it keeps all but matrices.
+// How a group keeps a parameter; empty: in fp32, as it keeps all but matrices.
 std::optional<PackedShape> storage_in(const ParameterGroup& group, const ParameterSpec& spec) {
-  if (!group.frozen || !group.storage || spec.shape.rank() != 2) return {};
+  if (!group.storage || spec.shape.rank() != 2) return {};
   const PackedShape shape{*group.storage, spec.shape[0], spec.shape[1]};
   if (shape.rows == 0 || shape.columns == 0 || shape.columns > PackedShape::kMostColumns) return {};
   return shape;
@@ -29,10 +29,10 @@ std::optional<PackedShape> storage_in(const ParameterGroup& group, const Paramet
 
 void check_groups(std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
-    if (group.storage && !group.frozen)
+    if (group.storage && group.storage != WeightFormat::kBf16 && !group.frozen)
       fail_user("only frozen parameters can be stored in " +
                 std::string(enum_names(*group.storage)[static_cast<size_t>(*group.storage)]) + ": \"" +
-                group.patterns.front() + "\" is trained");
+                group.patterns.front() + "\" is trained, in fp32 or bf16");
     if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
   }
 }
@@ -91,14 +91,16 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   for (const ParameterGroup& group : groups) check_patterns(specs, group.patterns);
   check_patterns(specs, quantization.keep);
   std::vector<std::vector<ParameterSpec>> members(groups.size() + 1);  // those without a group first
-  std::vector<std::pair<ParameterSpec, PackedShape>> quantized;
+  std::vector<QuantizedSpec> quantized;
   for (const ParameterSpec& spec : specs) {
     if (!spec.trainable) continue;
     const int group = group_of(spec.name, groups);
     std::optional<PackedShape> shape = quantization.choose(spec);
-    if (!shape && group >= 0) shape = storage_in(groups[static_cast<size_t>(group)], spec);
+    const ParameterGroup* of = group >= 0 ? &groups[static_cast<size_t>(group)] : nullptr;
+    const bool is_stored = !shape && of;
+    if (is_stored) shape = storage_in(*of, spec);
     if (shape)
-      quantized.emplace_back(spec, *shape);
+      quantized.push_back({spec, *shape, is_stored && !of->frozen ? of : nullptr});
     else
       members[static_cast<size_t>(group + 1)].push_back(spec);
   }
@@ -114,6 +116,9 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   for (size_t i = 0; i < groups.size(); ++i)
     if (groups[i].frozen)
       for (const ParameterSpec& spec : members[i + 1]) slot(parameters_, parameter_count_, spec);
+  const bool trains_quantized = std::ranges::any_of(quantized, [](const auto& each) { return each.trained; });
+  if (trained_slots_ == 0 && trains_quantized)
+    fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
   if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
     fail_user("all parameters are frozen: nothing is left to train");
   buffer_slots_ = parameters_.size();
@@ -124,11 +129,23 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   }
   stored_slots_ = parameters_.size();
   stored_count_ = parameter_count_;
-  for (const auto& [spec, shape] : quantized) {
-    slot(parameters_, parameter_count_, spec);
-    quantized_.push_back({parameters_.back(), shape, quantized_bytes_});
-    quantized_bytes_ += shape.bytes();
-  }
+  for (const QuantizedSpec& each : quantized) add_quantized(each);
+}
+
+void ParameterLayout::add_quantized(const QuantizedSpec& quantized) {
+  const auto& [spec, shape, trained] = quantized;
+  const int64_t offset = parameter_count_, count = spec.shape.elements();
+  parameters_.push_back({spec, offset});
+  parameter_count_ += count;
+  if (trained)
+    packed_ranges_.push_back({.range = {.offset = offset,
+                                        .count = count,
+                                        .decay_count = spec.weight_decay ? count : 0,
+                                        .group = *trained,
+                                        .suffix = "." + spec.name},
+                              .quantized = quantized_.size()});
+  quantized_.push_back({parameters_.back(), shape, quantized_bytes_});
+  quantized_bytes_ += shape.bytes();
 }
 
 const QuantizedSlot& ParameterLayout::quantized_slot(const ParameterSlot& slot) const {

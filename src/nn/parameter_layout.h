@@ -5,8 +5,8 @@
 // Order: the groups that are trained one after another, in each the parameters with weight decay before the others;
 // then all that are frozen, then buffers (running statistics). Constants (positions) lie elsewhere.
 //
-// Weights may be quantized: for inference (WeightQuantization), and in frozen groups with a storage of their own. They
-// come last in the order, and only in the buffers that weights are loaded through: the flat buffer of graphs ends
+// Weights may be quantized: for inference (WeightQuantization), and in groups with a storage of their own. They come
+// last in the order, and only in the buffers that weights are loaded through: the flat buffer of graphs ends
 // before them, and each lies packed in a region of its own (declare_quantized() in nn/model_store.h).
 #pragma once
 #include <functional>
@@ -45,6 +45,13 @@ struct TrainedRange {
   std::string suffix;  // of the names of its inputs: "" for the first range ("parameters", "moment1"), then ".1", ...
 };
 
+// A matrix that is trained and stored in bf16. It is a range of its own, whose states are named after it; `offset` is
+// that of its slot.
+struct PackedRange {
+  TrainedRange range;
+  size_t quantized;  // of ParameterLayout::quantized()
+};
+
 class ParameterLayout {
  public:
   // Throws Error(kUser) for a pattern that no parameter has, and when everything is frozen.
@@ -64,6 +71,8 @@ class ParameterLayout {
   std::span<const ParameterSlot> untrained() const { return std::span(parameters_).subspan(trained_slots_); }
   const std::vector<TrainedRange>& ranges() const { return ranges_; }
   size_t slots_in(const TrainedRange& range) const;  // parameters in it
+  // What is trained beside those ranges.
+  const std::vector<PackedRange>& packed_ranges() const { return packed_ranges_; }
   const std::vector<ParameterSlot>& constants() const { return constants_; }
   const std::vector<QuantizedSlot>& quantized() const { return quantized_; }
   bool is_quantized(const ParameterSlot& slot) const { return slot.offset >= stored_count_; }
@@ -82,11 +91,18 @@ class ParameterLayout {
   void initialize_constants(float* constants, ThreadPool& pool) const;
 
  private:
+  struct QuantizedSpec {
+    ParameterSpec spec;
+    PackedShape shape;
+    const ParameterGroup* trained;  // null: it is not
+  };
   void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group);
+  void add_quantized(const QuantizedSpec& quantized);
 
   std::vector<ParameterSlot> parameters_, constants_;
   std::vector<QuantizedSlot> quantized_;
   std::vector<TrainedRange> ranges_;
+  std::vector<PackedRange> packed_ranges_;
   size_t trained_slots_ = 0, buffer_slots_ = 0, stored_slots_ = 0, quantized_bytes_ = 0;
   int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, stored_count_ = 0, constant_count_ = 0;
 };

@@ -26,6 +26,7 @@
 #include "ops/pixels/pixels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/quantized/quantized.h"
+#include "ops/quantized/round_bf16.h"
 #include "ops/reduce/reduce.h"
 #include "ops/resident/resident.h"
 #include "ops/residual_norm/residual_norm.h"
@@ -57,6 +58,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kQuantizedEmbedding, quantized_embedding_kernels()},
       OpEntry{&kQuantizedMatmul, quantized_matmul_kernels()},
       OpEntry{&kRoundActivations, round_activations_kernels()},
+      OpEntry{&kRoundBf16, round_bf16_kernels()},
 
       OpEntry{&kBatchNorm, batch_norm_kernels()},
       OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},

@@ -52,13 +52,12 @@ class Quantized {
     return true;
   }
 
-  // A classifier with a frozen weight. (With kInt8, whose products round their other operand, losses are not computed.)
+  // A classifier's weight, frozen or stored in bf16. (With kInt8, whose products round their other operand, losses are not computed.)
   bool loss(const Node& node) {
     if (!is(node, kLinearCrossEntropy) && !is(node, kLinearCrossEntropyGrad)) return false;
     const Node* weight = dequantized(node.in[1]);
     auto attrs = node.attrs.as<LinearCrossEntropyAttrs>();
     if (!weight || weight->attrs.as<QuantizedAttrs>().format == WeightFormat::kInt8) return false;
-    if (is(node, kLinearCrossEntropyGrad) && attrs.weight_gradient) return false;
     attrs.packed = true, attrs.weight = weight->attrs.as<QuantizedAttrs>();
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];

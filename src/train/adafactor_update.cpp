@@ -89,7 +89,7 @@ int64_t factor_elements(const std::vector<RangePiece>& pieces) {
 
 void update_by_adafactor(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
                          const OptimizerAttrs& attrs, const RangeGradient& gradient) {
-  RangeStates states(graph, range, gradient.flat.type(), {"parameters"}, attrs.ema_decay > 0);
+  RangeStates states(graph, range, gradient, {}, attrs.ema_decay > 0);
   const Step step{update_factors(gradient.squares, gradient.count, gradient.control, attrs),
                   reshape(slice(gradient.control, 0, 0, 1), {}), fresh_share(gradient.control, attrs.decay_power)};
   states.cut(pieces);

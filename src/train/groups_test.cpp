@@ -134,7 +134,9 @@ TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
     Training training(packed, {.optimizer = {.ema_decay = 0.9}});
     const Trainer& trainer = training.learner.trainer();
     EXPECT_EQ(trainer.layout().quantized().size(), 1U);
-    EXPECT_THROW(ParameterLayout(training.net, Groups{{.patterns = {"head.*"}, .storage = format}}), Error);
+    if (format != WeightFormat::kBf16) {  // which trained weights may be stored in: bf16_weights_test.cpp
+      EXPECT_THROW(ParameterLayout(training.net, Groups{{.patterns = {"head.*"}, .storage = format}}), Error);
+    }
     save_model(model, trainer.layout(), trainer.values("parameters"), {});
 
     Training same(plain, {.optimizer = {.ema_decay = 0.9}, .seed = 5}),

@@ -55,7 +55,7 @@ Tensor orthogonal(At x) {
 
 void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const TrainedRange& range,
                     const OptimizerAttrs& attrs, const RangeGradient& gradient) {
-  RangeStates states(graph, range, gradient.flat.type(), {"parameters", "moment1"}, attrs.ema_decay > 0);
+  RangeStates states(graph, range, gradient, {"moment1"}, attrs.ema_decay > 0);
   const UpdateFactors factors = update_factors(gradient.squares, gradient.count, gradient.control, attrs);
   const Tensor rate = reshape(slice(gradient.control, 0, 0, 1), {});
   states.cut(pieces);

@@ -32,7 +32,7 @@ RangePiece piece_of(const ParameterSpec& spec, int64_t offset, bool is_matrix) {
 // Calls visit(spec, offset in the range) for its parameters.
 template <class Visit>
 void for_parameters(const ParameterLayout& layout, const TrainedRange& range, const Visit& visit) {
-  for (const auto& [spec, offset] : layout.trained())
+  for (const auto& [spec, offset] : layout.parameters())
     if (offset >= range.offset && offset < range.offset + range.count) visit(spec, offset - range.offset);
 }
 

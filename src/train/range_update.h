@@ -3,6 +3,7 @@
 // Adafactor) are composed of other ops, a piece of the buffer at a time; the pieces lie where they did, so that nothing
 // is copied.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,22 @@ std::vector<PackedState> packed_states(const ParameterLayout& layout, const Opti
 // Whether a part of a range can be updated without the rest (ZeRO).
 bool is_elementwise(const OptimizerAttrs& attrs);
 
+// A range's matrix that is stored in bf16.
+struct PackedParameters {
+  QuantizedSlot slot;
+  Tensor random;  // [4], for rounding
+};
+
 // The gradient of the sum of losses and what an update needs beside it.
 struct RangeGradient {
-  Tensor flat;                     // [range.count]
-  Tensor squares, count, control;  // of all ranges; see ops/optimizer/optimizer.h
+  Tensor flat;                                  // [range.count]
+  Tensor squares, count, control;               // of all ranges; see ops/optimizer/optimizer.h
+  std::optional<PackedParameters> packed = {};  // empty: the parameters are an input of the graph, in fp32
 };
+
+// The parameters of a range as its update reads them, [range.count] in fp32, and what becomes of its result.
+Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGradient& gradient);
+void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradient& gradient);
 
 // Adds the states of a range to the graph as inputs, and updates them.
 void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
@@ -45,6 +57,6 @@ OptimizerState optimizer_state(const OptimizerAttrs& attrs, const State& state) 
   if (attrs.ema_decay > 0) s.ema = state("ema");
   return s;
 }
-void update_state(Graph& graph, const OptimizerState& state, const OptimizerState& next);
+void update_moments(Graph& graph, const OptimizerState& state, const OptimizerState& next);  // and the average
 
 }  // namespace linnet

@@ -12,7 +12,7 @@ namespace {
 
 struct Traced {
   Loss loss;
-  std::vector<Tensor> gradients;  // of the sum of losses, one flat tensor for each trained range
+  std::vector<Tensor> gradients;  // of the sum of losses, one flat tensor for each trained range, packed ones last
 };
 
 Tensor flat_state(Graph& graph, const std::string& name, const TrainedRange& range, DType dtype) {
@@ -41,6 +41,8 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   const Tensor loss = options.scales_loss ? traced.loss.sum * loss_scale(trace.graph(), options) : traced.loss.sum;
   std::vector<Tensor> parameters;
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
+  for (const PackedRange& packed : layout.packed_ranges())
+    parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
   std::vector<Tensor> parts = gradients(loss, parameters);
   size_t first = 0;
   for (size_t i = 0; i < layout.ranges().size(); ++i) {
@@ -49,6 +51,9 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
         flat_gradient(std::span(parts).subspan(first, count), starts.empty() ? Tensor{} : starts[i]));
     first += count;
   }
+  for (; first < parts.size(); ++first)
+    traced.gradients.push_back(
+        flat_gradient(std::span(parts).subspan(first, 1), starts.empty() ? Tensor{} : starts[traced.gradients.size()]));
   return traced;
 }
 
@@ -70,14 +75,22 @@ void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions&
   for (const Tensor& gradient : gradients.subspan(1)) squares = squares + sum_of_squares(gradient);
   const Tensor control = graph.input("control", {options.dtype, {2}});
   const Tensor divisor = scaled_count(graph, options, count);
-  for (size_t i = 0; i < gradients.size(); ++i)
+  const size_t ranges = layout.ranges().size();
+  for (size_t i = 0; i < ranges; ++i)
     update_range(graph, layout, layout.ranges()[i], options.optimizer, {gradients[i], squares, divisor, control});
+  for (size_t i = ranges; i < gradients.size(); ++i) {
+    const auto& [range, quantized] = layout.packed_ranges()[i - ranges];
+    const PackedParameters packed{layout.quantized()[quantized], graph.input("random", {DType::kI32, {4}})};
+    update_range(graph, layout, range, options.optimizer, {gradients[i], squares, divisor, control, packed});
+  }
   graph.output("sum_of_squares", unscaled_squares(graph, options, squares));
 }
 
 std::vector<Tensor> gradient_states(Graph& graph, const ParameterLayout& layout, DType dtype) {
   std::vector<Tensor> states;
   for (const TrainedRange& range : layout.ranges()) states.push_back(flat_state(graph, "gradient", range, dtype));
+  for (const PackedRange& packed : layout.packed_ranges())
+    states.push_back(flat_state(graph, "gradient", packed.range, dtype));
   return states;
 }
 
@@ -148,7 +161,9 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
       return graph.input("own." + name + range.suffix, {options.dtype, {own.count}});
     });
     const Tensor gradient = slice(gradients[own.range], 0, own.first, own.count);
-    update_state(graph, state, optimizer_step(state, gradient, squares, divisor, control, attrs));
+    const OptimizerState next = optimizer_step(state, gradient, squares, divisor, control, attrs);
+    graph.update(state.parameters, next.parameters);
+    update_moments(graph, state, next);
   }
   graph.output("sum_of_squares", unscaled_squares(graph, options, squares * 1.0));
   return finish_apply(trace, gradients, count, sum);

@@ -154,7 +154,8 @@ void Trainer::declare_states() {
         declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
     packed_states_ = linnet::packed_states(layout_, options_.optimizer);
     declare_packed_states();
-    if (accumulates()) declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
+    check_packed();
+    if (accumulates()) declare_gradients();
     if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards);
   }
   if (divides_moments_) bind_own_slices(store_, layout_, options_.shards, states_);
@@ -168,6 +169,27 @@ void Trainer::declare_states() {
   };
   small("step inputs", MemoryKind::kBatch, {"control", "random", "loss_scale"});
   small("loss sums", MemoryKind::kGradients, {"loss_sum", "token_count", "sum_of_squares"});
+}
+
+// What a matrix that is stored in bf16 does without.
+void Trainer::check_packed() const {
+  if (layout_.packed_ranges().empty()) return;
+  if (options_.optimizer.ema_decay > 0)
+    fail_user("parameters that are stored in bf16 have no moving average: --set ema_decay=0, or storage = \"fp32\"");
+  if (is_sharded()) fail_user("parameters that are stored in bf16 are trained by one process, with data_shards = 1");
+}
+
+void Trainer::declare_gradients() {
+  declare_flat(store_, layout_, "gradient", MemoryKind::kGradients, /*with_untrained=*/false);
+  if (layout_.packed_ranges().empty()) return;
+  size_t bytes = 0;
+  for (const PackedRange& packed : layout_.packed_ranges()) bytes += whole_lines(float_bytes(packed.range.count));
+  const RegionId region = store_.add_region("packed gradients", MemoryKind::kGradients, bytes);
+  size_t offset = 0;
+  for (const PackedRange& packed : layout_.packed_ranges()) {
+    const size_t size = float_bytes(packed.range.count);
+    store_.bind("gradient" + packed.range.suffix, {region, std::exchange(offset, offset + whole_lines(size))}, size);
+  }
 }
 
 // In one region, as a region is rounded up to large pages.
@@ -404,7 +426,7 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
   std::vector<Location> slots;
   for (const Node& node : plan.graph.nodes())
     if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
-  for (size_t i = 0; i < slots.size(); ++i) {
+  for (size_t i = 0; i < layout_.ranges().size(); ++i) {
     const TrainedRange& range = layout_.ranges()[i];
     if (!is_intact(plan, shared_.arena, slots[i], float_bytes(range.count))) return false;
     const auto count = static_cast<size_t>(range.count);

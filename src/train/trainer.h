@@ -185,9 +185,9 @@ class Trainer {
   // Has `load` fill a buffer with all parameters, on which the moving average then begins.
   void load_parameters(const std::function<void(const ParameterTarget& parameters)>& load);
   // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
-  // shape; call it before any other plan runs. The values are read where the step has left them; of a step of several
-  // micro-batches those of the last one are computed again. With a loss scale they are multiplied by it. False: the
-  // plan has written something else over them.
+  // shape, for all ranges but packed ones; call it before any other plan runs. The values are read where the step has
+  // left them; of a step of several micro-batches those of the last one are computed again. With a loss scale they are
+  // multiplied by it. False: the plan has written something else over them.
   using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
   bool visit_gradient(int shape, GradientVisitor visit);
   // Exchanges the parameters and their moving average, so that evaluation sees the parameters. A second call restores
@@ -220,6 +220,8 @@ class Trainer {
   void declare_states();
   void declare_own_states();
   void declare_packed_states();
+  void declare_gradients();
+  void check_packed() const;
   void set_control(double learning_rate, int64_t step);
   void set_loss_scale_input();
   void set_random(int64_t step, int64_t micro);

@@ -39,11 +39,12 @@ Tensor averaged(const Tensor& average, const Tensor& parameters, const UpdateFac
                    std::array{average, parameters, factors.ema_rest, factors.finite}, SourceLine::current());
 }
 
-RangeStates::RangeStates(Graph& graph, const TrainedRange& range, const TensorType& type,
+RangeStates::RangeStates(Graph& graph, const TrainedRange& range, const RangeGradient& gradient,
                          std::vector<const char*> names, bool has_average)
-    : graph_(graph), has_average_(has_average) {
+    : graph_(graph), gradient_(gradient), has_average_(has_average) {
   if (has_average) names.push_back("ema");
-  for (const char* name : names) states_.push_back({graph.input(name + range.suffix, type)});
+  states_.push_back({range_parameters(graph, range, gradient)});
+  for (const char* name : names) states_.push_back({graph.input(name + range.suffix, gradient.flat.type())});
 }
 
 void RangeStates::cut(const std::vector<RangePiece>& pieces) {
@@ -51,7 +52,8 @@ void RangeStates::cut(const std::vector<RangePiece>& pieces) {
 }
 
 void RangeStates::update() {
-  for (const State& state : states_) graph_.update(state.flat, joined(state.next));
+  update_parameters(graph_, states_[0].flat, joined(states_[0].next), gradient_);
+  for (const State& state : std::span(states_).subspan(1)) graph_.update(state.flat, joined(state.next));
 }
 
 }  // namespace linnet

@@ -5,6 +5,7 @@
 
 #include "ops/pointwise/expression_builder.h"
 #include "train/range_pieces.h"
+#include "train/range_update.h"
 
 namespace linnet {
 
@@ -23,8 +24,8 @@ Tensor averaged(const Tensor& average, const Tensor& parameters, const UpdateFac
 // The flat states of a range, whose pieces are updated one after another.
 class RangeStates {
  public:
-  // `names` and, if asked for, "ema" become inputs of this type.
-  RangeStates(Graph& graph, const TrainedRange& range, const TensorType& type, std::vector<const char*> names,
+  // The first state is the parameters; `names` and, if asked for, "ema" are inputs of the graph.
+  RangeStates(Graph& graph, const TrainedRange& range, const RangeGradient& gradient, std::vector<const char*> names,
               bool has_average);
   void cut(const std::vector<RangePiece>& pieces);
   Tensor old(size_t state, size_t piece) const { return states_[state].old[piece]; }
@@ -42,6 +43,7 @@ class RangeStates {
     std::vector<Tensor> old = {}, next = {};
   };
   Graph& graph_;
+  const RangeGradient& gradient_;
   const bool has_average_;
   std::vector<State> states_;  // the average is the last
 };

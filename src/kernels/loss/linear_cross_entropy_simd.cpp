@@ -282,7 +282,8 @@ class LinearCrossEntropy {
     product.b = hidden, product.ldb = args_.width;
     product.c = args_.dweight, product.ldc = args_.width;
     product.accumulate = later || args_.accumulate;
-    multiply(product);
+    product.precision = args_.precision;
+    gemm(product, work_.product, pool_);  // it does not read the weight, packed or not
   }
 
   void hidden_gradient(int64_t rows, float* dhidden) {
@@ -295,10 +296,10 @@ class LinearCrossEntropy {
   }
 
   StoredFloats slopes() const { return {work_.logits, bf16_slopes_}; }
-  int64_t slopes_stride() const {
-    return bf16_slopes_ ? 2 * args_.classes : args_.classes;
-  }  // rows stay where they are
+  // Rows stay where they are.
+  int64_t slopes_stride() const { return bf16_slopes_ ? 2 * args_.classes : args_.classes; }
 
+  // A product with the weight.
   void multiply(GemmArgs& product) {
     product.precision = args_.precision;
     if (args_.packed)

@@ -35,12 +35,13 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
   expect_inputs(args, 4 + attrs.bias + attrs.accumulate);
   expect_operands(args);
-  expect(attrs.weight_gradient ? !attrs.packed : !attrs.accumulate, "a gradient of a weight that is frozen");
+  expect(attrs.weight_gradient || !attrs.accumulate, "a gradient of a weight that is frozen");
   const TensorType scalar{args.in[0].dtype, {}}, dloss = args.in[3 + attrs.bias];
   expect(dloss == scalar, "got a gradient of type " + dloss.text());
-  if (attrs.accumulate) expect(args.in.back() == args.in[1], "accumulator of type " + args.in.back().text());
+  const TensorType weight{args.in[0].dtype, attrs.weight_shape(args.in[1])};
+  if (attrs.accumulate) expect(args.in.back() == weight, "accumulator of type " + args.in.back().text());
   std::vector<TensorType> out{args.in[0]};
-  if (attrs.weight_gradient) out.push_back(args.in[1]);
+  if (attrs.weight_gradient) out.push_back(weight);
   if (attrs.bias) out.push_back(args.in[3]);
   if (attrs.loss) out.push_back(scalar);
   return out;

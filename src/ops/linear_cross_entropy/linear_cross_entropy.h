@@ -25,7 +25,7 @@ struct LinearCrossEntropyAttrs {
   // Of the gradient, set by passes: its last result is the loss; its last operand is added to dweight.
   bool loss = false, accumulate = false;
   bool weight_gradient = true;  // of the gradient: false where the weight is frozen, which has no dweight
-  // Set by fuse_quantized: the weight is packed, and frozen.
+  // Set by fuse_quantized: the weight is packed.
   bool packed = false;
   QuantizedAttrs weight = {};
   void fields(FieldVisitor& visit) {

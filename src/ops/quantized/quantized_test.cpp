@@ -11,6 +11,8 @@
 #include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/quantized/round_bf16.h"
+#include "passes/gradient.h"
 
 namespace linnet {
 namespace {
@@ -95,6 +97,22 @@ TEST_F(QuantizedOps, LossOfAFrozenTable) {
     }
 }
 
+// A weight that is trained in bf16: its gradient and that of what it is multiplied by.
+TEST_F(QuantizedOps, LossesWithTheGradientOfThePackedWeight) {
+  const PackedShape shape{WeightFormat::kBf16, 90, 40};
+  linnet::testing::check_op({.inputs = {{.shape = {12, 40}}, {.shape = {12}, .integer = true, .low = -1, .high = 90}},
+                             .build =
+                                 [shape](Graph& graph, const auto& x) {
+                                   const Tensor table =
+                                       dequantize(packed_literal(graph, shape), shape, x[0].type().dtype);
+                                   const Tensor loss = linear_cross_entropy_sum(x[0], table, {}, x[1], 0.1);
+                                   std::vector<Tensor> results = gradients(loss, std::array{table, x[0]});
+                                   results.push_back(loss);
+                                   return results;
+                                 },
+                             .differentiate = false});
+}
+
 // The rounding of activations is part of this op, so its reference is the op itself.
 TEST_F(QuantizedOps, Int8Products) {
   const PackedShape shape{WeightFormat::kInt8, 50, 70};
@@ -115,6 +133,23 @@ TEST_F(QuantizedOps, Int8Products) {
                return out;
              },
          .differentiate = false});
+}
+
+// An update's result becomes a weight in bf16: the executor's bits are the interpreter's.
+TEST_F(QuantizedOps, StochasticRounding) {
+  for (const int64_t rows : {1, 7, 33}) {
+    const PackedShape shape{WeightFormat::kBf16, rows, 10};
+    linnet::testing::check_op({.inputs = {{.shape = {10 * rows}}},
+                               .build =
+                                   [shape](Graph& graph, const auto& x) {
+                                     const int32_t random[] = {1, 2, 3, 4};
+                                     const Tensor numbers = literal(graph, {DType::kI32, {4}}, random);
+                                     return std::vector{
+                                         dequantize(round_bf16(x[0], numbers, shape, 5), shape, x[0].type().dtype)};
+                                   },
+                               .tolerance = 0,
+                               .differentiate = false});
+  }
 }
 
 }  // namespace
