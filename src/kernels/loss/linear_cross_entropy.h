@@ -36,12 +36,11 @@ struct LinearCrossEntropyArgs {
   bool accumulate = false;      // dweight += instead of dweight =
 };
 
-// Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, 384 where the hidden
-// states are bf16, or 1 MB.
-size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, bool bf16_hidden,
+// Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.
+size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
                                       const std::optional<PackedShape>& packed, Precision precision, int threads);
 
-// `workspace` is 64-byte aligned. Chunks depend on shapes, targets and the type of the hidden states alone.
+// `workspace` is 64-byte aligned. Chunks depend on shapes and targets alone.
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool);
 
 }  // namespace linnet

@@ -107,9 +107,6 @@ HWY_EXPORT(AddRows);
 // rows, 50257 classes, width 768; 2 % at 768); more rows only where the chunk stays in L2.
 constexpr int64_t kChunkFloats = 1 << 18;
 constexpr int64_t kMinRows = 768, kMaxRows = 4096;
-// Who stores activations in bf16 wants memory: at 50257 classes a chunk of logits would be as large as the activations
-// of four layers.
-constexpr int64_t kMinRowsInBf16 = 384;
 
 // As few chunks as hold at most `most` rows each, of nearly equal length: that length.
 int64_t even_chunks(int64_t rows, int64_t most) {
@@ -117,9 +114,8 @@ int64_t even_chunks(int64_t rows, int64_t most) {
   return (rows + chunks - 1) / chunks;
 }
 
-int64_t chunk_rows(int64_t rows, int64_t classes, bool bf16_hidden) {
-  const int64_t least = bf16_hidden ? kMinRowsInBf16 : kMinRows;
-  return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), least, kMaxRows));
+int64_t chunk_rows(int64_t rows, int64_t classes) {
+  return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
 }
 
 // How many groups of a chunk's rows add up the bias's gradient, each for itself.
@@ -143,8 +139,8 @@ class Regions {
 };
 
 struct Workspace {
-  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, bool bf16_hidden, size_t product_bytes) {
-    const int64_t chunk = chunk_rows(rows, classes, bf16_hidden);
+  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, size_t product_bytes) {
+    const int64_t chunk = chunk_rows(rows, classes);
     Regions regions(base);
     kept = regions.take<int32_t>(rows);
     targets = regions.take<int32_t>(rows);
@@ -165,11 +161,11 @@ struct Workspace {
 };
 
 // The largest of a chunk's products. How many rows a chunk has depends on how many are left out.
-size_t product_workspace(int64_t rows, int64_t width, int64_t classes, bool bf16_hidden,
-                         const std::optional<PackedShape>& packed, Precision precision, int threads) {
+size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std::optional<PackedShape>& packed,
+                         Precision precision, int threads) {
   const bool in_bf16 = precision == Precision::kBf16;
   size_t most = 0;
-  for (int64_t m = chunk_rows(rows, classes, bf16_hidden); m > 0; --m)
+  for (int64_t m = chunk_rows(rows, classes); m > 0; --m)
     most = std::max({most, gemm_workspace(1, m, classes, width, threads),
                      gemm_workspace(1, m, width, classes, threads, in_bf16),
                      gemm_workspace(1, classes, width, m, threads, in_bf16),
@@ -190,7 +186,7 @@ class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
       : args_(args),
-        work_(base, args.rows, args.width, args.classes, args.hidden.is_bf16, 0),
+        work_(base, args.rows, args.width, args.classes, 0),
         pool_(pool),
         bf16_slopes_(args.precision == Precision::kBf16 && !args.packed && gemm_has_bf16()) {}
 
@@ -201,8 +197,7 @@ class LinearCrossEntropy {
         work_.targets[kept] = args_.targets[row];
         work_.kept[kept++] = static_cast<int32_t>(row);
       }
-    const int64_t most = chunk_rows(args_.rows, args_.classes, args_.hidden.is_bf16);
-    const int64_t step = even_chunks(kept, std::max<int64_t>(most, 1));
+    const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes), 1));
     for (int64_t first = 0; first < kept; first += step) chunk(first, std::min(step, kept - first));
     if (args_.dhidden) clear_left_out(kept);
     if (args_.loss == nullptr) return;
@@ -296,8 +291,9 @@ class LinearCrossEntropy {
   }
 
   StoredFloats slopes() const { return {work_.logits, bf16_slopes_}; }
-  // Rows stay where they are.
-  int64_t slopes_stride() const { return bf16_slopes_ ? 2 * args_.classes : args_.classes; }
+  int64_t slopes_stride() const {
+    return bf16_slopes_ ? 2 * args_.classes : args_.classes;
+  }  // rows stay where they are
 
   // A product with the weight.
   void multiply(GemmArgs& product) {
@@ -328,10 +324,10 @@ class LinearCrossEntropy {
 
 }  // namespace
 
-size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, bool bf16_hidden,
+size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
                                       const std::optional<PackedShape>& packed, Precision precision, int threads) {
-  const size_t product = product_workspace(rows, width, classes, bf16_hidden, packed, precision, threads);
-  return Workspace(nullptr, rows, width, classes, bf16_hidden, product).size;
+  return Workspace(nullptr, rows, width, classes, product_workspace(rows, width, classes, packed, precision, threads))
+      .size;
 }
 
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool) {

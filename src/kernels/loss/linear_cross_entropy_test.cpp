@@ -76,7 +76,7 @@ LinearCrossEntropyArgs arguments(const Problem& p, const Operands& o) {
 
 struct Scratch {
   Scratch(const Problem& p, int threads, Precision precision = Precision::kF32)
-      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, /*bf16_hidden=*/false, {}, precision, threads)),
+      : size(linear_cross_entropy_workspace(p.rows, p.width, p.classes, {}, precision, threads)),
         bytes(size + 128, std::byte{0xEE}) {}
   std::byte* data() { return bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) % 64; }
   // Nothing was written past the end.

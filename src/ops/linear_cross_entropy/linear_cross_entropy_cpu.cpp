@@ -146,8 +146,8 @@ size_t workspace(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<LinearCrossEntropyAttrs>();
   const Shape& weight = attrs.weight_shape(query.in[1]);
   const std::optional<PackedShape> packed = attrs.packed ? std::optional(attrs.weight.packed()) : std::nullopt;
-  return linear_cross_entropy_workspace(query.in[2].shape.elements(), weight[1], weight[0],
-                                        query.in[0].dtype == DType::kBF16, packed, attrs.precision, query.threads);
+  return linear_cross_entropy_workspace(query.in[2].shape.elements(), weight[1], weight[0], packed, attrs.precision,
+                                        query.threads);
 }
 
 LinearCrossEntropyArgs operands(const KernelArgs& args) {
