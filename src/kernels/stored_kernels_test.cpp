@@ -6,6 +6,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/random/dropout.h"
 #include "kernels/reduce/reduce.h"
+#include "kernels/reduce/softmax.h"
 #include "kernels/rope.h"
 #include "kernels/stored_floats.h"
 
@@ -144,6 +145,29 @@ TEST(StoredKernels, RowsOfATableAndTheirGradient) {
         scatter_add_rows(kCount, kWidth, dy16.data(), ids.data(), got.data(), pool);
         EXPECT_TRUE(same_bits(got, want));
         return got;
+      },
+      [](const std::vector<float>&) {});
+}
+
+TEST(StoredKernels, SoftmaxAndItsGradient) {
+  constexpr int64_t kRows = 9, kWidth = 77;
+  std::vector<float> x = in_fp32(in_bf16(random_floats(kRows * kWidth, 1, -9, 9)));
+  std::fill(x.begin() + kWidth, x.begin() + 2 * kWidth, -kInf);
+  const std::vector<float> dy = in_fp32(in_bf16(random_floats(kRows * kWidth, 2)));
+  for_every_isa(
+      [&](ThreadPool& pool) {
+        std::vector<float> want(x.size());
+        std::vector<Bfloat16> got = in_bf16(x);
+        softmax_forward(kRows, kWidth, x.data(), want.data(), pool);
+        softmax_forward(kRows, kWidth, got.data(), got.data(), pool);
+        expect_close(in_fp32(got), want, 0x1p-8);
+        const std::vector<float> y = in_fp32(got);
+        std::vector<Bfloat16> dx = in_bf16(dy);
+        softmax_backward(kRows, kWidth, dy.data(), y.data(), want.data(), pool);
+        softmax_backward(kRows, kWidth, dx.data(), got.data(), dx.data(), pool);
+        for (float& v : want) v = round_to_bf16(v);
+        EXPECT_TRUE(same_bits(in_fp32(dx), want));
+        return in_fp32(dx);
       },
       [](const std::vector<float>&) {});
 }

@@ -65,6 +65,7 @@ class CastToStorageType {
   StorageRule rule_of(const Node& node) const {
     const StorageRule rule = storage_of(node);
     if (!on_host_ || moves(node)) return rule;
+    if (is_among_f32(node, rule)) return {};
     StorageRule taken{.in = std::vector<Storage>(node.in.size()), .out = std::vector<Storage>(node.out.size())};
     NodeTypes types;
     for (size_t i = 0; i < node.in.size(); ++i) {
@@ -81,6 +82,30 @@ class CastToStorageType {
     for (size_t i = 0; i < node.out.size(); ++i)
       if (taken.out[i] == Storage::kAny) taken.out[i] = Storage::kF32, types.out[i] = old_.value(node.out[i]).type;
     return has_kernel(node, types) ? taken : StorageRule{};
+  }
+
+  // Whether more of a node's operands come from ops that write fp32 alone than from those that write the storage type:
+  // such as a batch norm between convolutions, which would only add casts.
+  bool is_among_f32(const Node& node, const StorageRule& rule) const {
+    int f32 = 0, reduced = 0;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      if (rule.operand(i) != Storage::kReduced || !is_f32(node.in[i])) continue;
+      const Storage written = written_as(node.in[i]);
+      f32 += written == Storage::kF32, reduced += written == Storage::kReduced;
+    }
+    return f32 > reduced;
+  }
+
+  // The rule of the node that computes a value which others only move. Inputs of the graph are kAny.
+  Storage written_as(ValueId id) const {
+    for (;;) {
+      const NodeId producer = old_.value(id).producer;
+      if (producer == kNone || is_input_[at(id)]) return Storage::kAny;
+      const Node& node = old_.node(producer);
+      if (!moves(node)) return rules_[at(producer)].result(static_cast<size_t>(old_.value(id).output));
+      if (node.in.empty()) return Storage::kAny;
+      id = node.in[0];
+    }
   }
 
   // The types with which a node runs.
@@ -150,6 +175,7 @@ class CastToStorageType {
   // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any gets the
   // version that was made first.
   bool is_stored_reduced(ValueId id) {
+    if (on_host_ && is_input_[at(id)]) return false;
     const Versions& made = made_[at(id)];
     if (made.reduced.defined() != made.f32.defined()) return made.reduced.defined();
     return is_reduced_[at(id)];

@@ -24,12 +24,13 @@ class StoredActivations : public ::testing::TestWithParam<const char*> {
   const ParameterLayout layout_{*workload_.model};
 };
 
+// BERT alone has casts, of one hidden state and its gradient: it looks up masked positions, and tables are fp32.
 TEST_P(StoredActivations, EveryKernelTakesThemAsTheyAre) {
   const Graph graph = step(DType::kBF16);
+  int64_t cast = 0;
   for (const Node& node : graph.nodes())
-    EXPECT_STRNE(node.op->name, "cast") << graph.value(node.in[0]).type.text() << " to "
-                                        << graph.value(node.out[0]).type.text() << " in "
-                                        << graph.scope_path(node.scope);
+    if (std::string_view(node.op->name) == "cast") cast += graph.value(node.in[0]).type.shape.elements();
+  EXPECT_EQ(cast, GetParam() == std::string_view("bert-base") ? 2 * 4 * 512 * 768 : 0);
 }
 
 TEST_P(StoredActivations, TheBackwardPassKeepsHalfTheMemory) {

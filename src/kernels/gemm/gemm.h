@@ -61,7 +61,8 @@ bool gemm_has_bf16();
 // Whether any of the matrices lies in memory as bf16, in any mixture. That needs gemm_has_bf16(), the precision kBf16
 // and k > 0, and `independent_rows` is ignored. The product has the bits of one whose operands are fp32 numbers of
 // equal value, if that is a product whose operands are packed, and all that is added or applied to a sum is computed in
-// fp32 before the result is rounded, once, as round_to_bf16 does.
+// fp32 before the result is rounded, once, as round_to_bf16 does. But GELU of a C in bf16 is that of x rounded so,
+// whether or not `pre_activation` takes it: then it is the same when it is computed again from what is stored.
 bool is_stored_in_bf16(const GemmArgs& args);
 
 // Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set, transposition and

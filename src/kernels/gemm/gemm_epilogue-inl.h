@@ -105,12 +105,13 @@ HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t co
 }
 
 // The rectangle of C at (row, column) from its finished sums, whose rows are kSumStride apart: all that GemmArgs says
-// of x and C, in fp32, from and to memory of any type.
+// of x and C, in fp32, from and to memory of any type. GELU of a C in bf16 is that of x as bf16 holds it.
 template <int64_t kSumStride>
 HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t row, int64_t column, int64_t rows,
                               int64_t columns) {
   const Floats scale = SetAll(g.derivative_scale), zero = hn::Zero(FloatTag());
   const float* bias = g.bias ? g.bias + column : nullptr;
+  const bool rounds = g.c.is_bf16 && g.activation > GemmActivation::kRelu;
   for (int64_t i = 0; i < rows; ++i, sums += kSumStride) {
     const int64_t location = (row + i) * g.ldc + column;
     const MutableStoredFloats c = g.c + location;
@@ -122,6 +123,7 @@ HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t row,
       if (added) x = hn::Add(x, at.load(added));
       if (bias) x = hn::Add(x, at.load(bias));
       if (pre) at.store(x, pre);
+      if (rounds) x = Widen(RoundToBf16(x));
       switch (g.activation) {
         case GemmActivation::kNone:
           break;

@@ -2,7 +2,8 @@
 // [rows, classes] are never whole in memory. With the gradient, a chunk's logits are computed once: their place takes
 // the loss and then the gradient, from which the two products of the backward pass go on. That is three products where
 // keeping nothing would take four. Hidden states and their gradient may each be bf16 in memory; a chunk of them is
-// fp32, and so are the logits.
+// fp32. The logits are fp32, but bf16 where hidden states are and products multiply in bf16; then losses and gradients
+// are those of the rounded logits.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,8 @@ struct LinearCrossEntropyArgs {
 
 // Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
-                                      const std::optional<PackedShape>& packed, Precision precision, int threads);
+                                      const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden,
+                                      int threads);
 
 // `workspace` is 64-byte aligned. Chunks depend on shapes and targets alone.
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool);

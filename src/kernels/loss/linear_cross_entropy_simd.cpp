@@ -75,10 +75,49 @@ HWY_INLINE void LossAndGradientRowsOf(int64_t begin, int64_t end, int64_t classe
   }
 }
 
-void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
-                         double smoothing, float dloss, float* losses, float* sums, bool in_bf16) {
+// The same for logits that are bf16 in memory, which cannot hold the exponentials: they are computed twice.
+void LossAndGradientOfBf16(int64_t begin, int64_t end, int64_t classes, Bfloat16* logits, const int32_t* targets,
+                           double smoothing, float dloss, float* losses, float* sums) {
+  constexpr float lowest = -std::numeric_limits<float>::infinity();
+  if (sums != nullptr) std::fill(sums, sums + classes, 0.0f);
+  for (int64_t row = begin; row < end; ++row) {
+    Bfloat16* x = logits + row * classes;
+    const int32_t target = targets[row];
+    const float largest = MaxRow(classes, x), picked = static_cast<float>(x[target]) - largest;
+    const Floats top = SetAll(largest);
+    Floats total_offset = SetAll(0);
+    const float sum = SumRow(classes, [&](const auto& at) LINNET_LAMBDA {
+      total_offset = hn::Add(total_offset, hn::Sub(at.load(x, largest), top));
+      return Exp(hn::Sub(at.load(x, lowest), top));
+    });
+    const double mean = SumLanes(total_offset) / static_cast<double>(classes);
+    losses[row] = static_cast<float>(std::log(static_cast<double>(sum)) - (1 - smoothing) * picked - smoothing * mean);
+    const Floats factor = SetAll(dloss / sum);
+    const Floats share = SetAll(static_cast<float>(dloss * smoothing / static_cast<double>(classes)));
+    const auto goal = static_cast<float>(dloss * (1 - smoothing));
+    const Bfloat16 of_target(hn::GetLane(hn::MulSub(Exp(SetAll(picked)), factor, share)) - goal);
+    if (sums == nullptr) {
+      ForRow(classes, [=](const auto& at)
+                          LINNET_LAMBDA { at.store(hn::MulSub(Exp(hn::Sub(at.load(x), top)), factor, share), x); });
+    } else {
+      ForRow(classes, [=](const auto& at) LINNET_LAMBDA {
+        const Floats slope = hn::MulSub(Exp(hn::Sub(at.load(x), top)), factor, share);
+        at.store(slope, x);
+        at.store(hn::Add(at.load(sums), slope), sums);
+      });
+      sums[target] -= goal;
+    }
+    x[target] = of_target;
+  }
+}
+
+void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, MutableStoredFloats logits,
+                         const int32_t* targets, double smoothing, float dloss, float* losses, float* sums,
+                         bool in_bf16) {
+  if (logits.is_bf16)
+    return LossAndGradientOfBf16(begin, end, classes, logits.bf16(), targets, smoothing, dloss, losses, sums);
   const auto function = in_bf16 ? LossAndGradientRowsOf<Bfloat16> : LossAndGradientRowsOf<float>;
-  function(begin, end, classes, logits, targets, smoothing, dloss, losses, sums);
+  function(begin, end, classes, logits.f32(), targets, smoothing, dloss, losses, sums);
 }
 
 // Rows [begin, end), numbered by from_row and to_row where those are not null.
@@ -138,8 +177,13 @@ class Regions {
   size_t size_ = 0;
 };
 
+// With hidden states in bf16, so are their logits: they are the largest of what a step keeps at once.
+bool has_bf16_logits(bool bf16_hidden, bool packed, Precision precision) {
+  return bf16_hidden && !packed && precision == Precision::kBf16 && gemm_has_bf16();
+}
+
 struct Workspace {
-  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, size_t product_bytes) {
+  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, bool bf16_logits, size_t product_bytes) {
     const int64_t chunk = chunk_rows(rows, classes);
     Regions regions(base);
     kept = regions.take<int32_t>(rows);
@@ -147,13 +191,16 @@ struct Workspace {
     losses = regions.take<float>(rows);
     lse = regions.take<float>(chunk);
     hidden = regions.take<float>(chunk * width);
-    logits = regions.take<float>(chunk * classes);
+    logits = {bf16_logits ? static_cast<void*>(regions.take<Bfloat16>(chunk * classes))
+                          : static_cast<void*>(regions.take<float>(chunk * classes)),
+              bf16_logits};
     sums = regions.take<float>(row_groups(chunk) * classes);
     product = regions.take<std::byte>(static_cast<int64_t>(product_bytes));
     size = regions.size();
   }
   int32_t *kept, *targets;  // the rows that are not left out, and their targets
-  float *losses, *lse, *logits;
+  float *losses, *lse;
+  MutableStoredFloats logits;
   float* hidden;  // a chunk's rows and then their gradient, where some between are left out or memory has them as bf16
   float* sums;    // by group of rows
   std::byte* product;
@@ -166,7 +213,7 @@ size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std
   const bool in_bf16 = precision == Precision::kBf16;
   size_t most = 0;
   for (int64_t m = chunk_rows(rows, classes); m > 0; --m)
-    most = std::max({most, gemm_workspace(1, m, classes, width, threads),
+    most = std::max({most, gemm_workspace(1, m, classes, width, threads, in_bf16),
                      gemm_workspace(1, m, width, classes, threads, in_bf16),
                      gemm_workspace(1, classes, width, m, threads, in_bf16),
                      packed ? quantized_gemm_workspace(*packed, m, /*few=*/false, threads) : 0,
@@ -186,7 +233,8 @@ class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
       : args_(args),
-        work_(base, args.rows, args.width, args.classes, 0),
+        work_(base, args.rows, args.width, args.classes,
+              has_bf16_logits(args.hidden.is_bf16, args.packed.has_value(), args.precision), 0),
         pool_(pool),
         bf16_slopes_(args.precision == Precision::kBf16 && !args.packed && gemm_has_bf16()) {}
 
@@ -290,10 +338,10 @@ class LinearCrossEntropy {
     multiply(product);
   }
 
-  StoredFloats slopes() const { return {work_.logits, bf16_slopes_}; }
-  int64_t slopes_stride() const {
-    return bf16_slopes_ ? 2 * args_.classes : args_.classes;
-  }  // rows stay where they are
+  StoredFloats slopes() const { return {work_.logits.data, bf16_slopes_}; }
+  int64_t slopes_stride() const {  // rows stay where they are
+    return bf16_slopes_ && !work_.logits.is_bf16 ? 2 * args_.classes : args_.classes;
+  }
 
   // A product with the weight.
   void multiply(GemmArgs& product) {
@@ -325,8 +373,10 @@ class LinearCrossEntropy {
 }  // namespace
 
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
-                                      const std::optional<PackedShape>& packed, Precision precision, int threads) {
-  return Workspace(nullptr, rows, width, classes, product_workspace(rows, width, classes, packed, precision, threads))
+                                      const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden,
+                                      int threads) {
+  return Workspace(nullptr, rows, width, classes, has_bf16_logits(bf16_hidden, packed.has_value(), precision),
+                   product_workspace(rows, width, classes, packed, precision, threads))
       .size;
 }
 

@@ -147,7 +147,7 @@ size_t workspace(const KernelQuery& query) {
   const Shape& weight = attrs.weight_shape(query.in[1]);
   const std::optional<PackedShape> packed = attrs.packed ? std::optional(attrs.weight.packed()) : std::nullopt;
   return linear_cross_entropy_workspace(query.in[2].shape.elements(), weight[1], weight[0], packed, attrs.precision,
-                                        query.threads);
+                                        query.in[0].dtype == DType::kBF16, query.threads);
 }
 
 LinearCrossEntropyArgs operands(const KernelArgs& args) {

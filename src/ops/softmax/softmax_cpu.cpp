@@ -4,6 +4,7 @@
 
 #include "kernels/reduce/softmax.h"
 #include "ops/softmax/softmax.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -38,17 +39,18 @@ void run_grad_reference(const KernelArgs& args) {
 }
 
 void run(const KernelArgs& args) {
-  softmax_forward(rows_of(args.in[0]), args.in[0].shape()[-1], args.in[0].as<float>(), args.out[0].as<float>(),
+  softmax_forward(rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), mutable_stored(args.out[0]),
                   args.pool);
 }
 
 void run_grad(const KernelArgs& args) {
-  softmax_backward(rows_of(args.in[0]), args.in[0].shape()[-1], args.in[0].as<float>(), args.in[1].as<float>(),
-                   args.out[0].as<float>(), args.pool);
+  softmax_backward(rows_of(args.in[0]), args.in[0].shape()[-1], stored(args.in[0]), stored(args.in[1]),
+                   mutable_stored(args.out[0]), args.pool);
 }
 
-constexpr Kernel kKernels[] = {{"simd", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"simd", all_f32, nullptr, run_grad},
+constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
+                               {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, nullptr, run_grad},
                                    {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace
