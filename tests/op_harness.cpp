@@ -3,18 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "isolated_run.h"
-#include "kernels/precision.h"
 #include "passes/passes.h"
 
 namespace linnet::testing {
 namespace {
-
-NamedTensors rounded_to_bf16(NamedTensors inputs, const OpCase& op) {
-  for (size_t i = 0; i < op.inputs.size(); ++i)
-    if (op.inputs[i].is_float() && !op.inputs[i].full)
-      for (double& x : inputs.at("x" + std::to_string(i)).as<double>()) x = round_to_bf16(static_cast<float>(x));
-  return inputs;
-}
 
 void expect_none(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) ADD_FAILURE() << problem;

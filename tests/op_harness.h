@@ -5,6 +5,8 @@
 //   - the fast float32 kernels against the float64 reference, values and gradients;
 //   - the planned executor, after all passes, against the interpreter on the same kernels: bit for bit;
 //   - 1, 2 and 3 threads: bit for bit;
+//   - where the case asks for it, a plan that stores activations in bf16, against the float64 reference on rounded
+//     operands, with 1, 2 and 3 threads bit for bit;
 //   - and on a backend (a GPU, or its emulation): the plan, run twice (as it comes and recorded), against the float64
 //     reference, and both runs bit for bit; where the case asks for it, in bf16 too; and kernel by kernel, each value
 //     in memory of its own, bit for bit (isolated_run.h).

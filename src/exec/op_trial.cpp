@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "kernels/precision.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -23,7 +24,7 @@ DType dtype_of(const OpTrialInput& input, DType floats) {
 
 }  // namespace
 
-Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients) {
+Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool rounded) {
   Graph graph;
   std::vector<Tensor> inputs, floats;
   const bool narrow = dtype == DType::kBF16;
@@ -32,7 +33,8 @@ Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients) {
     inputs.push_back(graph.input(input_name(i), {dtype_of(op.inputs[i], dtype), op.inputs[i].shape}));
     if (!op.inputs[i].is_float()) continue;
     floats.push_back(inputs.back());
-    if (narrow && !op.inputs[i].full) inputs.back() = cast(inputs.back(), DType::kBF16);
+    if ((narrow || rounded) && !op.inputs[i].full) inputs.back() = cast(inputs.back(), DType::kBF16);
+    if (rounded) inputs.back() = cast(inputs.back(), DType::kF32);
   }
   std::vector<Tensor> outputs = op.build(graph, inputs);
   for (Tensor& output : outputs)
@@ -88,6 +90,13 @@ NamedTensors in_float32(const NamedTensors& tensors) {
   return out;
 }
 
+NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op) {
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    if (op.inputs[i].is_float() && !op.inputs[i].full)
+      for (double& x : inputs.at(input_name(i)).as<double>()) x = round_to_bf16(static_cast<float>(x));
+  return inputs;
+}
+
 void compare_close(const NamedTensors& got, const NamedTensors& expected, double tolerance, const std::string& what,
                    std::vector<std::string>& problems) {
   for (const auto& [name, tensor] : expected) {
@@ -119,14 +128,15 @@ double tensor_distance(const HostTensor& a, const HostTensor& b) {
   return std::sqrt(difference) / (std::sqrt(norm) + 1e-30);
 }
 
-PlannedGraph::PlannedGraph(const Graph& graph, int threads, const Backend& backend) : store_(backend), pool_(threads) {
+PlannedGraph::PlannedGraph(const Graph& graph, int threads, const Backend& backend, const PassOptions& passes)
+    : store_(backend), pool_(threads) {
   for (const GraphInput& input : graph.inputs()) {
     const size_t bytes = graph.value(input.value).type.bytes();
     store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
   }
   const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
                              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
-  plan_ = make_plan(optimize(graph.clone()), store_, shared, {.threads = threads});
+  plan_ = make_plan(optimize(graph.clone(), passes), store_, shared, {.threads = threads});
   store_.allocate();
   executor_.emplace(plan_, store_, shared);
 }
@@ -171,6 +181,20 @@ void compare_finite_differences(const OpTrial& op, const NamedTensors& inputs, s
   }
 }
 
+// Activations stored in bf16, as in training with precision = "bf16".
+void compare_stored_in_bf16(const OpTrial& op, const NamedTensors& inputs, std::vector<std::string>& problems) {
+  const NamedTensors rounded = rounded_to_bf16(inputs, op), inputs32 = in_float32(rounded);
+  NamedTensors expected = interpret(trial_graph(op, DType::kF64, op.differentiate), rounded).outputs;
+  expected.erase("loss");  // a sum of roundings over what may be left of it
+  const Graph graph = trial_graph(op, DType::kF32, op.differentiate, /*rounded=*/true);
+  const PassOptions passes{.precision = Precision::kBf16, .storage_type = DType::kBF16};
+  const NamedTensors one = PlannedGraph(graph, 1, cpu_backend(), passes).run(inputs32);
+  compare_close(one, expected, op.bf16_tolerance, "stored in bf16", problems);
+  for (const int threads : {2, 3})
+    compare_bits(PlannedGraph(graph, threads, cpu_backend(), passes).run(inputs32), one,
+                 "stored in bf16, " + std::to_string(threads) + " threads:", problems);
+}
+
 }  // namespace
 
 std::vector<std::string> trial_problems(const OpTrial& op) {
@@ -196,6 +220,7 @@ std::vector<std::string> trial_problems(const OpTrial& op) {
   compare_close(one, expected, op.tolerance, "optimized", problems);
   for (const int threads : {1, 2, 3})
     compare_bits(PlannedGraph(graph32, threads).run(inputs32), one, std::to_string(threads) + " threads:", problems);
+  if (op.bf16_tolerance > 0) compare_stored_in_bf16(op, inputs, problems);
   return problems;
 }
 

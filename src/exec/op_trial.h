@@ -10,6 +10,7 @@
 #include "exec/executor.h"
 #include "exec/interpreter.h"
 #include "ir/graph.h"
+#include "passes/passes.h"
 #include "plan/store.h"
 
 namespace linnet {
@@ -29,21 +30,24 @@ struct OpTrial {
   std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;  // the outputs to check
   double tolerance = 2e-5;  // float32 against float64, relative to the norm
   bool differentiate = true;
-  // Above 0: on a backend once more with floats stored as bf16, within this distance.
+  // Above 0: once more with activations stored as bf16, within this distance.
   double bf16_tolerance = 0;
 };
 
 // Outputs y0, y1, ...; and with gradients, d0, d1, ... of sum(w_i * y_i) with respect to the float inputs x0, x1, ...
-// In bf16 the op's own operands and results are, and fp32 around it.
-Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients);
+// In bf16 the op's own operands and results are, and fp32 around it. `rounded`: in fp32, and what bf16 would be is
+// rounded to bf16, so that the pass that stores activations in bf16 finds them so.
+Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool rounded = false);
 // Numbers for the inputs of such a graph in float64, which are exact in float32.
 NamedTensors trial_inputs(const Graph& graph, const OpTrial& op);
 NamedTensors in_float32(const NamedTensors& tensors);
+// The same with those rounded that bf16 would be.
+NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op);
 
 // The plan of a graph, after all passes, in memory of its own, on the CPU or on another backend.
 class PlannedGraph {
  public:
-  PlannedGraph(const Graph& graph, int threads, const Backend& backend = cpu_backend());
+  PlannedGraph(const Graph& graph, int threads, const Backend& backend = cpu_backend(), const PassOptions& passes = {});
   NamedTensors run(const NamedTensors& inputs);
 
  private:
