@@ -23,9 +23,11 @@ TEST(BertMasked, AgreesWithTransformers) {
     return model.logits(in.tokens, in.lengths, in.types);
   });
   const Shape& shape = golden.shape("tokens");
-  golden.check_loss_and_gradients([&](Trace& trace) {
+  const LossFunction loss = [&](Trace& trace) {
     return masked_language_loss(model, trace, shape[0], shape[1], golden.shape("positions")[0], true);
-  });
+  };
+  golden.check_loss_and_gradients(loss);
+  golden.check_training_in_fp16(loss);
   golden.check_saving();
 }
 

@@ -26,6 +26,9 @@ class PretrainedGolden {
   void check_output(const std::string& name, const Output& output) const;
   // The mean loss, and its gradient towards each tensor of the folder (zero where the reference has none).
   void check_loss_and_gradients(const LossFunction& loss) const;
+  // The same loss in fp16; and training with a loss scale of 2^16: steps whose gradient is made to overflow change
+  // nothing but the scale, and the others train.
+  void check_training_in_fp16(const LossFunction& loss) const;
   // Saved elsewhere, every tensor has the same name, type, shape and bits, and the other files are the same.
   void check_saving() const;
 

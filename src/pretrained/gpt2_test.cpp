@@ -23,7 +23,9 @@ TEST_P(Gpt2, HasTheLogitsOfTransformers) {
 
 TEST_P(Gpt2, HasItsLossAndGradients) {
   const Shape& shape = golden.shape("tokens");
-  golden.check_loss_and_gradients([&](Trace& trace) { return gpt_loss(gpt, trace, shape[0], shape[1]); });
+  const LossFunction loss = [&](Trace& trace) { return gpt_loss(gpt, trace, shape[0], shape[1]); };
+  golden.check_loss_and_gradients(loss);
+  golden.check_training_in_fp16(loss);
 }
 
 TEST_P(Gpt2, IsSavedBitForBit) { golden.check_saving(); }

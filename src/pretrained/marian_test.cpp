@@ -20,7 +20,9 @@ TEST_P(Marian, AgreesWithTransformers) {
   });
   const Shape &source = golden.shape("source"), &target = golden.shape("target_in");
   const TranslationSizes sizes{source[0], source[1], target[1]};
-  golden.check_loss_and_gradients([&](Trace& trace) { return translation_loss(model, trace, sizes, 0); });
+  const LossFunction loss = [&](Trace& trace) { return translation_loss(model, trace, sizes, 0); };
+  golden.check_loss_and_gradients(loss);
+  golden.check_training_in_fp16(loss);
   golden.check_saving();
 }
 

@@ -6,6 +6,7 @@
 
 #include "io/weight_files.h"
 #include "nn/forward.h"
+#include "ops/pointwise/pointwise.h"
 #include "plan_file_check.h"
 #include "pretrained/binding.h"
 #include "pretrained/golden_testing.h"
@@ -152,6 +153,59 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
   for (const SafetensorsEntry& entry : reference_.entries()) references += entry.name.starts_with("grad.");
   EXPECT_EQ(compared, references);
   testing::check_plan_file(learner.trainer().plans(), learner.store(), learner.shared());
+}
+
+void PretrainedGolden::check_training_in_fp16(const LossFunction& loss) const {
+  // A factor of the loss that makes gradients overflow and the loss itself not.
+  const auto with_spike = [&](Trace& trace) -> Loss {
+    const Loss usual = loss(trace);
+    return {usual.sum * trace.input("spike", {DType::kF32, {}}), usual.count};
+  };
+  TrainerOptions options{.optimizer = {.clip_norm = 1, .ema_decay = 0.9}, .threads = 2};
+  options.loss_scale = {.initial = 1 << 16, .growth_steps = 2};
+  options.passes.precision = Precision::kF16;
+  SingleShapeLearner learner(*model.module, with_spike, options);
+  Trainer& trainer = learner.trainer();
+  std::copy(parameters.begin(), parameters.end(), trainer.state("parameters"));
+  trainer.reset_ema();
+  for (const auto& [input, tensor] : inputs(evaluate_graph(layout, loss, "parameters", DType::kF64)))
+    if (tensor.type().dtype == DType::kI32) learner.set<int32_t>(input, tensor.as<int32_t>());
+  learner.set<float>("spike", {1});
+  EXPECT_NEAR(learner.evaluate(), number("loss"), 2e-3 * number("loss"));
+
+  const auto states = [&] {
+    std::vector<std::vector<float>> all;
+    for (const std::string& name : trainer.states())
+      all.emplace_back(trainer.state(name), trainer.state(name) + layout.trained_count());
+    return all;
+  };
+  double scale = 1 << 16;
+  int64_t step = 0;
+  int64_t skipped = 0;
+  const auto train = [&](float spike) {
+    const auto before = states();
+    learner.set<float>("spike", {spike});
+    const StepReport report = trainer.step(0, 1e-3, ++step);
+    EXPECT_EQ(report.loss_scale, scale) << "step " << step;
+    EXPECT_NE(report.finite, report.skipped);
+    EXPECT_TRUE(std::isfinite(report.loss));
+    EXPECT_EQ(states() == before, report.skipped) << "what step " << step << " has changed";
+    if (report.skipped) scale /= 2, ++skipped;
+    learner.set<float>("spike", {1});
+    return report.finite;
+  };
+  const auto expect_applied = [&] { EXPECT_TRUE(train(1)) << "step " << step; };
+  const auto expect_skipped = [&] { EXPECT_FALSE(train(1e30F)) << "step " << step; };
+  expect_skipped(), expect_skipped();
+  while (skipped < 10 && !train(1)) {
+  }  // some gradients overflow by themselves at such a scale
+  expect_skipped();
+  expect_applied(), expect_skipped();  // which begins the count of clean steps anew
+  expect_applied(), expect_applied();
+  scale *= 2;
+  expect_applied();
+  EXPECT_EQ(trainer.loss_scale(), (LossScale{scale, 1, skipped}));
+  EXPECT_LT(learner.evaluate(), 1.01 * number("loss"));
 }
 
 void PretrainedGolden::check_saving() const {

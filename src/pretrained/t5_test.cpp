@@ -23,7 +23,9 @@ TEST_P(T5Folder, HasTheLogitsOfTransformers) {
 
 TEST_P(T5Folder, HasItsLossAndGradients) {
   const Shape &source = golden.shape("source"), &target = golden.shape("target_in");
-  golden.check_loss_and_gradients([&](Trace& trace) { return t5_loss(t5, trace, source[0], source[1], target[1]); });
+  const LossFunction loss = [&](Trace& trace) { return t5_loss(t5, trace, source[0], source[1], target[1]); };
+  golden.check_loss_and_gradients(loss);
+  golden.check_training_in_fp16(loss);
 }
 
 TEST_P(T5Folder, IsSavedBitForBit) { golden.check_saving(); }

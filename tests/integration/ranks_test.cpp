@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "integration/ranks_testing.h"
 
 namespace linnet::testing {
@@ -52,6 +54,21 @@ TEST_F(Ranks, DividedMomentsHaveTheSameBits) {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   }
   EXPECT_EQ(of_split(read_metrics(run), "train"), of_split(read_metrics(folder_ / "1"), "train"));
+}
+
+// The gradients of the first steps overflow: all ranks skip them together, and later ones, after the scale has grown.
+TEST_F(Ranks, SkipTheSameStepsInFp16) {
+  const Arguments settings{"data_shards=2",       "max_steps=24",       "precision=fp16",
+                           "loss_scale=16777216", "loss_scale_steps=4", "eval_every=100"};
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = with_ranks(translation(folder_ / std::to_string(ranks), settings), ranks);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  expect_same_bits(folder_ / "1", folder_ / "2");
+  const auto steps = of_split(read_metrics(folder_ / "1"), "train");
+  const auto is_skipped = [](const Metrics& step) { return step.grad_norm == "null"; };
+  EXPECT_TRUE(is_skipped(steps.front()));
+  EXPECT_FALSE(std::ranges::all_of(steps, is_skipped));
 }
 
 // A group of three shards is no power of two; accumulation, and epochs that end within a step.
