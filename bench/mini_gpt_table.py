@@ -139,7 +139,9 @@ class Table:
 
         first = seconds(1)[0]
         many, peak = seconds(self.options.tokens)
-        return {"speed": (self.options.tokens - 1) / max(many - first, 1e-9), "memory_mb": peak}
+        # On a busy machine a few tokens may seem to take no time at all.
+        speed = (self.options.tokens - 1) / (many - first) if many > first else None
+        return {"speed": speed, "memory_mb": peak}
 
     # Attention
 

@@ -117,7 +117,7 @@ class Study:
         """One line on where and with what it was measured."""
         about = report.machine({"isa": self.isa, "torch": self.torch, "date": report.datetime.date.today().isoformat(),
                                 "linnet_commit": report.commit()})
-        text = (f"{about['cpu']}, {about['cores']} cores, {about['isa'] or 'cpu'}, {about['memory_gb']} GB, {about['os']}; "
+        text = (f"{about['cpu']}, {about['cores']} cores, {about['isa'] + ', ' if about['isa'] else ''}{about['memory_gb']} GB, {about['os']}; "
                 f"{self.options.threads} threads; Linnet {about['linnet_commit']}")
         return text + (f"; PyTorch {self.torch}" if self.torch else "") + f"; {about['date']}."
 

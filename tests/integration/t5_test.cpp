@@ -29,7 +29,8 @@ void write_pairs(const TemporaryFolder& folder) {
 class T5Run : public ::testing::Test {
  protected:
   T5Run() { write_pairs(folder_); }
-  Outcome train_t5(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {}) const {
+  Outcome train_t5(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {},
+                   const std::string& log = "off") const {
     Arguments arguments{"train",    "t5-small",
                         "--run",    folder_ / run_folder,
                         "--source", folder_ / "source.txt",
@@ -42,7 +43,7 @@ class T5Run : public ::testing::Test {
     for (const Arguments* list : {&small, &settings})
       for (const std::string& setting : *list) arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return run(arguments, {.log = log});
   }
   TemporaryFolder folder_;
 };
@@ -98,6 +99,16 @@ TEST_F(T5Run, AResumedRunIsTheSameBitForBit) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.error;
   const auto losses = [&](const char* name) { return of_split(read_metrics(folder_ / name), "train"); };
   EXPECT_EQ(losses("resumed"), losses("straight"));
+}
+
+TEST_F(T5Run, IsWarnedOfOverflowsInFp16) {
+  const Arguments few{"max_steps=2", "eval_every=2", "metric=loss"};
+  Arguments half = few;
+  half.back() = "precision=fp16";
+  const Outcome warned = train_t5("half", half, {}, "warning");
+  ASSERT_EQ(warned.exit_code, 0) << warned.error;
+  EXPECT_NE(warned.error.find("can exceed 65504"), std::string::npos) << warned.error;
+  EXPECT_EQ(train_t5("full", few, {}, "warning").error.find("65504"), std::string::npos);
 }
 
 TEST_F(T5Run, AMarianFolderIsTrainedOn) {

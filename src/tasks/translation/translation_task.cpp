@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "models/t5.h"
 #include "run/pretrained_run.h"
 #include "tasks/translation/corpus.h"
 
@@ -32,6 +33,10 @@ TranslationTask::TranslationTask(const Config& config, const std::string& from, 
           : !config.model.from.empty() ? open_translation_folder(config, config.model.from)
                                        : make_translation_model(config, train_tokenizers(config, corpus.train));
   tokenizers = model.tokenizers;
+  if (config.train.precision == "fp16" && dynamic_cast<const T5*>(model.model.get()))
+    log_warning(
+        "T5's feed-forward layers can exceed 65504, the most that fp16 holds, whatever the loss scale is; "
+        "precision = \"bf16\" and \"fp32\" do not overflow");
   train =
       std::make_unique<PairDataset>(corpus.train, *tokenizers.source, *tokenizers.target,
                                     PairLimits{.max_seq_len = config.model.max_seq_len, .special = tokenizers.special});
