@@ -134,7 +134,9 @@ void Trainer::check_divided() const {
   for (const TrainedRange& range : layout_.ranges())
     if (!is_elementwise(optimizer_of(range, options_.optimizer)))
       fail_user(
-          "optimizers adamw8bit, muon and adafactor cannot divide their moments between ranks: they need --set zero=0");
+          "optimizers adamw8bit, muon and adafactor cannot divide their moments between ranks, as they update blocks "
+          "or "
+          "matrices as a whole: they need --set zero=0");
 }
 
 void Trainer::declare_states() {
