@@ -54,10 +54,11 @@ const OnnxAttribute* OnnxCall::find(const char* name) const {
 }
 
 void OnnxCall::check_attributes() const {
-  // What changes nothing here: hints, what only training or types that are refused anyway would need.
-  static const std::set<std::string> harmless{"consumed_inputs", "is_test",    "kernel_shape", "momentum",
-                                              "ratio",           "round_mode", "saturate",     "seed",
-                                              "spatial",         "stash_type", "storage_order"};
+  // What changes nothing here: hints, what only training or types that are refused anyway would need, and before opset
+  // 7 that operands are broadcast (which they are now; where, "axis" says).
+  static const std::set<std::string> harmless{"broadcast", "consumed_inputs", "is_test",    "kernel_shape",
+                                              "momentum",  "ratio",           "round_mode", "saturate",
+                                              "seed",      "spatial",         "stash_type", "storage_order"};
   for (const OnnxAttribute& attribute : node_.attributes)
     if (!asked_.contains(attribute.name) && !harmless.contains(attribute.name))
       fail("attribute \"" + attribute.name + "\" is not supported");

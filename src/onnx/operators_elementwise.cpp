@@ -248,7 +248,15 @@ void leaky_relu(OnnxCall& call) {
 }
 // The slope has one axis for channels where it has fewer axes than x.
 void prelu(OnnxCall& call) {
-  call.set(elementwise(call, {call.tensor(0), call.tensor(1)}, [](E& e, const std::vector<Ref>& x) {
+  const Tensor x = call.tensor(0);
+  Tensor slope = call.tensor(1);
+  const int rank = x.shape().rank();
+  if (call.opset() < 7 && slope.shape().rank() == 1 && rank > 2 && slope.dim(0) == x.dim(1)) {  // one for each channel
+    Shape shape;
+    for (int axis = 0; axis < rank; ++axis) shape.push_back(axis == 1 ? slope.dim(0) : 1);
+    slope = reshape(slope, shape);
+  }
+  call.set(elementwise(call, {x, slope}, [](E& e, const std::vector<Ref>& x) {
     return choose(e, is_greater(e, e.constant(0), x[0]), product(e, x[0], x[1]), x[0]);
   }));
 }

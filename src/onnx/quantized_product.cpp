@@ -21,6 +21,8 @@ struct Weight {
 };
 
 constexpr double kMiddle = 128;  // of 0..255
+// Sums stay within 32 bits, also while a zero point's part of them is taken away.
+constexpr int64_t kMostColumns = PackedShape::kMostColumns / 2;
 
 double at(const std::vector<double>& values, int64_t channel) {
   return values.size() == 1 ? values[0] : values[static_cast<size_t>(channel)];
@@ -33,14 +35,14 @@ std::optional<Weight> read_weight(const TracedQuantization& q, bool trans_b) {
   Weight weight{shape[channels], shape[1 - channels]};
   const bool one_each = q.scales.size() == 1 || (q.axis == channels && std::ssize(q.scales) == weight.rows);
   if (!one_each || (q.zeros.size() != 1 && q.zeros.size() != q.scales.size()) || weight.rows == 0 ||
-      weight.columns == 0 || weight.columns > PackedShape::kMostColumns)
+      weight.columns == 0 || weight.columns > kMostColumns)
     return std::nullopt;
   const auto fits = [&](double zero) {
     const std::vector<double> codes = q.codes->values();
     return std::ranges::all_of(codes, [&](double code) { return code - zero >= -128 && code - zero <= 127; });
   };
   const bool is_one = q.zeros.size() == 1;
-  if (is_one && !fits(q.zeros[0])) weight.rest = q.zeros[0] - kMiddle;  // of uint8
+  if (is_one && !fits(q.zeros[0])) weight.rest = q.zeros[0] - (q.element == OnnxElement::kUint8 ? kMiddle : 0);
   weight.codes.resize(static_cast<size_t>(weight.rows * weight.columns));
   for (int64_t row = 0; row < weight.rows; ++row) {
     weight.scales.push_back(static_cast<float>(at(q.scales, row)));
@@ -62,8 +64,9 @@ StaticRounding rounding_of(const TracedQuantization& q) {
 
 bool is_activation(const TracedQuantization& q) {
   const bool is_byte = q.element == OnnxElement::kInt8 || q.element == OnnxElement::kUint8;
-  return is_byte && !q.codes && q.scales.size() == 1 && q.zeros.size() == 1 && q.scales[0] > 0 &&
-         std::isfinite(q.scales[0]);
+  if (!is_byte || q.codes || q.scales.size() != 1 || q.zeros.size() != 1) return false;
+  const double least = q.element == OnnxElement::kInt8 ? -kMiddle : 0;
+  return q.scales[0] > 0 && std::isfinite(q.scales[0]) && q.zeros[0] >= least && q.zeros[0] <= least + 255;
 }
 
 }  // namespace
