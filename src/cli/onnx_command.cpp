@@ -17,7 +17,7 @@ struct Arguments {
 };
 
 int list_operators() {
-  for (const OnnxOperatorRow& row : onnx_operators()) std::printf("%-28s%s\n", row.name, row.note);
+  for (const OnnxOperatorRow& row : onnx_operators()) std::printf("%-48s%s\n", row.name, row.note);
   return 0;
 }
 

@@ -62,13 +62,16 @@ void divide(OnnxCall& call) {
   }));
 }
 
+// With fmod the result has the sign of the number, else that of the divisor, which may be infinite.
 void modulo(OnnxCall& call) {
-  const bool truncate = call.integer("fmod", 0) != 0;
-  if (!truncate && !is_whole(call.element())) call.fail("of floats it needs fmod = 1");
+  const bool fmod = call.integer("fmod", 0) != 0;
   call.set(elementwise(call, {call.tensor(0), call.tensor(1)}, [=](E& e, const std::vector<Ref>& x) {
-    const Ref quotient = e.apply(Scalar::kDiv, x[0], x[1]);
-    const Ref turns = truncate ? compose::truncated(e, quotient) : call1(e, Scalar::kFloor, quotient);
-    return e.apply(Scalar::kSub, x[0], product(e, turns, x[1]));
+    const Ref turns = compose::truncated(e, e.apply(Scalar::kDiv, x[0], x[1])), zero = e.constant(0);
+    const Ref is_less = e.apply(Scalar::kEqual, turns, zero);
+    const Ref rest = e.apply(Scalar::kSelect, is_less, x[0], e.apply(Scalar::kSub, x[0], product(e, turns, x[1])));
+    if (fmod) return rest;
+    const Ref is_opposite = is_greater(e, zero, product(e, rest, x[1]));
+    return e.apply(Scalar::kSelect, is_opposite, e.apply(Scalar::kAdd, rest, x[1]), rest);
   }));
 }
 

@@ -14,6 +14,10 @@
 namespace linnet {
 namespace {
 
+using compose::E;
+using compose::elementwise;
+using compose::Ref;
+
 // --- Bits ---
 
 int bits_of(const OnnxCall& call) {
@@ -73,6 +77,37 @@ void bitwise_not(OnnxCall& call) {
   std::vector<double> results;
   for (const double x : call.numbers(0)) results.push_back(as_number(call, ~as_bits(call, x)));
   call.set(0, known_numbers(call.element(), call.shape(), results));
+}
+
+// Of 8, 16 or 32 bits, in arithmetic that needs no bits.
+void shift_unsigned(OnnxCall& call) {
+  const double range = std::ldexp(1.0, bits_of(call));
+  const bool left = call.text("direction", "") == "LEFT";
+  call.set(elementwise(call, {call.tensor(0), call.tensor(1)}, [=](E& e, const std::vector<Ref>& x) {
+    const Ref power = e.apply(Scalar::kPow, e.constant(2), x[1]);
+    if (!left) return e.apply(Scalar::kFloor, e.apply(Scalar::kDiv, x[0], power));
+    const Ref shifted = e.apply(Scalar::kMul, x[0], power);
+    const Ref over = e.apply(Scalar::kFloor, e.apply(Scalar::kMul, shifted, e.constant(1 / range)));
+    return e.apply(Scalar::kSub, shifted, e.apply(Scalar::kMul, over, e.constant(range)));
+  }));
+}
+
+// A shift beyond the number's bits, or a negative one, leaves its sign.
+void shift_known(OnnxCall& call) {
+  const bool left = call.text("direction", "") == "LEFT";
+  const int size = bits_of(call);
+  bitwise(call, [=](uint64_t a, uint64_t b) {
+    const auto number = static_cast<int64_t>(a);
+    if (b >= static_cast<uint64_t>(size)) return !left && number < 0 ? ~uint64_t{0} : uint64_t{0};
+    return left ? a << b : static_cast<uint64_t>(number >> b);
+  });
+}
+
+void bit_shift(OnnxCall& call) {
+  const OnnxElement element = call.element();
+  if (element == OnnxElement::kUint8 || element == OnnxElement::kUint16 || element == OnnxElement::kUint32)
+    return shift_unsigned(call);
+  shift_known(call);
 }
 
 // --- Selections ---
@@ -221,6 +256,7 @@ void blackman_window(OnnxCall& call) { window(call, 0.42, 0.5, 0.08); }
 
 void add_known_operators(std::vector<OnnxOperatorRow>& rows) {
   const OnnxOperatorRow list[] = {
+      {"BitShift", bit_shift, "signed numbers and those of 64 bits must be known"},
       {"BitwiseAnd", bitwise_and, "operands must be known"},
       {"BitwiseNot", bitwise_not, "operands must be known"},
       {"BitwiseOr", bitwise_or, "operands must be known"},

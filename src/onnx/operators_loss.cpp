@@ -83,36 +83,10 @@ void softmax_cross_entropy_loss(OnnxCall& call) {
 
 // --- Bits of whole numbers without a sign, which are doubles here ---
 
-int bits_of(const OnnxCall& call) {
-  switch (call.element()) {
-    case OnnxElement::kUint8:
-      return 8;
-    case OnnxElement::kUint16:
-      return 16;
-    case OnnxElement::kUint32:
-      return 32;
-    default:
-      call.fail("of " + element_name(call.element()) + "; uint8, uint16 and uint32 are possible");
-  }
-}
-
-void bit_shift(OnnxCall& call) {
-  const double range = std::ldexp(1.0, bits_of(call));
-  const bool left = call.text("direction", "") == "LEFT";
-  call.set(elementwise(call, {call.tensor(0), call.tensor(1)}, [=](E& e, const std::vector<Ref>& x) {
-    const Ref power = e.apply(Scalar::kPow, e.constant(2), x[1]);
-    if (!left) return e.apply(Scalar::kFloor, e.apply(Scalar::kDiv, x[0], power));
-    const Ref shifted = e.apply(Scalar::kMul, x[0], power);
-    const Ref over = e.apply(Scalar::kFloor, e.apply(Scalar::kMul, shifted, e.constant(1 / range)));
-    return e.apply(Scalar::kSub, shifted, e.apply(Scalar::kMul, over, e.constant(range)));
-  }));
-}
-
 }  // namespace
 
 void add_loss_operators(std::vector<OnnxOperatorRow>& rows) {
   const OnnxOperatorRow list[] = {
-      {"BitShift", bit_shift, "of 8, 16 and 32 bits"},
       {"NegativeLogLikelihoodLoss", negative_log_likelihood_loss},
       {"SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss},
   };

@@ -28,6 +28,7 @@ std::vector<std::vector<double>> run_node(const std::string& op, const std::vect
   OnnxModel model;
   model.opsets[""] = 17;
   OnnxNode node{.name = "node", .op = op, .in = {}, .out = {}, .attributes = std::move(attributes)};
+  if (const size_t dot = op.rfind('.'); dot != op.npos) node.domain = op.substr(0, dot), node.op = op.substr(dot + 1);
   Trace trace;
   TracedValues values;
   NamedTensors host;
@@ -171,6 +172,28 @@ TEST(OnnxOperators, AttentionHidesWhatIsMasked) {
   expect_near(causal[0], {3, (3 * first + 7 * second) / (first + second)});
   const Operand mask{{2, 2}, {0, 0, 0, 1}, OnnxElement::kBool, true};
   expect_near(run_node("Attention", {q, k, v, mask}, 1)[0], {0, 7});
+}
+
+// What ONNX Runtime's optimizer writes: one head, whose queries, keys and values are the input itself, and 1 of 2 keys.
+TEST(OnnxOperators, FusedAttentionHidesKeysBehindALength) {
+  const Operand x{{1, 2, 1}, {0.5F, 2}}, weights{{1, 3}, {1, 1, 1}}, bias{{3}, {0, 0, 1}},
+      length{{1}, {1}, OnnxElement::kInt32}, past{{2, 1, 1, 1, 1}, {3, 7}};
+  expect_near(run_node("com.microsoft.Attention", {x, weights, bias, length}, 1, {int_attribute("num_heads", 1)})[0],
+              {1.5, 1.5});
+  // Causal, with one earlier key: the first query sees that and itself.
+  const auto causal = run_node("com.microsoft.Attention", {x, weights, bias, {{1}, {}}, past}, 2,
+                               {int_attribute("num_heads", 1), int_attribute("unidirectional", 1)});
+  const double first = std::exp(1.5), second = std::exp(0.25);
+  EXPECT_NEAR(causal[0][0], (7 * first + 1.5 * second) / (first + second), 1e-6);
+  expect_near(causal[1], {3, 0.5, 2, 7, 1.5, 3});
+}
+
+TEST(OnnxOperators, FusedNormsGiveTheirSumsToo) {
+  const Operand x{{1, 2}, {1, 2}}, skip{{1, 2}, {3, 8}}, weight{{2}, {2, 2}}, beta{{2}, {1, 1}}, bias{{2}, {0, 2}};
+  const auto got = run_node("com.microsoft.SkipLayerNormalization", {x, skip, weight, beta, bias}, 1);
+  expect_near(got[0], {-1, 3}, 1e-5);  // of 4 and 12
+  expect_near(run_node("com.microsoft.SkipSimplifiedLayerNormalization", {x, skip, weight, bias}, 1)[0],
+              {2 * 4 / std::sqrt(80.0), 2 * 12 / std::sqrt(80.0)}, 1e-5);
 }
 
 TEST(OnnxOperators, LossesLeaveIgnoredTargetsOut) {
