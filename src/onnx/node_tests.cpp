@@ -18,13 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What ONNX's own runner allows, and for numbers of 16 bits one unit in the last place: ONNX's are rounded after each
-// step, and old releases cut them off; here results are rounded.
-constexpr double kAbsolute = 1e-7;
-double allowed_relative(OnnxElement element) {
-  if (element == OnnxElement::kBFloat16) return 0x1p-7;
-  return element == OnnxElement::kFloat16 ? 0x1p-9 : 1e-3;
-}
+// What ONNX's own runner allows.
+constexpr double kAbsolute = 1e-7, kRelative = 1e-3;
 
 std::vector<OnnxTensor> read_tensors(const fs::path& folder, const char* kind, size_t count) {
   std::vector<OnnxTensor> tensors;
@@ -93,11 +88,10 @@ std::string difference(const TracedValue& got, const OnnxTensor& expected) {
   const HostTensor wanted = read_host_tensor(expected);
   if (!(got.known->type().shape == wanted.type().shape))
     return "its shape is " + got.known->type().shape.text() + ", expected " + wanted.type().shape.text();
-  const double relative = allowed_relative(expected.element);
   for (int64_t i = 0; i < wanted.type().shape.elements(); ++i) {
     const double a = (*got.known)[i], b = wanted[i];
     const bool close = is_float(expected.element) ? (std::isnan(a) && std::isnan(b)) || a == b ||
-                                                        std::abs(a - b) <= kAbsolute + relative * std::abs(b)
+                                                        std::abs(a - b) <= kAbsolute + kRelative * std::abs(b)
                                                   : a == b;
     if (!close) return "element " + std::to_string(i) + " is " + std::to_string(a) + ", expected " + std::to_string(b);
   }

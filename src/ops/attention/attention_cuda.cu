@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
   const int2 range = p.range(b, i0, kTile);
   for (int j0 = range.x / kTile * kTile; j0 < range.y; j0 += kTile) {
     __syncthreads();
-    Tile::load(keys, k_head, k.row, j0, p.keys, p.size);
+    Tile::load(keys, k_head, k.row, j0, range.y, p.size);
     if (p.dropout.random) Tile::draw_mask(mask, dropout, i0, j0, head, b);
     __syncthreads();
     typename Tile::Scores s;
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, Tile::kForwardBlocks)
         for (int e = 0; e < Tile::kVector; ++e) result[r][g][e] *= shrink;
     }
     __syncthreads();
-    Tile::load(keys, v_head, v.row, j0, p.keys, p.size);
+    Tile::load(keys, v_head, v.row, j0, range.y, p.size);  // what lies behind may be anything, and 0 * NaN is NaN
     __syncthreads();
     Tile::add_weighted(weights, keys, result);
   }
