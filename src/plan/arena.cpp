@@ -7,7 +7,7 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+constexpr size_t kAlignment = 256;  // of a kernel's workspace on a GPU (cuBLASLt); a cache line has 64
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 

@@ -19,7 +19,7 @@ TEST(Arena, BlocksAliveTogetherNeverMeet) {
     EXPECT_GE(size.bytes, size.lower_bound);
     for (const ArenaBlock& a : blocks) {
       EXPECT_LE(a.offset + a.bytes, size.bytes);
-      EXPECT_EQ(a.offset % 64, 0u);
+      EXPECT_EQ(a.offset % 256, 0u);
       for (const ArenaBlock& b : blocks) {
         if (&a == &b || a.bytes == 0 || b.bytes == 0 || a.first > b.last || b.first > a.last) continue;
         EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
@@ -29,8 +29,8 @@ TEST(Arena, BlocksAliveTogetherNeverMeet) {
 }
 
 TEST(Arena, BlocksThatFollowEachOtherShareMemory) {
-  std::vector<ArenaBlock> blocks{{640, 0, 1}, {640, 2, 3}, {640, 4, 5}};
-  EXPECT_EQ(place_blocks(blocks).bytes, 640u);
+  std::vector<ArenaBlock> blocks{{768, 0, 1}, {768, 2, 3}, {768, 4, 5}};
+  EXPECT_EQ(place_blocks(blocks).bytes, 768u);
 }
 
 TEST(Arena, PartsAliveTogetherNeverMeet) {
@@ -63,8 +63,8 @@ TEST(Arena, PartsAliveTogetherNeverMeet) {
 
 TEST(Arena, BytesOfALaterPartAreUsedBeforeIt) {
   // Gradients of two layers, the second's first; meanwhile the first layer's activation waits.
-  std::vector<ArenaBlock> blocks{{1280, 10, 30, {{0, 640, 20}, {640, 1280, 10}}}, {640, 0, 15}};
-  EXPECT_EQ(place_blocks(blocks).bytes, 1280u);
+  std::vector<ArenaBlock> blocks{{1536, 10, 30, {{0, 768, 20}, {768, 1536, 10}}}, {768, 0, 15}};
+  EXPECT_EQ(place_blocks(blocks).bytes, 1536u);
   EXPECT_EQ(blocks[1].offset, blocks[0].offset);
 }
 
@@ -73,7 +73,7 @@ TEST(Arena, ALayeredNetworkComesCloseToTheLowerBound) {
   std::vector<ArenaBlock> blocks;
   const int layers = 24;
   for (int i = 0; i < layers; ++i) {
-    blocks.push_back({6400, i, 2 * layers - i});
+    blocks.push_back({7680, i, 2 * layers - i});
     blocks.push_back({25600, i, i + 1});
     blocks.push_back({25600, 2 * layers - i, 2 * layers - i + 1});
   }
