@@ -125,8 +125,7 @@ class CastToStorageType {
       const Storage storage = is_f32(out) ? rule.result(i) : Storage::kF32;
       const bool one = on_host_ && old_.value(out).type.shape.elements() == 1;
       const bool free = storage == Storage::kMoved || (storage == Storage::kAny && !one);
-      const bool stays = on_host_ && is_input_[at(out)];
-      is_reduced_[at(out)] = !stays && (storage == Storage::kReduced || (free && (wants.reduced || !wants.f32)));
+      is_reduced_[at(out)] = storage == Storage::kReduced || (free && (wants.reduced || !wants.f32));
     }
     for (size_t i = 0; i < node.in.size(); ++i) {
       Wants& wants = wants_[at(node.in[i])];

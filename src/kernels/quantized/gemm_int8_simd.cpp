@@ -30,8 +30,22 @@ constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 int64_t padded(int64_t k) { return (k + kBlock - 1) / kBlock * kBlock; }
 
-float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
+// round() of every vector of a row, and `zero` behind the row.
+template <class Round>
+HWY_INLINE void write_codes(const float* x, int64_t k, const Round& round, uint8_t zero, uint8_t* codes) {
   const FloatTag d;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  int64_t i = 0;
+  for (; i + kFloatLanes <= k; i += kFloatLanes) hn::StoreU(round(hn::LoadU(d, x + i)), d8, codes + i);
+  if (i < k) {
+    HWY_ALIGN uint8_t rest[kFloatLanes];
+    hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
+    std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
+  }
+  std::fill(codes + k, codes + padded(k), zero);
+}
+
+float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint8_t, FloatTag> d8;
   const auto magnitude = hn::Set(di, 0x7fffffff);
@@ -53,19 +67,11 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
     const auto bits = hn::BitCast(di, hn::Add(hn::Mul(values, inverse), SetAll(12582912.0f + 128.0f)));
     return hn::DemoteTo(d8, hn::And(bits, hn::Set(di, 0xff)));
   };
-  int64_t i = 0;
-  for (; i + kFloatLanes <= k; i += kFloatLanes) hn::StoreU(round(hn::LoadU(d, x + i)), d8, codes + i);
-  if (i < k) {
-    HWY_ALIGN uint8_t rest[kFloatLanes];
-    hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
-    std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
-  }
-  std::fill(codes + k, codes + padded(k), uint8_t{128});
+  write_codes(x, k, round, uint8_t{128}, codes);
   return top / 127;
 }
 
 void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
-  const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint8_t, FloatTag> d8;
   const Floats scale = SetAll(rounding.scale), zero = SetAll(static_cast<float>(rounding.zero)),
@@ -75,14 +81,7 @@ void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t
     const Floats limited = hn::IfThenElse(hn::Gt(code, least), hn::Min(code, most), least);
     return hn::DemoteTo(d8, hn::ConvertTo(di, limited));
   };
-  int64_t i = 0;
-  for (; i + kFloatLanes <= k; i += kFloatLanes) hn::StoreU(round(hn::LoadU(d, x + i)), d8, codes + i);
-  if (i < k) {
-    HWY_ALIGN uint8_t rest[kFloatLanes];
-    hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
-    std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
-  }
-  std::fill(codes + k, codes + padded(k), static_cast<uint8_t>(rounding.zero));
+  write_codes(x, k, round, static_cast<uint8_t>(rounding.zero), codes);
 }
 
 // sums [rows][columns] to C. Multiplications and additions are not fused, as not every instruction set can.
