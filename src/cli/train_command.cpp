@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/rank_start.h"
 #include "comm/agreement.h"
+#include "comm/world.h"
 #include "run/rate_range.h"
 #include "run/run_folder.h"
 #include "run/training_run.h"
@@ -55,6 +56,11 @@ int train_as_rank(const Arguments& arguments, Communicator& world) {
 }
 
 int train(const Arguments& arguments) {
+  if (const auto torchrun = find_torchrun(); torchrun && torchrun->ranks > 1) {
+    if (arguments.ranks > 0) fail_user("--ranks starts the ranks itself; torchrun has started this process already");
+    // torchrun waits for all of its processes, and ends them when one has failed.
+    return torchrun->rank > 0 ? 0 : start_ranks(torchrun->ranks, static_cast<int>(arguments.restarts));
+  }
   if (arguments.restarts > 0 && arguments.ranks == 0) fail_user("--restart goes with --ranks N");
   if (arguments.ranks > 0) return start_ranks(static_cast<int>(arguments.ranks), static_cast<int>(arguments.restarts));
   if (!arguments.rates.empty()) return test_range(arguments);

@@ -104,6 +104,17 @@ std::optional<Starter> find_starter() {
   return {};
 }
 
+std::optional<Starter> find_torchrun() {
+  if (find_starter() || !std::getenv("MASTER_ADDR")) return {};
+  const std::optional<Starter> starter = starter_from("torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE");
+  if (!starter || !number_in("LOCAL_RANK")) return {};
+  if (starter->ranks_here != starter->ranks)
+    fail_user("torchrun has started " + std::to_string(starter->ranks) + " processes on several machines, " +
+              std::to_string(starter->ranks_here) +
+              " of them here, and Linnet joins those of one machine only; start them with `mpirun --hostfile` or srun");
+  return starter;
+}
+
 Communicator& join_world() {
   const std::optional<Starter> starter = find_starter();
   if (!starter || starter->ranks == 1) return single_process();

@@ -1,4 +1,4 @@
-// Joins the ranks that a starter (mpirun, srun, torchrun) has begun, through the module liblinnet_mpi.so, which is
+// Joins the ranks that a starter (mpirun, srun) has begun, through the module liblinnet_mpi.so, which is
 // loaded only then.
 #pragma once
 #include <optional>
@@ -18,6 +18,11 @@ struct Starter {
 
 // Empty: the process was started alone. User error for a starter whose ranks cannot be joined.
 std::optional<Starter> find_starter();
+
+// The ranks of PyTorch's torchrun, which sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and MASTER_ADDR. Its
+// processes know no MPI: the first of them has to start the ranks by mpirun. User error when they are spread over
+// several machines. Empty: torchrun did not start this process, or mpirun or srun did so inside of it.
+std::optional<Starter> find_torchrun();
 
 // The ranks of the starter; single_process() when the process was started alone. Never ends before the process.
 // User error in one line when the module is missing, is of another build, or sees another number of ranks.

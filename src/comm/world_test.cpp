@@ -17,7 +17,8 @@ class Starters : public ::testing::Test {
   void TearDown() override { clear(); }
   static void clear() {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                             "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "LINNET_MPI_MODULE"})
+                             "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "LINNET_MPI_MODULE", "RANK",
+                             "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"})
       ::unsetenv(name);
   }
   static void set(const char* name, const char* value) { ::setenv(name, value, 1); }
@@ -43,6 +44,20 @@ TEST_F(Starters, ABatchScriptOfSlurmIsAlone) {
   EXPECT_FALSE(find_starter());
   set("SLURM_STEP_NUM_TASKS", "4");
   EXPECT_EQ(find_starter()->ranks, 4);
+}
+
+TEST_F(Starters, TorchrunSaysItsRanksOfOneMachine) {
+  EXPECT_FALSE(find_torchrun());
+  set("RANK", "1"), set("WORLD_SIZE", "2");
+  EXPECT_FALSE(find_torchrun()) << "a RANK of somebody else's";
+  set("LOCAL_RANK", "1"), set("LOCAL_WORLD_SIZE", "2"), set("MASTER_ADDR", "localhost");
+  ASSERT_TRUE(find_torchrun());
+  EXPECT_EQ(find_torchrun()->rank, 1);
+  EXPECT_EQ(find_torchrun()->ranks, 2);
+  set("WORLD_SIZE", "4");
+  EXPECT_THROW(find_torchrun(), Error);
+  set("OMPI_COMM_WORLD_RANK", "1"), set("OMPI_COMM_WORLD_SIZE", "2");  // what the first process has started
+  EXPECT_FALSE(find_torchrun());
 }
 
 TEST_F(Starters, AMissingModuleIsOneLine) {

@@ -143,10 +143,8 @@ class TrainingRun {
     write_file_atomically(folder_.config_path(), to_toml(request_.config, false));
     DataFingerprint::of(request_.config).save(folder_.path());
     write_memory_record(folder_.path(), task_);
-    const int ranks = request_.config.process.ranks;
-    const std::string processes = ranks > 1 ? std::to_string(ranks) + " processes of " : "";
     write_system_record(folder_.path(), request_.program,
-                        processes + where_it_runs(config_, trainer_.options().threads));
+                        where_it_runs(config_, trainer_.options().threads, request_.config.process.ranks));
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     start_profile();
   }
@@ -473,7 +471,8 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " +
            std::to_string(task->batches().shape_count()) +
            (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
-           where_it_runs(request.config.train, trainer.options().threads) + "; memory at its peak:\n" +
+           where_it_runs(request.config.train, trainer.options().threads, world.size()) +
+           (world.size() > 1 ? "; memory of each at its peak:\n" : "; memory at its peak:\n") +
            task->forecast().text());
   if (const std::string again = trainer.largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);

@@ -19,7 +19,8 @@ std::string cpu_products_text(const std::string& wanted) {
 
 }  // namespace
 
-std::string where_it_runs(const TrainConfig& train, int threads) {
+std::string where_it_runs(const TrainConfig& train, int threads, int ranks) {
+  if (ranks > 1) return std::to_string(ranks) + " ranks of " + where_it_runs(train, threads, 1);
   const Device& device = *open_backend(train.device).device;
   const bool other = train.attention_precision != "same" && train.attention_precision != train.precision;
   const auto attention = [&](const std::string& precision) {

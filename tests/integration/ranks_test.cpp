@@ -145,6 +145,23 @@ TEST_F(Ranks, MistakesAreOneLine) {
   EXPECT_NE(message({"train", "nothing", "--run", folder_ / "run"}, 2).find("nothing"), std::string::npos);
 }
 
+// What torchrun starts on one machine, by its variables: the first process starts the ranks, the other ends.
+TEST_F(Ranks, ProcessesOfTorchrunTrainTogether) {
+  const Arguments settings{"data_shards=2"};
+  ASSERT_EQ(with_ranks(translation(folder_ / "alone", settings), 1).exit_code, 0);
+  const auto process = [&](const std::string& rank) {
+    std::string command = "env MASTER_ADDR=localhost MASTER_PORT=29500 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 RANK=" + rank +
+                          " LOCAL_RANK=" + rank + " LINNET_LOG=info '" + program_path() + "'";
+    for (const std::string& argument : translation(folder_ / "run", settings)) command += " '" + argument + "'";
+    return command + " >'" + (folder_ / rank) + "' 2>&1";
+  };
+  EXPECT_EQ(std::system(process("1").c_str()), 0);
+  EXPECT_EQ(contents(folder_ / "1"), "");
+  ASSERT_EQ(std::system(process("0").c_str()), 0) << contents(folder_ / "0");
+  EXPECT_NE(contents(folder_ / "0").find("2 ranks of "), std::string::npos) << contents(folder_ / "0");
+  expect_same_bits(folder_ / "alone", folder_ / "run");
+}
+
 TEST_F(Ranks, ADifferenceBetweenThemIsOneLine) {
   // Two programs of one mpirun with different settings.
   const auto start = [&](const char* seed) {
