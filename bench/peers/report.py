@@ -1,4 +1,4 @@
-"""From records of single processes to rows, bench/results/cpu.json, a Markdown table, and the README's copy of it."""
+"""From records of single processes to rows, bench/results/cpu.json, a Markdown table, its picture, and the README's copy."""
 
 import datetime
 import json
@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import common
+import picture
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
@@ -113,6 +114,7 @@ def update(label: str, workload: str, precision: str, records: list[dict]) -> No
     replace(path, json.dumps(whole, indent=1) + "\n")
     text = page(whole)
     replace(RESULTS / "cpu.md", "# Training on the CPU, beside PyTorch\n\n" + text)
+    replace(RESULTS / "cpu.svg", picture.picture(whole))
     readme = ROOT / "README.md"
     before, found, rest = readme.read_text().partition(MARKS[0] + "\n")
     _, end, after = rest.partition(MARKS[1])
