@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Training by several ranks under faults: the weights must be those of an undisturbed run, nothing may hang or stay.
+
+    tools/check_faults.py build/release/src/cli/linnet [--kills 50] [--ranks 2] [--seed 1] [--part PART]...
+
+PART: kills     ranks chosen at random get SIGKILL or SIGSTOP at random times, under --restart
+      disk      the run's file system becomes full at a random time: one line names the reason, --resume goes on
+      network   two network namespaces stand for two machines; the link between them is cut, and --resume goes on
+      starters  mpirun, and Slurm's variables by hand, give the bits of one process
+The parts `disk` and `network` need root. Needs mpirun; `network` needs iproute2.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PATIENCE = 300  # seconds after which a run counts as hanging
+# What has mpirun and its daemons notice that the other machine is gone.
+KEEP_ALIVE = ["--mca", "oob_tcp_keepalive_time", "3", "--mca", "oob_tcp_keepalive_intvl", "1", "--mca",
+              "oob_tcp_keepalive_probes", "4"]
+NOTICE = 15  # seconds within which a lost rank or link ends all: 8 to notice, some for a busy machine
+
+
+class Failure(Exception):
+    pass
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Failure(what)
+
+
+class Check:
+    def __init__(self, options):
+        self.options = options
+        self.linnet = str(Path(options.linnet).resolve())
+        self.random = random.Random(options.seed)
+        self.folder = Path(tempfile.mkdtemp(prefix="linnet-faults-"))
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("OPENBLAS_")}
+        self.reference = None
+
+    def arguments(self, run: Path, *more: str) -> list[str]:
+        settings = ["data_shards=4", f"max_steps={self.options.steps}", "eval_every=100", "save_every=10", "dropout=0.1",
+                    "train_samples=4000", "threads=1"]
+        return ["train", "dates", "--run", str(run), *(word for one in settings for word in ("--set", one)), *more]
+
+    def start(self, command: list[str], log: Path) -> subprocess.Popen:
+        return subprocess.Popen(command, stdout=log.open("a"), stderr=subprocess.STDOUT, env=self.environment,
+                                stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def finish(self, process: subprocess.Popen, log: Path, seconds: float = PATIENCE) -> int:
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise Failure(f"it did not end within {seconds} s: {last_lines(log)}") from None
+
+    def undisturbed(self) -> dict:
+        """What one process makes of the same configuration."""
+        if not self.reference:
+            run, log = self.folder / "alone", self.folder / "alone.log"
+            code = self.finish(self.start([self.linnet, *self.arguments(run)], log), log)
+            expect(code == 0, f"the undisturbed run ended with {code}: {last_lines(log)}")
+            self.reference = result_of(run)
+        return self.reference
+
+    def same(self, run: Path) -> None:
+        expect(result_of(run) == self.undisturbed(), "losses or weights are not those of the undisturbed run")
+        left = processes_of(run)
+        expect(not left, f"processes are left: {left}")
+
+    def mpirun(self, *options: str) -> list[str]:
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return ["mpirun", *root, "--oversubscribe", "--bind-to", "none", *options]
+
+    def kills(self) -> str:
+        run, log = self.folder / "kills", self.folder / "kills.log"
+        ranks = str(self.options.ranks)
+        process = self.start([self.linnet, *self.arguments(run), "--ranks", ranks, "--restart", "1000000"], log)
+        done = {"SIGKILL": 0, "SIGSTOP": 0}
+        began = time.time()
+        while sum(done.values()) < self.options.kills and process.poll() is None:
+            time.sleep(self.random.uniform(0.1, 3.0))
+            alive = ranks_of(run)
+            if len(alive) < self.options.ranks:
+                continue  # they have not all started yet
+            chosen = self.random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
+            try:
+                os.kill(self.random.choice(list(alive.values())), chosen)
+                done[chosen.name] += 1
+            except ProcessLookupError:
+                pass
+        code = self.finish(process, log)
+        expect(code == 0, f"the run ended with {code}: {last_lines(log)}")
+        self.same(run)
+        return f"{done['SIGKILL']} ranks killed, {done['SIGSTOP']} stopped, {time.time() - began:.0f} s"
+
+    def disk(self) -> str:
+        place, log = self.folder / "disk", self.folder / "disk.log"
+        place.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)], check=True)
+        try:
+            run = place / "run"
+            process = self.start([self.linnet, *self.arguments(run), "--ranks", str(self.options.ranks)], log)
+            wait_for(lambda: steps_of(run) > 20, process, log)
+            filler = place / "filler"
+            with filler.open("wb") as file:
+                try:
+                    while True:
+                        file.write(b"\0" * 65536)
+                        file.flush()
+                except OSError:
+                    pass
+            began = time.time()
+            code = self.finish(process, log)
+            seconds = time.time() - began
+            expect(code != 0, "a full disk was not told")
+            expect("No space left" in log.read_text(), f"the reason is not told: {last_lines(log)}")
+            filler.unlink()
+            code = self.finish(self.start([self.linnet, *self.arguments(run, "--resume"), "--ranks",
+                                           str(self.options.ranks)], log), log)
+            expect(code == 0, f"--resume ended with {code}: {last_lines(log)}")
+            self.same(run)
+            return f"ended {seconds:.1f} s after the disk was full; resumed"
+        finally:
+            subprocess.run(["umount", "-l", str(place)], check=False)
+
+    def network(self) -> str:
+        names = [f"linnet{os.getpid()}{side}" for side in "ab"]
+        addresses = ["10.213.7.1", "10.213.7.2"]
+        agent = self.folder / "agent"
+        agent.write_text(f"#!/bin/sh\nshift\nexec nsenter --net=/var/run/netns/{names[1]} unshare --uts sh -c "
+                         f"'hostname {names[1]}; exec sh -c \"$0\"' \"$*\"\n")
+        agent.chmod(0o755)
+        try:
+            link(names, addresses)
+            run, log = self.folder / "network", self.folder / "network.log"
+            net = "10.213.7.0/24"
+            command = ["ip", "netns", "exec", names[0], *self.mpirun(
+                "--mca", "plm_rsh_agent", str(agent), "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", net,
+                "--mca", "oob_tcp_if_include", net, *KEEP_ALIVE, "--host", f"{addresses[0]}:1,{addresses[1]}:1", "-n", "2"), self.linnet]
+            process = self.start([*command, *self.arguments(run)], log)
+            wait_for(lambda: steps_of(run) > 20, process, log)
+            subprocess.run(["ip", "-n", names[0], "link", "set", "veth0", "down"], check=True)
+            began = time.time()
+            code = self.finish(process, log, 60)
+            seconds = time.time() - began
+            expect(code != 0 and seconds < NOTICE, f"the cut link was noticed after {seconds:.0f} s, exit code {code}")
+            wait_for(lambda: not ranks_of(run), None, log)
+            subprocess.run(["ip", "-n", names[0], "link", "set", "veth0", "up"], check=True)
+            code = self.finish(self.start([*command, *self.arguments(run, "--resume")], log), log)
+            expect(code == 0, f"--resume ended with {code}: {last_lines(log)}")
+            self.same(run)
+            return f"two machines; all ended {seconds:.1f} s after the cut; resumed"
+        finally:
+            for name in names:
+                subprocess.run(["ip", "netns", "del", name], check=False)
+
+    def starters(self) -> str:
+        run, log = self.folder / "mpirun", self.folder / "mpirun.log"
+        code = self.finish(self.start([*self.mpirun("-n", "2"), self.linnet, *self.arguments(run)], log), log)
+        expect(code == 0, f"mpirun ended with {code}: {last_lines(log)}")
+        self.same(run)
+        return "mpirun -n 2"
+
+
+def link(names: list[str], addresses: list[str]) -> None:
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True)
+
+    for name in names:
+        ip("netns", "add", name)
+    ip("-n", names[0], "link", "add", "veth0", "type", "veth", "peer", "name", "veth0", "netns", names[1])
+    for name, address in zip(names, addresses):
+        ip("-n", name, "addr", "add", f"{address}/24", "dev", "veth0")
+        ip("-n", name, "link", "set", "veth0", "up")
+        ip("-n", name, "link", "set", "lo", "up")
+
+
+def last_lines(log: Path) -> str:
+    return " | ".join(log.read_text(errors="replace").splitlines()[-4:])
+
+
+def result_of(run: Path) -> dict:
+    """Losses by step, and the checksum of the weights."""
+    losses = {}
+    for text in (run / "metrics.jsonl").read_text().splitlines():
+        record = json.loads(text)
+        if "loss" in record:
+            losses[record["step"]] = record["loss"]
+    return {"losses": losses, "weights": hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()}
+
+
+def steps_of(run: Path) -> int:
+    try:
+        return len((run / "metrics.jsonl").read_text().splitlines())
+    except OSError:
+        return 0
+
+
+def processes_of(run: Path) -> dict[int, dict[str, str]]:
+    """Pid -> environment of the processes whose command names the run's folder."""
+    found = {}
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if process.name.isdigit() and str(run).encode() in words:
+                variables = (process / "environ").read_bytes().decode(errors="replace").split("\0")
+                found[int(process.name)] = dict(one.split("=", 1) for one in variables if "=" in one)
+        except OSError:
+            pass  # it has ended meanwhile
+    return found
+
+
+def ranks_of(run: Path) -> dict[int, int]:
+    """Rank -> pid of what mpirun has started."""
+    return {int(variables["OMPI_COMM_WORLD_RANK"]): pid for pid, variables in processes_of(run).items()
+            if "OMPI_COMM_WORLD_RANK" in variables}
+
+
+def wait_for(condition, process, log: Path) -> None:
+    began = time.time()
+    while not condition():
+        expect(process is None or process.poll() is None, f"it ended early: {last_lines(log)}")
+        expect(time.time() - began < PATIENCE, f"it did not get there: {last_lines(log)}")
+        time.sleep(0.05)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = ("kills", "disk", "network", "starters")
+    parser.add_argument("linnet")
+    parser.add_argument("--part", dest="parts", action="append", choices=parts, help="may be repeated; default: all")
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    check = Check(options)
+    failed = 0
+    for part in options.parts or parts:
+        try:
+            print(f"{part}: {getattr(check, part)()}", flush=True)
+        except Failure as failure:
+            failed += 1
+            print(f"{part}: FAILED: {failure}; see {check.folder}", flush=True)
+    if not failed:
+        shutil.rmtree(check.folder)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
