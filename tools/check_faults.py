@@ -6,7 +6,7 @@
 PART: kills     ranks chosen at random get SIGKILL or SIGSTOP at random times, under --restart
       disk      the run's file system becomes full at a random time: one line names the reason, --resume goes on
       network   two network namespaces stand for two machines; the link between them is cut, and --resume goes on
-      starters  mpirun, and Slurm's variables by hand, give the bits of one process
+      starters  mpirun, srun and torchrun, those that are installed, give the bits of one process
 The parts `disk` and `network` need root. Needs mpirun; `network` needs iproute2.
 """
 
@@ -166,11 +166,19 @@ class Check:
                 subprocess.run(["ip", "netns", "del", name], check=False)
 
     def starters(self) -> str:
-        run, log = self.folder / "mpirun", self.folder / "mpirun.log"
-        code = self.finish(self.start([*self.mpirun("-n", "2"), self.linnet, *self.arguments(run)], log), log)
-        expect(code == 0, f"mpirun ended with {code}: {last_lines(log)}")
-        self.same(run)
-        return "mpirun -n 2"
+        ways = {"mpirun": self.mpirun("-n", "2"), "srun": ["srun", "--mpi=pmix", "-n", "2"],
+                "torchrun": ["torchrun", "--nproc-per-node", "2", "--no-python", "--"]}
+        done, left_out = [], []
+        for name, command in ways.items():
+            if not shutil.which(name):
+                left_out.append(name)
+                continue
+            run, log = self.folder / name, self.folder / f"{name}.log"
+            code = self.finish(self.start([*command, self.linnet, *self.arguments(run)], log), log)
+            expect(code == 0, f"{name} ended with {code}: {last_lines(log)}")
+            self.same(run)
+            done.append(name)
+        return ", ".join(done) + (f" (not installed: {', '.join(left_out)})" if left_out else "")
 
 
 def link(names: list[str], addresses: list[str]) -> None:
