@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PATIENCE = 300  # seconds after which a run counts as hanging
+PATIENCE = 900  # seconds after which a run counts as hanging
 # What has mpirun and its daemons notice that the other machine is gone.
 KEEP_ALIVE = ["--mca", "oob_tcp_keepalive_time", "3", "--mca", "oob_tcp_keepalive_intvl", "1", "--mca",
               "oob_tcp_keepalive_probes", "4"]

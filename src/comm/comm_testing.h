@@ -42,7 +42,7 @@ class ThreadCommunicator : public Communicator {
   ThreadCommunicator(Mailboxes& mail, int rank, int size) : mail_(mail), rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) override {
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait) override {
     for (const auto& [to, bytes] : outgoing)
       if (!bytes.empty()) mail_.put(rank_, to, bytes);
     for (const auto& [from, bytes] : incoming)

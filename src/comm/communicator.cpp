@@ -14,7 +14,7 @@ class SingleProcess : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) override {
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait) override {
     if (!outgoing.empty() || !incoming.empty()) fail_internal("a message to or from another rank of one");
   }
 };
@@ -99,6 +99,11 @@ Slice slice(size_t count, int rank, int size) {
   const Slice blocks = block_slice(count, rank, size);
   const auto value = [&](size_t block) { return std::min(block * kSliceUnit, count); };
   return {value(blocks.first), value(blocks.first + blocks.count) - value(blocks.first)};
+}
+
+Slice overlap(Slice a, Slice b) {
+  const size_t first = std::max(a.first, b.first), end = std::min(a.first + a.count, b.first + b.count);
+  return {first, end > first ? end - first : 0};
 }
 
 void all_gather_slices(Communicator& world, std::span<float> all) {

@@ -3,6 +3,7 @@
 // choose their order of summation by size, by the number of ranks and from call to call.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,10 +29,14 @@ class Communicator {
     int from;
     std::span<std::byte> bytes;
   };
+  // How a rank waits for messages: kSoon keeps its processor for a moment, for other ranks that are about to send;
+  // kPatiently leaves it to threads that compute meanwhile.
+  enum class Wait : uint8_t { kSoon, kPatiently };
   // Sends and receives all of these messages and waits for them. Between two ranks, messages arrive in the order in
   // which they were sent, and both must state the same sizes. Empty messages are left out. Allocates nothing of its own
   // after calls with as many messages. Called from one thread at a time.
-  virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) = 0;
+  virtual void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming,
+                        Wait wait = Wait::kSoon) = 0;
 
   // The exit code of a process that ends because another rank has gone silent.
   static constexpr int kLostRank = 75;
@@ -65,5 +70,7 @@ struct Slice {
   size_t first, count;
 };
 Slice slice(size_t count, int rank, int size);
+// What lies in both; where that is nothing, the count is 0.
+Slice overlap(Slice a, Slice b);
 
 }  // namespace linnet

@@ -17,12 +17,6 @@ size_t nodes_of_others(const ShardShare& share) {
   return count;
 }
 
-size_t longest_slice(size_t values, int ranks) {
-  size_t longest = 0;
-  for (int rank = 0; rank < ranks; ++rank) longest = std::max(longest, slice(values, rank, ranks).count);
-  return longest;
-}
-
 std::span<const std::byte> bytes_of(std::span<const float> values) { return std::as_bytes(values); }
 
 // body(begin, end) over ranges that cover [0, count) once.
@@ -69,13 +63,13 @@ ShardSum::ShardSum(Communicator& world, const ShardShare& share, std::span<float
 // After the messages of all ranks were listed: receives the other ranks' nodes of `count` values, and adds all nodes of
 // the tree. Those of this rank begin at `first_of_mine` of each of `nodes`; the sum is left in the first one.
 void ShardSum::exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count,
-                                ThreadPool& pool) {
+                                ThreadPool& pool, Communicator::Wait wait) {
   incoming_.clear();
   float* location = workspace_.data();
   for (int rank = 0; rank < share_.ranks; ++rank)
     for (size_t i = 0; rank != share_.rank && i < nodes_of_[static_cast<size_t>(rank)].size(); ++i, location += count)
       incoming_.push_back({rank, std::as_writable_bytes(std::span(location, count))});
-  world_.exchange(outgoing_, incoming_);
+  world_.exchange(outgoing_, incoming_, wait);
 
   stack_.clear(), values_.clear();
   const auto add_last_two = [&] {
@@ -98,11 +92,18 @@ void ShardSum::exchange_and_add(std::span<const std::span<float>> nodes, size_t 
 }
 
 void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, ThreadPool& pool) {
-  const size_t values = nodes[0].size();
-  const size_t longest = longest_slice(values, share_.ranks), most = share_.ranks == 1 ? longest : kPiece;
+  reduce_scatter(nodes, {0, nodes[0].size()}, pool, Communicator::Wait::kSoon);
+}
+
+void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, Slice part, ThreadPool& pool,
+                              Communicator::Wait wait) {
+  const auto share = [&](int rank) { return overlap(slice(nodes[0].size(), rank, share_.ranks), part); };
+  size_t longest = 0;
+  for (int rank = 0; rank < share_.ranks; ++rank) longest = std::max(longest, share(rank).count);
+  const size_t most = share_.ranks == 1 ? longest : kPiece;
   for (size_t done = 0; done < longest; done += most) {
     const auto piece = [&](int rank) {
-      const Slice own = slice(values, rank, share_.ranks);
+      const Slice own = share(rank);
       return Slice{own.first + std::min(done, own.count), std::min(most, own.count - std::min(done, own.count))};
     };
     outgoing_.clear();
@@ -110,7 +111,7 @@ void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, ThreadPoo
       for (size_t i = 0; rank != share_.rank && i < nodes.size(); ++i)
         outgoing_.push_back({rank, bytes_of(nodes[i].subspan(piece(rank).first, piece(rank).count))});
     const Slice mine = piece(share_.rank);
-    exchange_and_add(nodes, mine.first, mine.count, pool);
+    exchange_and_add(nodes, mine.first, mine.count, pool, wait);
   }
 }
 
@@ -120,7 +121,7 @@ void ShardSum::sum_everywhere(std::span<const std::span<float>> nodes, ThreadPoo
   outgoing_.clear();
   for (int rank = 0; rank < share_.ranks; ++rank)
     for (size_t i = 0; rank != share_.rank && i < nodes.size(); ++i) outgoing_.push_back({rank, bytes_of(nodes[i])});
-  exchange_and_add(nodes, 0, values, pool);
+  exchange_and_add(nodes, 0, values, pool, Communicator::Wait::kSoon);
 }
 
 }  // namespace linnet

@@ -25,11 +25,14 @@ class ShardSum {
   // nodes[i]: the values of this rank's i-th node, all of one size. Writes the sum over all shards of this rank's slice
   // there in nodes[0], and uses the same slice of the other nodes as scratch memory. The other slices stay as they are.
   void reduce_scatter(std::span<const std::span<float>> nodes, ThreadPool& pool);
+  // The same for the values `part` alone.
+  void reduce_scatter(std::span<const std::span<float>> nodes, Slice part, ThreadPool& pool, Communicator::Wait wait);
   // The sum of all values on every rank, in nodes[0], for few of them: each rank sends everything to all others.
   void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
 
  private:
-  void exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count, ThreadPool& pool);
+  void exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count, ThreadPool& pool,
+                        Communicator::Wait wait);
 
   Communicator& world_;
   const ShardShare share_;

@@ -69,8 +69,8 @@ class ModuleCommunicator : public Communicator {
   explicit ModuleCommunicator(const ModuleWorld& module) : module_(module) {}
   int rank() const override { return module_.rank; }
   int size() const override { return module_.size; }
-  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) override {
-    check(module_.exchange(outgoing, incoming));
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait wait) override {
+    check(module_.exchange(outgoing, incoming, wait));
   }
   void leave() override { check(module_.leave()); }
 
@@ -150,6 +150,6 @@ std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string
 }
 
 // The number in the middle: raised whenever ModuleWorld changes.
-const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 2, " __VERSION__; }
+const char* comm_version() { return "linnet " LINNET_VERSION ", communicator 3, " __VERSION__; }
 
 }  // namespace linnet

@@ -41,7 +41,7 @@ std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string
 struct ModuleWorld {
   int rank, size;
   const char* (*exchange)(std::span<const Communicator::Outgoing> outgoing,
-                          std::span<const Communicator::Incoming> incoming);
+                          std::span<const Communicator::Incoming> incoming, Communicator::Wait wait);
   const char* (*leave)();
 };
 

@@ -43,14 +43,17 @@ void Executor::run_step(const Step& step, ThreadPool& pool) const {
   device_.launched([&] { return plan_->graph.where_text(static_cast<NodeId>(&step - steps_.data())); });
 }
 
-void Executor::run_all(ThreadPool& pool) const {
-  if (Timeline::is_active()) return run_recorded(pool);
-  for (const Step& step : steps_) run_step(step, pool);
+void Executor::run_all(ThreadPool& pool, AfterNode after) const {
+  if (Timeline::is_active()) return run_recorded(pool, after);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    run_step(steps_[i], pool);
+    after(static_cast<NodeId>(i));
+  }
   copy_updates();
 }
 
 // A node begins when the one before it ends, so that the times of all nodes add up to that of the run.
-void Executor::run_recorded(ThreadPool& pool) const {
+void Executor::run_recorded(ThreadPool& pool, AfterNode after) const {
   int64_t began = Timeline::now();
   for (size_t i = 0; i < steps_.size(); ++i) {
     const auto node = static_cast<int64_t>(i);
@@ -64,6 +67,7 @@ void Executor::run_recorded(ThreadPool& pool) const {
     }
     Timeline::record({.begin = began, .end = ended, .plan = plan_, .index = node});
     began = ended;
+    after(static_cast<NodeId>(i));
   }
   Timeline::set_work(nullptr, -1);
   copy_updates();
@@ -83,15 +87,21 @@ void Executor::check(const ThreadPool& pool) const {
 
 int64_t Executor::run(ThreadPool& pool) const {
   check(pool);
-  if (device_run_) return device_run_->run([&] { run_all(pool); }, 1, !Timeline::is_active());
-  run_all(pool);
+  if (device_run_) return device_run_->run([&] { run_all(pool, [](NodeId) {}); }, 1, !Timeline::is_active());
+  run_all(pool, [](NodeId) {});
   return 0;
+}
+
+void Executor::run(ThreadPool& pool, AfterNode after) const {
+  check(pool);
+  if (device_run_) fail_internal("nodes that a device runs are not observed");
+  run_all(pool, after);
 }
 
 void Executor::run_together(ThreadPool& pool, int64_t times) const {
   check(pool);
   const auto run_each = [&] {
-    for (int64_t i = 0; i < times; ++i) run_all(pool);
+    for (int64_t i = 0; i < times; ++i) run_all(pool, [](NodeId) {});
   };
   if (device_run_)
     device_run_->run(run_each, times, !Timeline::is_active());

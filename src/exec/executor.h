@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "exec/device_run.h"
 #include "plan/plan.h"
 
@@ -22,6 +23,9 @@ class Executor {
   // The pool may not have more threads than the plan was made for. On a device run() only queues: batches may be
   // written and other plans run after it, and output() waits. Returns the run's number for output(), 0 on the CPU.
   int64_t run(ThreadPool& pool) const;
+  // On the CPU: calls after(node) when a node is done, on the calling thread.
+  using AfterNode = FunctionRef<void(NodeId node)>;
+  void run(ThreadPool& pool, AfterNode after) const;
   // So many runs, each of which finds in its states what the one before left there; on a device they are one
   // recording. For plans whose inputs are all states: a batch would be the same for all.
   void run_together(ThreadPool& pool, int64_t times) const;
@@ -45,8 +49,8 @@ class Executor {
   };
   void check(const ThreadPool& pool) const;
   void run_step(const Step& step, ThreadPool& pool) const;
-  void run_all(ThreadPool& pool) const;
-  void run_recorded(ThreadPool& pool) const;
+  void run_all(ThreadPool& pool, AfterNode after) const;
+  void run_recorded(ThreadPool& pool, AfterNode after) const;
   void copy_updates() const;
 
   const Plan* plan_;

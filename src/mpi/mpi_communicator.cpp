@@ -36,6 +36,7 @@ class MpiWorld {
  public:
   using Outgoing = Communicator::Outgoing;
   using Incoming = Communicator::Incoming;
+  using Wait = Communicator::Wait;
 
   MpiWorld() {
     int provided = 0;
@@ -51,12 +52,12 @@ class MpiWorld {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming) {
+  void exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Wait wait) {
     {
       const std::lock_guard lock(mpi_);
       start(outgoing, incoming);
     }
-    wait();
+    wait_for_messages(wait);
   }
 
   void leave() {
@@ -102,9 +103,9 @@ class MpiWorld {
 
   // MPI's own wait keeps its processor busy. Where there are more ranks than processors the others need it, so after a
   // moment this one gives way, and later it sleeps between looks.
-  void wait() {
+  void wait_for_messages(Wait wait) {
     constexpr int kBusy = 2000, kGivingWay = 20000;
-    for (int looks = 0; !are_done(requests_); ++looks)
+    for (int looks = wait == Wait::kPatiently ? kGivingWay : 0; !are_done(requests_); ++looks)
       if (looks >= kBusy) sleep_for(looks < kGivingWay ? std::chrono::microseconds(0) : kLook);
   }
 
@@ -162,7 +163,7 @@ MpiWorld* world = nullptr;  // never destroyed: a rank that fails must not wait 
 // Null, or the message of what `call` has thrown.
 template <class Call>
 const char* message_of(const Call& call) {
-  static std::string message;
+  thread_local std::string message;
   try {
     call();
     return nullptr;
@@ -192,9 +193,8 @@ extern "C" __attribute__((visibility("default"))) const linnet::ModuleWorld* lin
       .rank = world->rank(),
       .size = world->size(),
       .exchange =
-          [](std::span<const Communicator::Outgoing> outgoing, std::span<const Communicator::Incoming> incoming) {
-            return message_of([&] { world->exchange(outgoing, incoming); });
-          },
+          [](std::span<const Communicator::Outgoing> outgoing, std::span<const Communicator::Incoming> incoming,
+             Communicator::Wait wait) { return message_of([&] { world->exchange(outgoing, incoming, wait); }); },
       .leave = [] { return message_of([] { world->leave(); }); }};
   return &module;
 }

@@ -20,6 +20,9 @@ Graph lower_precision(const Graph& graph, Precision precision, Precision attenti
 Graph independent_rows(const Graph& graph);
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
+// The nodes from `first` on are moved to where their operands have just been computed. No pass of the list below: who
+// builds a graph knows which of its nodes must not wait.
+Graph run_early(const Graph& graph, NodeId first);
 // A linear cross-entropy and its gradient become one node that computes the logits once.
 Graph fuse_loss(const Graph& graph);
 // Cheap results of the forward pass are computed a second time for the backward pass instead of kept.

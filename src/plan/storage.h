@@ -28,6 +28,8 @@ class StorageMap {
   NodeId last(ValueId storage) const;
   // Its bytes, cut where the node that first writes them changes.
   std::vector<ArenaPart> parts(ValueId storage) const;
+  // What nodes write of its bytes.
+  const std::vector<Access>& writes(ValueId storage) const { return writes_[static_cast<size_t>(find(storage))]; }
   // Updates whose value does not end up in the state's own storage.
   const std::vector<StateUpdate>& copies() const { return copies_; }
 

@@ -5,18 +5,24 @@
 //
 //   ShardedStep shards(trainer, world);
 //   shards.begin();
-//   for each shard of this rank: { trainer.accumulate(...) for each of its batches; shards.add(); }
+//   for each shard of this rank: { shards.accumulate(...) for each of its batches; shards.add(); }
 //   shards.finish();
 //   trainer.apply(...);
 //   shards.share_update();
 //
+// On the CPU the ranks add the gradient in buckets, on a thread, while the backward pass of each rank's last batch
+// still computes the others.
+//
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
 #pragma once
+#include <optional>
 #include <vector>
 
+#include "base/ordered_worker.h"
 #include "comm/shard_sum.h"
 #include "data/batch_source.h"
+#include "train/gradient_buckets.h"
 #include "train/trainer.h"
 
 namespace linnet {
@@ -31,11 +37,11 @@ class ShardedStep {
 
   // The batches of a step that are this rank's.
   BatchShare batches() const;
-  // The first of a shard's numbers of micro-batches, for Trainer::accumulate(): they count through all shards of a
-  // step, so that no two have the same dropout masks.
-  int64_t first_micro(int64_t shard) const;
 
   void begin();
+  // Trainer::accumulate() of batch `micro`, from 0, of the shard that add() ends. Numbers of micro-batches count
+  // through all shards of a step, so that no two have the same dropout masks.
+  void accumulate(int shape, int64_t step, int64_t micro);
   void add();
   // Waits for all ranks. Throws Stopped on all of them when a stop was requested on any: nothing was updated then.
   void finish();
@@ -45,6 +51,10 @@ class ShardedStep {
   void share_average();
 
  private:
+  int64_t first_micro(int64_t shard) const;
+  const std::vector<NodeId>& last_writers_of(int shape);
+  void accumulate_and_send(int shape, int64_t step, int64_t micro);
+  void send(const GradientBucket& bucket);
   void sum_range(const TrainedRange& range);
   void add_squares();
   void share_slices(const char* state);
@@ -64,6 +74,14 @@ class ShardedStep {
   std::vector<float> buffers_before_;    // the step
   std::vector<std::span<float>> nodes_;
   std::vector<double> squares_;  // of each block of a range
+  // Of the backward pass that sends.
+  const int64_t waiting_at_last_;  // nodes that wait for this rank's last shard
+  int64_t additions_of_last_ = 0;  // how many of them that shard is added to
+  std::vector<GradientBucket> buckets_;
+  std::vector<std::vector<NodeId>> last_writers_;  // by shape, of each bucket
+  std::vector<std::span<float>> sent_nodes_;
+  ThreadPool own_thread_{1};
+  std::optional<OrderedWorker> sender_;  // where several ranks train on CPUs
 };
 
 }  // namespace linnet

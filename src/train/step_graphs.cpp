@@ -5,6 +5,7 @@
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "passes/gradient.h"
+#include "passes/passes.h"
 #include "train/range_update.h"
 
 namespace linnet {
@@ -13,6 +14,7 @@ namespace {
 struct Traced {
   Loss loss;
   std::vector<Tensor> gradients;  // of the sum of losses, one flat tensor for each trained range, packed ones last
+  NodeId flat;                    // the first node after the backward pass
 };
 
 Tensor flat_state(Graph& graph, const std::string& name, const TrainedRange& range, DType dtype) {
@@ -37,13 +39,14 @@ Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input
 // `starts`: what the gradient of each range is added to, or empty.
 Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
                        const StepOptions& options, std::span<const Tensor> starts) {
-  Traced traced{loss_function(trace), {}};
+  Traced traced{loss_function(trace), {}, 0};
   const Tensor loss = options.scales_loss ? traced.loss.sum * loss_scale(trace.graph(), options) : traced.loss.sum;
   std::vector<Tensor> parameters;
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
   for (const PackedRange& packed : layout.packed_ranges())
     parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
   std::vector<Tensor> parts = gradients(loss, parameters);
+  traced.flat = trace.graph().node_count();
   size_t first = 0;
   for (size_t i = 0; i < layout.ranges().size(); ++i) {
     const size_t count = layout.slots_in(layout.ranges()[i]);
@@ -117,7 +120,9 @@ Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, 
     graph.update(total, total + value);
   }
   trace.finish_buffers();
-  return trace.finish();
+  // Each gradient is added where the backward pass has computed it, and the activations it was computed from are not
+  // kept any longer.
+  return run_early(trace.finish(), traced.flat);
 }
 
 namespace {

@@ -66,7 +66,8 @@ BatchPosition StepQueue::accumulate_shards(int64_t step) {
     for (int64_t micro = 0; micro < trainer_.options().accumulate_steps; ++micro) {
       const Batch& batch = next_batch();
       position = batch;
-      trainer_.accumulate(batch, step, shards_->first_micro(shard) + micro);
+      trainer_.load(batch);
+      shards_->accumulate(batch.shape_index, step, micro);
     }
     shards_->add();
   }

@@ -383,6 +383,12 @@ void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
   shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
 }
 
+void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after) {
+  set_random(step, micro);
+  set_loss_scale_input();
+  shapes_[static_cast<size_t>(shape)]->run_train->run(pool_, after);
+}
+
 SubmittedStep Trainer::submit_apply(double learning_rate, int64_t step) {
   set_control(learning_rate, step);
   return {run_apply_.get(), run_apply_->run(pool_)};

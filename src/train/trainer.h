@@ -123,6 +123,8 @@ class Trainer {
   void set_step(double learning_rate, int64_t step);
   // Or several: accumulate() each (micro from 0), then apply(), or submit_apply() and later collect().
   void accumulate(int shape, int64_t step, int64_t micro);
+  // On the CPU: after(node) is called when a node of train_executor(shape) is done.
+  void accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after);
   void accumulate(const Batch& batch, int64_t step, int64_t micro) {
     load(batch);
     accumulate(batch.shape_index, step, micro);
