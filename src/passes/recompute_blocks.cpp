@@ -23,6 +23,15 @@ bool moves_nothing(const Node& node) {
   return algebra == Algebra::kReshape || algebra == Algebra::kSplit;
 }
 
+double node_work(const Graph& graph, const Node& node) {
+  if (moves_nothing(node) || algebra_of(node) == Algebra::kConcat) return 0;
+  double work = node_flops(graph, node);
+  for (const auto* values : {&node.in, &node.out})
+    for (const ValueId value : *values)
+      work += kOperationsPerByte * static_cast<double>(graph.value(value).type.bytes());
+  return work;
+}
+
 // The node that computes the loss: the last one of the forward pass. kNone: the graph has no loss.
 NodeId find_loss(const Graph& graph) {
   for (const GraphOutput& output : graph.outputs())
@@ -127,8 +136,8 @@ class RecomputeBlocks {
         return "";
       case Recomputation::kAttention:
         return attention;
-      case Recomputation::kFeedForward:
-        return attention.empty() ? blocks_.paths()[at(block)] : "";
+      case Recomputation::kPart:
+        return blocks_.paths()[at(block)];
       case Recomputation::kBlock:
         while (block > 0 && choices[at(block)].joined) --block;
         return blocks_.paths()[at(block)];
@@ -140,7 +149,14 @@ class RecomputeBlocks {
   void mark(std::span<const BlockChoice> choices) {
     if (blocks_.loss() == kNone) return;
     std::vector<std::string> units;
-    for (NodeId id = 0; id <= blocks_.loss(); ++id) units.push_back(unit(graph_.node(id), choices));
+    std::vector<int> seen(choices.size());  // nodes of each block so far
+    std::vector<bool> kept;
+    for (NodeId id = 0; id <= blocks_.loss(); ++id) {
+      units.push_back(unit(graph_.node(id), choices));
+      const int block = blocks_.block(graph_.node(id));
+      const bool chosen = block >= 0 && at(block) < choices.size();
+      kept.push_back(chosen && std::ranges::count(choices[at(block)].kept, seen[at(block)]++) > 0);
+    }
     const Matcher matcher(graph_);
     for (NodeId id = 0; id < blocks_.loss(); ++id) {
       if (units[at(id)].empty()) continue;
@@ -153,7 +169,7 @@ class RecomputeBlocks {
           inside = inside && units[at(reader)] == units[at(id)];
           if (blocks_.block(graph_.node(reader)) != block) outlives_[at(out)] = true;
         }
-        dropped_[at(out)] = inside;
+        dropped_[at(out)] = inside && !kept[at(id)];
       }
     }
   }
@@ -196,12 +212,95 @@ class RecomputeBlocks {
   int current_ = -1;
 };
 
+// See kept_parts(). What is kept spares its computation and that of all that only it is computed from.
+class KeptParts {
+ public:
+  KeptParts(const Graph& graph, const Block& block) : graph_(graph), place_(at(graph.node_count()), -1) {
+    const BlockMap blocks(graph);
+    const Matcher matcher(graph);
+    for (NodeId id = 0; id <= blocks.loss(); ++id)
+      if (block_path(graph.scope_path(graph.node(id).scope)) == block.path)
+        place_[at(id)] = count_++, ids_.push_back(id);
+    for (const NodeId id : ids_)
+      for (const ValueId out : graph.node(id).out) {
+        const auto readers = matcher.readers(out);
+        const bool outlives = std::ranges::any_of(readers, [&](NodeId reader) {
+          return reader == graph.node_count() || (reader <= blocks.loss() && place_[at(reader)] < 0);
+        });
+        if (outlives) outlives_.insert(out);
+        if (!outlives && std::ranges::any_of(readers, [&](NodeId reader) { return reader > blocks.loss(); }))
+          needed_.push_back(out);
+      }
+  }
+
+  std::vector<std::vector<int>> run() const {
+    std::vector<std::vector<int>> lists;
+    const double whole = cost({});
+    double last = whole;
+    for (std::set<int> kept; lists.size() < kMost;) {
+      const double now = cost(kept);
+      int best = -1;
+      double best_gain = 0;
+      for (const NodeId id : ids_) {
+        const int place = place_[at(id)];
+        if (kept.contains(place) || moves_nothing(graph_.node(id)) || bytes(id) == 0) continue;
+        std::set<int> with = kept;
+        with.insert(place);
+        if (const double gain = (now - cost(with)) / bytes(id); gain > best_gain) best = place, best_gain = gain;
+      }
+      if (best < 0) break;
+      kept.insert(best);
+      if (const double next = cost(kept); last - next >= kLeastStep * whole) {
+        lists.emplace_back(kept.begin(), kept.end());
+        last = next;
+      }
+    }
+    return lists;
+  }
+
+ private:
+  static constexpr size_t kMost = 8;              // lists
+  static constexpr double kLeastStep = 1.0 / 16;  // of the work of computing the whole block again
+
+  double bytes(NodeId id) const {
+    size_t sum = 0;
+    for (const ValueId out : graph_.node(id).out)
+      if (!outlives_.contains(out)) sum += graph_.value(out).type.bytes();
+    return static_cast<double>(sum);
+  }
+
+  // Of computing again what the backward pass needs and is not kept.
+  double cost(const std::set<int>& kept) const {
+    std::set<NodeId> again;
+    std::vector<ValueId> open = needed_;
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      const NodeId producer = graph_.value(value).producer;
+      if (producer == kNone || place_[at(producer)] < 0 || outlives_.contains(value)) continue;
+      if (kept.contains(place_[at(producer)]) || !again.insert(producer).second) continue;
+      const Node& node = graph_.node(producer);
+      open.insert(open.end(), node.in.begin(), node.in.end());
+    }
+    double work = 0;
+    for (const NodeId id : again) work += node_work(graph_, graph_.node(id));
+    return work;
+  }
+
+  const Graph& graph_;
+  std::vector<int> place_;   // by node: its number in the block's forward pass; -1: it is not there
+  std::vector<NodeId> ids_;  // by that number
+  int count_ = 0;
+  std::set<ValueId> outlives_;   // other blocks read them: they are kept anyway
+  std::vector<ValueId> needed_;  // the backward pass reads them
+};
+
 }  // namespace
 
 std::vector<Block> find_blocks(const Graph& graph) {
   const BlockMap map(graph);
   std::vector<Block> blocks;
-  for (const std::string& path : map.paths()) blocks.push_back({path, 0, false});
+  for (const std::string& path : map.paths()) blocks.push_back({path, 0});
   for (NodeId id = 0; id <= map.loss(); ++id) {
     const Node& node = graph.node(id);
     const int index = map.block(node);
@@ -210,7 +309,6 @@ std::vector<Block> find_blocks(const Graph& graph) {
     std::string text = node.op->name;
     for (const ValueId out : node.out) text += graph.value(out).type.text();
     block.kind = fnv1a(text, block.kind);
-    block.has_attention = block.has_attention || !map.attention(node).empty();
   }
   return blocks;
 }
@@ -242,14 +340,12 @@ size_t saved_bytes(const Graph& graph) {
 
 double estimated_work(const Graph& graph) {
   double work = 0;
-  for (const Node& node : graph.nodes()) {
-    if (moves_nothing(node) || algebra_of(node) == Algebra::kConcat) continue;
-    work += node_flops(graph, node);
-    for (const auto* values : {&node.in, &node.out})
-      for (const ValueId value : *values)
-        work += kOperationsPerByte * static_cast<double>(graph.value(value).type.bytes());
-  }
+  for (const Node& node : graph.nodes()) work += node_work(graph, node);
   return work;
+}
+
+std::vector<std::vector<int>> kept_parts(const Graph& graph, const Block& block) {
+  return KeptParts(graph, block).run();
 }
 
 }  // namespace linnet

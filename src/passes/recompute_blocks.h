@@ -15,27 +15,32 @@ namespace linnet {
 // Which of a block's saved activations are computed again.
 enum class Recomputation : uint8_t {
   kNone,
-  kAttention,    // those of its attention modules
-  kFeedForward,  // those of all else
-  kBlock,        // all but what later blocks read
+  kAttention,  // those of its attention modules
+  kPart,       // all but what later blocks read and what BlockChoice::kept names
+  kBlock,      // all but what later blocks read
 };
 
 struct BlockChoice {
   Recomputation what = Recomputation::kNone;
   // The block's input is computed again too, from the input of the block before it. Both are of Recomputation::kBlock.
   bool joined = false;
+  // Of Recomputation::kPart: nodes of the block's forward pass, counted from 0, whose results stay saved.
+  std::vector<int> kept = {};
   bool operator==(const BlockChoice&) const = default;
 };
 
 struct Block {
   std::string path;
-  uint64_t kind;       // equal for blocks of equal ops and types, whatever their parameters are
-  bool has_attention;  // in a module of its own
+  uint64_t kind;  // equal for blocks of equal ops and types, whatever their parameters are
 };
 
 // The blocks of a traced training graph, in the order of the forward pass. The forward pass ends at the value that is
 // the graph's output, or is added to its state, "loss_sum". A graph without it has no blocks.
 std::vector<Block> find_blocks(const Graph& graph);
+
+// What may be kept of a block: a list for BlockChoice::kept, then the same and what saves most work for its bytes
+// beside it, and so on. Equal for blocks of one kind.
+std::vector<std::vector<int>> kept_parts(const Graph& graph, const Block& block);
 
 // choices[i] is for block i of find_blocks(). The rewrite comes before the fusions, so that they find in the second
 // computation the patterns that they find in the first.

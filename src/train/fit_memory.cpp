@@ -14,32 +14,32 @@ using Choices = std::vector<BlockChoice>;
 struct Upgrade {
   double work_per_byte;  // that it frees
   uint64_t kind;         // of the layers it is for
-  Recomputation what;
+  BlockChoice choice;
 };
 
 struct Measured {
-  Recomputation what;
+  BlockChoice choice;
   double work, bytes;  // more than without, and freed
 };
 
 // With the cheap recomputation of single nodes, which follows anyway.
-Measured measure(const Graph& traced, size_t block, Recomputation what, size_t count) {
-  Choices choices(what == Recomputation::kNone ? 0 : count);
-  if (!choices.empty()) choices[block].what = what;
+Measured measure(const Graph& traced, size_t block, const BlockChoice& choice, size_t count) {
+  Choices choices(choice.what == Recomputation::kNone ? 0 : count);
+  if (!choices.empty()) choices[block] = choice;
   const Graph graph = recompute(recompute_blocks(traced, choices));
-  return {what, estimated_work(graph), static_cast<double>(saved_bytes(graph))};
+  return {choice, estimated_work(graph), static_cast<double>(saved_bytes(graph))};
 }
 
 // The lower convex hull of the options of one layer, from cheap to costly for each byte that is freed.
 std::vector<Upgrade> upgrades_of(uint64_t kind, const std::vector<Measured>& options) {
   std::vector<Upgrade> upgrades;
-  for (Measured now{Recomputation::kNone, 0, 0};;) {
+  for (Measured now{{}, 0, 0};;) {
     std::optional<Upgrade> best;
     Measured next = now;
     for (const Measured& option : options) {
       if (option.bytes <= now.bytes || option.work <= now.work) continue;
       const double ratio = (option.work - now.work) / (option.bytes - now.bytes);
-      if (!best || ratio < best->work_per_byte) best = Upgrade{ratio, kind, option.what}, next = option;
+      if (!best || ratio < best->work_per_byte) best = Upgrade{ratio, kind, option.choice}, next = option;
     }
     if (!best) return upgrades;
     upgrades.push_back(*best);
@@ -50,14 +50,16 @@ std::vector<Upgrade> upgrades_of(uint64_t kind, const std::vector<Measured>& opt
 // The upgrades of all kinds of layers, the cheapest first. Layers of one kind are measured once, at the first of them.
 std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>& blocks) {
   std::map<uint64_t, std::vector<Measured>> kinds;
-  const Measured none = measure(traced, 0, Recomputation::kNone, blocks.size());
+  const Measured none = measure(traced, 0, {}, blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto [entry, is_new] = kinds.try_emplace(blocks[i].kind);
     if (!is_new) continue;
-    for (const Recomputation what : {Recomputation::kAttention, Recomputation::kFeedForward, Recomputation::kBlock}) {
-      if (what != Recomputation::kBlock && !blocks[i].has_attention) continue;
-      const Measured with = measure(traced, i, what, blocks.size());
-      entry->second.push_back({what, with.work - none.work, none.bytes - with.bytes});
+    Choices options{{.what = Recomputation::kBlock}};
+    for (const std::vector<int>& kept : kept_parts(traced, blocks[i]))
+      options.push_back({.what = Recomputation::kPart, .kept = kept});
+    for (const BlockChoice& option : options) {
+      const Measured with = measure(traced, i, option, blocks.size());
+      entry->second.push_back({option, with.work - none.work, none.bytes - with.bytes});
     }
   }
   std::vector<Upgrade> upgrades;
@@ -87,7 +89,7 @@ std::vector<Choices> ladder(const Graph& traced, const std::vector<Block>& block
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (blocks[i].kind != upgrade.kind) continue;
       steps.push_back(steps.back());
-      steps.back()[i].what = upgrade.what;
+      steps.back()[i] = upgrade.choice;
     }
   for (const size_t length : {2, 3, 4, 6, 8})
     if (2 * length <= blocks.size()) steps.push_back(chains(blocks, length));
@@ -170,7 +172,7 @@ std::string Fit::text() const {
   };
   add(Recomputation::kBlock, "");
   add(Recomputation::kAttention, "the attention of ");
-  add(Recomputation::kFeedForward, "all but the attention of ");
+  add(Recomputation::kPart, "parts of ");
   if (text.empty()) return "";
   text = "computes " + text + " of " + std::to_string(choices.size()) + " layers again";
   if (joined > 0) text += ", in chains that save " + std::to_string(choices.size() - joined) + " inputs";

@@ -85,7 +85,7 @@ void expect_limits_are_kept(const PassOptions& passes) {
     work = limited.fit.extra_work;
     expect_same_bits(all, limited);
   }
-  EXPECT_GT(work, 0.05);
+  EXPECT_GT(work, 0.02);
 }
 
 TEST(FitMemory, KeepsEachLimitWithTheSameBits) {
