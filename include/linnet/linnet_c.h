@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* Grows when functions or members of options are added; what there was stays as it is. */
-#define LINNET_C_VERSION 1
+#define LINNET_C_VERSION 2
 
 /* What a call comes to. */
 typedef enum linnet_status {
@@ -63,12 +63,13 @@ typedef enum linnet_model_kind {
 
 /* How a model is opened. */
 typedef struct linnet_model_options {
-  size_t size;        /* sizeof(linnet_model_options); set by linnet_model_options_init() */
-  int32_t threads;    /* 0: what the machine and its cgroup allow */
-  int32_t slots;      /* texts that are written at once (8); more wait */
-  int32_t beams;      /* the most of a search; 0: what the model's author asks for */
-  int64_t max_length; /* tokens of a text with its prompt; 0: the model's, at most 2048 */
-  int64_t waiting;    /* texts that may wait (1024) */
+  size_t size;          /* sizeof(linnet_model_options); set by linnet_model_options_init() */
+  int32_t threads;      /* 0: what the machine and its cgroup allow */
+  int32_t slots;        /* texts that are written at once (8); more wait */
+  int32_t beams;        /* the most of a search; 0: what the model's author asks for */
+  int64_t max_length;   /* tokens of a text with its prompt; 0: the model's, at most 2048 */
+  int64_t waiting;      /* texts that may wait (1024) */
+  const char* quantize; /* how weights are kept, as `linnet generate --quantize` takes it: "int8"; NULL: as they are */
 } linnet_model_options;
 /* Sets the defaults, those in parentheses above. */
 LINNET_C_API void linnet_model_options_init(linnet_model_options* options);

@@ -235,7 +235,7 @@ int linnet_c_version(void) { return LINNET_C_VERSION; }
 const char* linnet_last_error(void) { return last_error.c_str(); }
 
 void linnet_model_options_init(linnet_model_options* options) {
-  if (options) *options = {sizeof(linnet_model_options), 0, 8, 0, 0, 1024};
+  if (options) *options = {sizeof(linnet_model_options), 0, 8, 0, 0, 1024, nullptr};
 }
 
 void linnet_generate_options_init(linnet_generate_options* options) {
@@ -255,7 +255,8 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
     opened->resident = open_loaded_model(
         path, {.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length},
                .limits = {.waiting = options.waiting},
-               .threads = options.threads});
+               .threads = options.threads,
+               .quantize = options.quantize ? options.quantize : "none"});
     *model = opened.release();
   });
 }

@@ -160,8 +160,8 @@ Command& Command::take_isa(std::string& value) {
 
 Command& Command::take_quantize(std::string& word, std::vector<std::string>& keep) {
   return take("--quantize", word,
-              "weights of 8 or 4 bits: int8 (activations too), int8-weights or int4-weights (for decoding); "
-              "none (default)",
+              "weights of 16, 8 or 4 bits: int8 (activations too), bf16, int8-weights or int4-weights (for "
+              "decoding); none (default)",
               {.choices = quantization_words()})
       .take("--keep", keep, "parameters that stay in fp32 (* stands for any characters); may be given several times",
             {.type = "NAME"});

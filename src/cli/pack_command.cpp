@@ -12,6 +12,7 @@ namespace {
 
 struct Arguments {
   std::string model, out;
+  QuantizationWords words;
   bool overwrite = false;
 };
 
@@ -20,9 +21,9 @@ int pack(const Arguments& arguments) {
     fail_user("-o " + arguments.out + ": the name of a packed model ends in " + kPackedEnding);
   if (file_exists(arguments.out) && !arguments.overwrite)
     fail_user("'" + arguments.out + "' exists; --overwrite replaces it");
-  const PackReport report = pack_model(arguments.model, arguments.out);
-  std::printf("%s: %zu tensors, %zu files, %.1f MB\n", arguments.out.c_str(), report.tensors, report.files,
-              static_cast<double>(report.bytes) / 1e6);
+  const PackReport report = pack_model(arguments.model, arguments.out, arguments.words);
+  std::printf("%s: %zu parameters, %zu files, %.1f MB; weights %s\n", arguments.out.c_str(), report.parameters,
+              report.files, static_cast<double>(report.bytes) / 1e6, report.weights.c_str());
   return 0;
 }
 
@@ -33,6 +34,10 @@ void add_pack_command(Command& linnet) {
   linnet.subcommand("pack", "put a model into one file, which every command takes in place of its folder")
       .take("MODEL", arguments->model, "a run or a model folder", {.required = true})
       .take("-o,--out", arguments->out, "the file to write, which ends in .linnet", {.required = true, .type = "FILE"})
+      .take_quantize(arguments->words.quantize, arguments->words.keep)
+      .take("--tables", arguments->words.tables,
+            "embeddings, and heads that share their weight, in another way than --quantize says",
+            {.choices = quantization_words()})
       .flag("--overwrite", arguments->overwrite, "replace a file that is there")
       .does([arguments] { return pack(*arguments); });
 }

@@ -54,7 +54,9 @@ int run_model(const Arguments& arguments) {
       .text = {.slots = arguments.slots, .beams = arguments.text.beams.value_or(0), .max_length = arguments.context},
       .limits = {.waiting = kWaiting},
       .threads = arguments.text.threads,
-      .device = arguments.text.device};
+      .device = arguments.text.device,
+      .quantize = arguments.text.quantize,
+      .keep = arguments.text.keep};
   const std::unique_ptr<LoadedModel> model = open_loaded_model(arguments.model, resident);
   std::optional<AppendFile> file;
   BatchOptions options{.json = arguments.json, .text = arguments.text, .name = "standard input"};
@@ -113,6 +115,7 @@ void add_run_command(Command& linnet) {
             {.least = 0, .most = 1e7})
       .take_threads(text.threads)
       .take_device(text.device)
+      .take_quantize(text.quantize, text.keep)
       .take_isa(arguments->isa)
       .does([arguments] { return run_model(*arguments); });
 }

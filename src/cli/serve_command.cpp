@@ -69,6 +69,7 @@ void add_serve_command(Command& linnet) {
       .flag("--quiet", arguments->quiet, "no line in the log for each request")
       .take_threads(service.resident.threads)
       .take_device(service.resident.device)
+      .take_quantize(service.resident.quantize, service.resident.keep)
       .take_isa(arguments->isa)
       .does([arguments] { return serve_models(*arguments); });
 }

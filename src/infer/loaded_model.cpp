@@ -57,7 +57,7 @@ ModelKind model_kind(const std::string& folder) {
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
   auto model = std::make_unique<LoadedModel>();
   model->folder = folder, model->kind = model_kind(folder);
-  const RowOptions rows{options.threads, options.device};
+  const RowOptions rows{options.threads, options.device, options.quantize, options.keep};
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
     auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);
     model->rows = std::make_unique<RowWorker>(std::move(opened), options.limits.waiting);
@@ -65,6 +65,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   }
   TextGenerationOptions generation;
   generation.threads = options.threads, generation.device = options.device;
+  generation.quantize = options.quantize, generation.keep = options.keep;
   std::unique_ptr<TextModel> text = open_text_model(folder, generation);
   text->plan_resident(options.text);
   model->text = std::make_unique<TextWorker>(std::move(text), options.limits);

@@ -20,6 +20,9 @@ struct LoadedModelOptions {
   TextWorkerLimits limits;
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
+  // How weights are kept, in the words of parse_quantization(), and parameters that stay in fp32.
+  std::string quantize = "none";
+  std::vector<std::string> keep = {};
 };
 
 // One of `text` and `rows` is there.

@@ -6,9 +6,16 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "config/task_rows.h"
+#include "infer/loaded_model.h"
 #include "io/packed_model.h"
+#include "nn/model_store.h"
 #include "pretrained/pretrained.h"
 #include "run/run_folder.h"
+#include "tasks/classification/classification_task.h"
+#include "tasks/language/language_model.h"
+#include "tasks/session.h"
+#include "tasks/translation/translation_model.h"
 
 namespace linnet {
 namespace {
@@ -50,24 +57,135 @@ WeightSource source_of(const SafetensorsEntry& entry) {
           }};
 }
 
-}  // namespace
+// A model and how its parameters are read, whatever it does.
+struct Opened {
+  std::shared_ptr<const void> owner;
+  const Module* module = nullptr;
+  const PretrainedModel* pretrained = nullptr;  // null: a run of ours, whose weights are fp32
+  LoadWeights load;
+};
 
-PackReport pack_model(const std::string& folder, const std::string& path) {
-  const RunFolder run(folder);
-  if (is_packed(folder)) fail_user("'" + folder + "' is packed already");
-  const bool is_run = run.has_config() || !is_pretrained_folder(folder);
-  if (is_run) run.load_config(), run.best_weights();  // says what is wrong
-  const WeightFiles weights(folder);
-  PackedContents contents;
-  for (const WeightFiles::Weight& weight : weights.weights()) {
-    contents.weights.push_back(source_of(*weight.entry));
-    contents.metadata.insert(weight.file->metadata().begin(), weight.file->metadata().end());
+template <class Model>
+Opened opened_run(Model model, const Module& (*module)(const Model&),
+                  const PretrainedModel* (*pretrained)(const Model&)) {
+  const auto kept = std::make_shared<const Model>(std::move(model));
+  return {kept, &module(*kept), pretrained(*kept),
+          [kept](const ParameterLayout& layout, const ParameterTarget& target) { kept->load_weights(layout, target); }};
+}
+
+Opened open_any(const std::string& folder) {
+  switch (model_kind(folder)) {
+    case ModelKind::kLanguage:
+      return opened_run<OpenedLanguageModel>(
+          open_language_model(folder), [](const OpenedLanguageModel& m) -> const Module& { return *m.model; },
+          [](const OpenedLanguageModel& m) -> const PretrainedModel* {
+            return m.is_run ? nullptr : m.pretrained.get();
+          });
+    case ModelKind::kTranslation:
+      return opened_run<OpenedTranslationModel>(
+          open_translation_model(folder), [](const OpenedTranslationModel& m) -> const Module& { return *m.model; },
+          [](const OpenedTranslationModel& m) -> const PretrainedModel* {
+            return m.is_run ? nullptr : m.pretrained.get();
+          });
+    case ModelKind::kClassifier:
+      return opened_run<OpenedTextClassifier>(
+          open_text_classifier(folder), [](const OpenedTextClassifier& m) -> const Module& { return *m.model.module; },
+          [](const OpenedTextClassifier& m) -> const PretrainedModel* { return m.is_run ? nullptr : &m.model; });
+    case ModelKind::kEmbedder:
+      break;
   }
+  const auto kept = std::make_shared<const PretrainedModel>(open_pretrained(folder));
+  return {kept, kept->module.get(), kept.get(), [kept](const ParameterLayout& layout, const ParameterTarget& target) {
+            load_parameters(*kept, layout, target);
+          }};
+}
+
+// The type that a folder has all of a parameter in, where that is not fp32.
+std::map<std::string, FileDType> types_of(const Opened& opened) {
+  std::map<std::string, FileDType> types;
+  if (!opened.pretrained) return types;
+  for (const NameRow& row : opened.pretrained->names.rows) {
+    const auto found = opened.pretrained->dtypes.find(row.tensor);
+    if (found == opened.pretrained->dtypes.end()) continue;
+    const FileDType type = found->second == FileDType::kF64 ? FileDType::kF32 : found->second;
+    const auto [known, inserted] = types.try_emplace(row.parameter, type);
+    if (known->second != type) known->second = FileDType::kF32;
+  }
+  return types;
+}
+
+std::string describe(const ParameterLayout& layout, const QuantizationWords& words) {
+  const size_t all = layout.parameters().size(), quantized = layout.quantized().size();
+  if (quantized == 0) return "as the folder has them";
+  return words.quantize + (words.tables.empty() ? "" : ", tables " + words.tables) + ": " + std::to_string(quantized) +
+         " matrices; " + std::to_string(all - quantized) + " other parameters in fp32";
+}
+
+SafetensorsMetadata metadata_of(const std::string& folder) {
+  SafetensorsMetadata metadata;
+  const WeightFiles files(folder);
+  for (const WeightFiles::Weight& weight : files.weights())
+    metadata.insert(weight.file->metadata().begin(), weight.file->metadata().end());
+  return metadata;
+}
+
+PackReport finish(const std::string& path, PackedContents& contents, const std::string& folder) {
   add_files(folder, "", contents.files);
   save_packed_model(path, contents);
   use_packed_models();
   open_packed(path);
-  return {contents.files.size(), contents.weights.size(), static_cast<uint64_t>(fs::file_size(path))};
+  return {.files = contents.files.size(), .bytes = static_cast<uint64_t>(fs::file_size(path))};
+}
+
+// The parameters as graphs read them.
+PackReport pack_parameters(const std::string& folder, const std::string& path, const QuantizationWords& words) {
+  const Opened opened = open_any(folder);
+  const ParameterLayout layout(*opened.module, {}, words.parsed());
+  Store store;
+  declare_model(store, layout);
+  store.allocate();
+  ThreadPool pool(available_threads());
+  load_into(store, layout, pool, [&](const ParameterTarget& parameters) { opened.load(layout, parameters); });
+  PackedContents contents{.metadata = metadata_of(folder)};
+  contents.metadata[kParametersKey] = parameters_metadata(words);
+  const bool is_quantized = !layout.quantized().empty();
+  contents.weights =
+      parameter_sources(store, layout, is_quantized ? std::map<std::string, FileDType>() : types_of(opened));
+  PackReport report = finish(path, contents, folder);
+  report.parameters = layout.parameters().size();
+  report.weights = describe(layout, words);
+  return report;
+}
+
+// The tensors as the folder has them: of models that are trained further, and of images.
+PackReport pack_tensors(const std::string& folder, const std::string& path) {
+  const WeightFiles weights(folder);
+  PackedContents contents{.metadata = metadata_of(folder)};
+  for (const WeightFiles::Weight& weight : weights.weights()) contents.weights.push_back(source_of(*weight.entry));
+  PackReport report = finish(path, contents, folder);
+  report.parameters = contents.weights.size();
+  report.weights = "as the folder has them";
+  return report;
+}
+
+// Whether the model is one of model_kind().
+bool answers_texts(const std::string& folder, bool is_run) {
+  if (!is_run) return true;
+  const TaskKind kind = task_kind(RunFolder(folder).load_config());
+  return kind != TaskKind::kMaskedLanguage && kind != TaskKind::kImages;
+}
+
+}  // namespace
+
+PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words) {
+  const RunFolder run(folder);
+  if (is_packed(folder)) fail_user("'" + folder + "' is packed already");
+  const bool is_run = run.has_config() || !is_pretrained_folder(folder);
+  if (is_run) run.load_config(), run.best_weights();  // says what is wrong
+  if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words);
+  if (words.parsed().any())
+    fail_user("'" + folder + "' answers no texts: its weights are packed as they are, without --quantize");
+  return pack_tensors(folder, path);
 }
 
 }  // namespace linnet

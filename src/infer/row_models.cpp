@@ -16,8 +16,9 @@ constexpr int64_t kRows = 16;  // texts that are computed at once
 
 class Embedder : public RowModel {
  public:
-  Embedder(const std::string& folder, int threads)
-      : tokenizer_(load_pretrained_tokenizer(folder)), embedder_(folder, kRows, threads) {}
+  Embedder(const std::string& folder, const RowOptions& options)
+      : tokenizer_(load_pretrained_tokenizer(folder)),
+        embedder_(folder, kRows, options.threads, parse_quantization(options.quantize, options.keep)) {}
   const std::vector<std::string>& classes() const override { return classes_; }
   size_t width() const override { return static_cast<size_t>(embedder_.width()); }
   std::vector<int32_t> encode(const std::string& text) const override {
@@ -35,7 +36,8 @@ class Embedder : public RowModel {
 class RowClassifier : public RowModel {
  public:
   RowClassifier(const std::string& folder, const RowOptions& options) : opened_(open_text_classifier(folder)) {
-    apply({.threads = options.threads, .device = options.device}, opened_.config);
+    apply({.threads = options.threads, .device = options.device, .quantize = options.quantize, .keep = options.keep},
+          opened_.config, folder);
     force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = kRows;
     session_ = std::make_unique<ClassificationSession>(opened_.config, opened_.model.as<TextClassifier>(),
@@ -67,7 +69,7 @@ class RowClassifier : public RowModel {
 
 std::unique_ptr<RowModel> open_embedder(const std::string& folder, const RowOptions& options) {
   if (options.device != "cpu") fail_user("embeddings are computed on the CPU: leave --device out");
-  return std::make_unique<Embedder>(folder, options.threads);
+  return std::make_unique<Embedder>(folder, options);
 }
 
 std::unique_ptr<RowModel> open_row_classifier(const std::string& folder, const RowOptions& options) {

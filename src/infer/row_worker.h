@@ -29,6 +29,8 @@ class RowModel {
 struct RowOptions {
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
+  std::string quantize = "none";  // parse_quantization()
+  std::vector<std::string> keep = {};
 };
 
 // `folder`: a BERT folder as sentence-transformers writes them, or a classifier of texts.

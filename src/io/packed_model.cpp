@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "io/data_checksum.h"
 #include "io/safetensors_format.h"
 
@@ -23,29 +24,61 @@ uint64_t metadata_checksum(const SafetensorsMetadata& metadata) {
   return state;
 }
 
+constexpr size_t kChecksumPiece = 1 << 22;  // bytes whose checksums are computed at once
+
+// The checksum of a tensor's bytes is made of those of its pieces, so that several threads compute it.
+uint64_t fold(const std::vector<uint64_t>& pieces) {
+  return data_checksum(0, pieces.data(), pieces.size() * sizeof(uint64_t));
+}
+
+size_t pieces_of(size_t bytes) { return (bytes + kChecksumPiece - 1) / kChecksumPiece; }
+
+uint64_t piece_checksum(const std::byte* data, size_t bytes, size_t piece) {
+  const size_t first = piece * kChecksumPiece;
+  return data_checksum(0, data + first, std::min(kChecksumPiece, bytes - first));
+}
+
 // Tensors in the order of their names.
 uint64_t checksum_of(const SafetensorsFile& file) {
+  struct Task {
+    const SafetensorsEntry* entry;
+    size_t piece;
+  };
   std::map<std::string_view, const SafetensorsEntry*> by_name;
   for (const SafetensorsEntry& entry : file.entries()) by_name[entry.name] = &entry;
+  std::vector<Task> tasks;
+  for (const auto& [name, entry] : by_name)
+    for (size_t piece = 0; piece < pieces_of(entry->bytes()); ++piece) tasks.push_back({entry, piece});
+  std::vector<uint64_t> found(tasks.size());
+  ThreadPool pool(available_threads());
+  pool.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+    const auto& [entry, piece] = tasks[static_cast<size_t>(i)];
+    found[static_cast<size_t>(i)] = piece_checksum(entry->data, entry->bytes(), piece);
+  });
   uint64_t state = metadata_checksum(file.metadata());
+  auto next = found.begin();
   for (const auto& [name, entry] : by_name) {
-    state = add_head(state, entry->name, entry->dtype, entry->type.shape);
-    state = data_checksum(state, entry->data, entry->bytes());
+    const auto count = static_cast<std::ptrdiff_t>(pieces_of(entry->bytes()));
+    const uint64_t data = fold({next, next + count});
+    next += count;
+    state = data_checksum(add_head(state, entry->name, entry->dtype, entry->type.shape), &data, sizeof data);
   }
   return state;
 }
 
-// Weights are made piece by piece; the checksum is of each tensor as a whole, so one is in memory at a time.
+// The same of tensors that are made as they are needed: one at a time is in memory.
 uint64_t checksum_of(const std::vector<WeightSource>& weights, const SafetensorsMetadata& metadata) {
   std::map<std::string_view, const WeightSource*> by_name;
   for (const WeightSource& weight : weights) by_name[weight.name] = &weight;
   uint64_t state = metadata_checksum(metadata);
   std::vector<std::byte> bytes;
   for (const auto& [name, weight] : by_name) {
-    state = add_head(state, weight->name, weight->dtype, weight->shape);
     bytes.resize(static_cast<size_t>(weight->shape.elements()) * file_dtype_size(weight->dtype));
     weight->fill(0, weight->shape.elements(), bytes.data());
-    state = data_checksum(state, bytes.data(), bytes.size());
+    std::vector<uint64_t> pieces(pieces_of(bytes.size()));
+    for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = piece_checksum(bytes.data(), bytes.size(), i);
+    const uint64_t data = fold(pieces);
+    state = data_checksum(add_head(state, weight->name, weight->dtype, weight->shape), &data, sizeof data);
   }
   return state;
 }
@@ -74,6 +107,9 @@ void check_version(const SafetensorsFile& file) {
   if (version > kPackedVersion)
     fail_user("'" + file.path() + "' was packed by a newer Linnet: its format is " + std::to_string(version) +
               ", this program reads " + std::to_string(kPackedVersion));
+  if (version < kPackedVersion)
+    fail_user("'" + file.path() + "' was packed by an older Linnet: its format is " + std::to_string(version) +
+              ", this program reads " + std::to_string(kPackedVersion) + "; pack the model again");
 }
 
 PackedFiles files_of(const SafetensorsFile& file) {
@@ -110,15 +146,19 @@ void save_packed_model(const std::string& path, const PackedContents& contents) 
   metadata.erase(kSafetensorsChecksumKey);
   metadata[kPackedVersionKey] = std::to_string(kPackedVersion);
   metadata[kPackedChecksumKey] = checksum_text(checksum_of(all, metadata));
-  save_weight_file(path, all, metadata);
+  save_weight_file(path, all, metadata, WeightOrder::kGivenInPages);
 }
 
 PackedFiles read_packed_model(const std::string& path) {
-  const auto file = std::make_shared<const SafetensorsFile>(path, SafetensorsTypes::kAll);
-  PackedFiles packed = files_of(*file);
-  file->drop_pages();
-  packed.owner = file;
+  const auto opened = std::make_shared<const OpenedPackedModel>(path);
+  PackedFiles packed = files_of(opened->tensors);
+  opened->file.drop_pages();
+  packed.owner = opened;
   return packed;
+}
+
+std::shared_ptr<const OpenedPackedModel> open_packed_model(const std::string& path) {
+  return std::static_pointer_cast<const OpenedPackedModel>(open_packed(path)->owner);
 }
 
 PackedFiles read_packed_model(std::span<const std::byte> bytes, const std::string& name) {

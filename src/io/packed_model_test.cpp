@@ -68,6 +68,9 @@ TEST_F(PackedModel, IsReadLikeAFolder) {
   std::memcpy(&last, weights.find("w")->entry->data + 20, sizeof last);
   EXPECT_EQ(last, 6);
   EXPECT_EQ(weights.find("w")->file->metadata(), (SafetensorsMetadata{{"step", "12"}}));
+  // The data begin at a page, so that they can be mapped.
+  const std::shared_ptr<const OpenedPackedModel> opened = open_packed_model(path_);
+  EXPECT_EQ((opened->tensors.entries()[0].data - opened->file.bytes().data()) % 4096, 0);
   // Any reader of safetensors reads the file itself.
   EXPECT_EQ(SafetensorsFile(path_, SafetensorsTypes::kAll).entries().size(), 5u);
 }
@@ -97,13 +100,16 @@ TEST_F(PackedModel, EveryByteThatIsAlteredOrMissingIsFound) {
   EXPECT_NE(damage(whole + "x"), "");
 }
 
-TEST_F(PackedModel, OtherFilesAndNewerVersionsAreNamed) {
+TEST_F(PackedModel, OtherFilesAndOtherVersionsAreNamed) {
   SafetensorsMetadata metadata;
   save_weight_file(path_, contents().weights, metadata);
   EXPECT_NE(damage(read_file(path_)).find("linnet pack"), std::string::npos);
-  metadata[kPackedVersionKey] = "2";
+  metadata[kPackedVersionKey] = "3";
   save_weight_file(path_, contents().weights, metadata);
   EXPECT_NE(damage(read_file(path_)).find("newer"), std::string::npos);
+  metadata[kPackedVersionKey] = "1";
+  save_weight_file(path_, contents().weights, metadata);
+  EXPECT_NE(damage(read_file(path_)).find("older"), std::string::npos);
   PackedContents outside = contents();
   outside.files["../etc"] = "x";
   save_packed_model(path_, outside);

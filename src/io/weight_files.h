@@ -51,8 +51,11 @@ struct WeightSource {
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
                        const SafetensorsMetadata& metadata);
 
+// How a file is laid out: the wider elements first, so that every tensor is aligned to its own; or in the order given,
+// the data beginning at a multiple of 4,096 bytes.
+enum class WeightOrder { kByWidth, kGivenInPages };
 // Writes one file, whatever its size.
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
-                      const SafetensorsMetadata& metadata);
+                      const SafetensorsMetadata& metadata, WeightOrder order = WeightOrder::kByWidth);
 
 }  // namespace linnet

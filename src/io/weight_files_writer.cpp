@@ -27,7 +27,8 @@ Shard in_file_order(Shard shard) {
   return shard;
 }
 
-std::string header_of(const Shard& shard, const SafetensorsMetadata& metadata) {
+// `unit`: the data begin at a multiple of it.
+std::string header_of(const Shard& shard, const SafetensorsMetadata& metadata, size_t unit) {
   ordered_json header;
   header[kSafetensorsMetadataKey] = metadata;
   uint64_t offset = 0;
@@ -40,18 +41,20 @@ std::string header_of(const Shard& shard, const SafetensorsMetadata& metadata) {
     offset = end;
   }
   std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
+  text.resize((sizeof(uint64_t) + text.size() + unit - 1) / unit * unit - sizeof(uint64_t), ' ');
   if (text.size() > kMaxSafetensorsHeader) fail_internal("safetensors: the header is too large");
   const uint64_t size = text.size();
   return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
 }
 
 // Written, not yet in its place.
-std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata) {
+std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata,
+                                        WeightOrder order = WeightOrder::kByWidth) {
   constexpr int64_t kPiece = 1 << 20;  // elements converted at once
-  shard = in_file_order(std::move(shard));
+  const bool by_width = order == WeightOrder::kByWidth;
+  if (by_width) shard = in_file_order(std::move(shard));
   auto file = std::make_unique<AtomicFile>(path);
-  file->write(header_of(shard, metadata));
+  file->write(header_of(shard, metadata, by_width ? 8 : 4096));
   std::vector<std::byte> piece;
   for (const WeightSource* weight : shard) {
     const int64_t total = weight->shape.elements();
@@ -100,10 +103,10 @@ void remove_others(const std::string& folder, const std::set<std::string>& writt
 }  // namespace
 
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
-                      const SafetensorsMetadata& metadata) {
+                      const SafetensorsMetadata& metadata, WeightOrder order) {
   Shard all;
   for (const WeightSource& weight : weights) all.push_back(&weight);
-  write_shard(path, all, metadata)->commit();
+  write_shard(path, all, metadata, order)->commit();
 }
 
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "nn/model_store.h"
+#include "nn/parameter_file.h"
 #include "passes/passes.h"
 
 namespace linnet {
@@ -27,6 +28,8 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
 void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
   load_into(store_, layout_, pool_, load);
 }
+
+bool Forward::load(const ParameterFile& file) { return file.load(store_, layout_, pool_); }
 
 void Forward::bind_inputs(const std::vector<Graph>& graphs) {
   for (const Graph& graph : graphs)

@@ -23,6 +23,8 @@
 
 namespace linnet {
 
+class ParameterFile;
+
 struct ForwardOptions {
   int threads = 0;                       // 0: all there are
   WeightQuantization quantization = {};  // with any, load() instead of parameters()
@@ -44,6 +46,9 @@ class Forward {
   float* parameters() { return store_.as<float>("parameters"); }
   // See load_into() in nn/model_store.h.
   void load(const std::function<void(const ParameterTarget& parameters)>& load);
+  // The same of a packed model, whose file becomes the memory if it can; false when it lacks a parameter. Nobody may
+  // write to parameters() afterwards.
+  bool load(const ParameterFile& file);
 
   // Fills the beginning of an input. User error when there is no such input or `values` are more than fit.
   template <class T>

@@ -20,13 +20,14 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
 }
 
 const std::vector<std::string>& quantization_words() {
-  static const std::vector<std::string> words{"none", "int8", "int8-weights", "int4-weights"};
+  static const std::vector<std::string> words{"none", "bf16", "int8", "int8-weights", "int4-weights"};
   return words;
 }
 
 WeightQuantization parse_quantization(const std::string& word, const std::vector<std::string>& keep) {
   using enum WeightFormat;
   if (word == "none" || word.empty()) return {.keep = keep};
+  if (word == "bf16") return {.linear = kBf16, .table = kBf16, .keep = keep};
   if (word == "int8") return {.linear = kInt8, .table = kInt8, .keep = keep};
   if (word == "int8-weights") return {.linear = kInt8Blocks, .table = kInt8Blocks, .keep = keep};
   if (word == "int4-weights") return {.linear = kInt4Blocks, .table = kInt8Blocks, .keep = keep};

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "io/weight_files.h"
+#include "nn/parameter_file.h"
 #include "pretrained/pretrained.h"
 
 namespace linnet {
@@ -73,6 +74,11 @@ std::string describe_pretrained(const std::string& folder) {
   text += line("sizes", sizes(model.config));
   text += line("parameters", with_commas(model.parameter_count()));
   text += line("weights", bytes);
+  if (const auto packed = ParameterFile::open(folder))
+    text += line("packed",
+                 packed->words().text() + (packed->can_map(ParameterLayout(*model.module, {}, packed->words().parsed()))
+                                               ? ", mapped: processes share it"
+                                               : ", copied when it is opened"));
   text += line("tokenizer", tokenizer_files(folder));
   for (const std::string& name : model.unused) text += line("unused", name);
   return text;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "io/weight_files.h"
+#include "nn/parameter_file.h"
 #include "pretrained/binding.h"
 #include "pretrained/tensor_match.h"
 
@@ -119,6 +120,32 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
   }
 }
 
+// Of a packed model, whose tensors are the parameters: their shapes, and which are drawn.
+void match_parameters(PretrainedModel& model, const ParameterFile& file, bool new_head) {
+  const ParameterLayout layout(*model.module);
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  for (const BoundRow& bound : rows) {
+    if (!bound.spec) continue;
+    const bool is_there = file.has(bound.spec->name);
+    const TensorRole role = bound.row->role;
+    if (!is_there && role == TensorRole::kHead && new_head) model.fresh.push_back(bound.row->tensor);
+    if (!is_there && (may_be_missing(role) && (role != TensorRole::kHead || new_head))) continue;
+    file.check(*bound.spec);
+    model.dtypes[bound.row->tensor] = file.dtype(bound.spec->name);
+  }
+}
+
+void load_packed(const PretrainedModel& model, const ParameterFile& file, const ParameterLayout& layout,
+                 const ParameterTarget& target, uint64_t seed) {
+  file.read(layout, target, [&](const ParameterSlot& slot) {
+    for (const NameRow& row : model.names.rows)
+      if (row.parameter == slot.spec.name && !may_be_missing(row.role) && row.role != TensorRole::kCopy)
+        file.check(slot.spec);  // which says that it is missing
+    initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
+               {target.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+  });
+}
+
 }  // namespace
 
 void PretrainedModel::fail_type() const {
@@ -136,16 +163,20 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
   if (!file_exists(folder)) fail_user("there is no folder '" + folder + "'");
   PretrainedModel model = construct(ConfigFile(config_path(folder)), options);
   model.folder = folder;
-  const WeightFiles files(folder);
-  const ParameterLayout layout(*model.module);
-  const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const std::vector<std::string> own = model.config.texts("architectures");
   const bool converted = own.empty() || own[0] != model.architecture;
-  const TensorMatch match(model, rows, files, converted);
-  model.with_prefix = match.with_prefix;
-  model.dtypes = match.dtypes();
-  model.fresh = match.fresh;
-  model.unused = match.unused;
+  if (const auto packed = ParameterFile::open(folder)) {
+    match_parameters(model, *packed, converted);
+  } else {
+    const WeightFiles files(folder);
+    const ParameterLayout layout(*model.module);
+    const std::vector<BoundRow> rows = bind_names(model.names, layout);
+    const TensorMatch match(model, rows, files, converted);
+    model.with_prefix = match.with_prefix;
+    model.dtypes = match.dtypes();
+    model.fresh = match.fresh;
+    model.unused = match.unused;
+  }
   if (converted) {
     model.with_prefix = true;  // as files of the architecture it now has are written
     model.config.set("architectures", std::vector<std::string>{model.architecture});
@@ -157,6 +188,7 @@ PretrainedModel new_pretrained(const ConfigFile& config) { return construct(conf
 
 void load_parameters(const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target,
                      uint64_t seed) {
+  if (const auto packed = ParameterFile::open(model.folder)) return load_packed(model, *packed, layout, target, seed);
   const WeightFiles files(model.folder);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const TensorMatch match(model, rows, files, !model.fresh.empty());

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "models/bert.h"
 #include "nn/forward.h"
+#include "nn/parameter_file.h"
 #include "pretrained/pretrained.h"
 
 namespace linnet {
@@ -108,7 +109,8 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
         trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
       });
   state.forward = std::make_unique<Forward>(*state.model.module, functions,
-                                            ForwardOptions{.threads = threads, .quantization = quantization});
+                                            ForwardOptions{.threads = threads, .quantization = quantization_of(folder, quantization)});
+  if (const auto packed = ParameterFile::open(folder); packed && state.forward->load(*packed)) return;
   state.forward->load(
       [&](const ParameterTarget& parameters) { load_parameters(state.model, state.forward->layout(), parameters); });
 }

@@ -19,7 +19,7 @@ class ClassifierOfTexts : public Classifier {
  public:
   ClassifierOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows)
       : opened_(open_text_classifier(folder)) {
-    apply(options, opened_.config);
+    apply(options, opened_.config, folder);
     force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = rows;
     session_ = std::make_unique<ClassificationSession>(opened_.config, opened_.model.as<TextClassifier>(),
@@ -46,7 +46,7 @@ class ClassifierOfImages : public Classifier {
  public:
   ClassifierOfImages(const std::string& folder, Config config, const InferenceOptions& options, int64_t rows)
       : format_(ImageFormat::load(folder)) {
-    apply(options, config);
+    apply(options, config, folder);
     force_isa(config.train.isa);
     config.data.batch_size = rows;
     fit_ = image_fit(config.data.image_fit);

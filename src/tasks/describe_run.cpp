@@ -6,6 +6,7 @@
 
 #include "config/task_rows.h"
 #include "io/safetensors.h"
+#include "nn/parameter_file.h"
 #include "run/run_folder.h"
 #include "tasks/images/image_session.h"
 
@@ -70,7 +71,10 @@ std::string describe_run(const std::string& folder) {
   text += line("task", task_row(config).description);
   text += line("model", model_text(config, folder));
   text += line("data", data_text(config));
-  if (file_exists(run.model_path())) text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
+  const auto packed = ParameterFile::open(folder);
+  if (packed) text += line("packed", packed->words().text());
+  if (!packed && file_exists(run.model_path()))
+    text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
   if (run.has_state())
     text += training_text(SafetensorsFile(run.state_path()), config.train);
   else
@@ -79,6 +83,7 @@ std::string describe_run(const std::string& folder) {
   uintmax_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error))
     if (entry.is_regular_file(error)) bytes += entry.file_size(error);
+  if (is_packed(folder)) bytes = std::filesystem::file_size(folder, error);
   return text + line("size", fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6));
 }
 

@@ -2,10 +2,25 @@
 
 #include <algorithm>
 
+#include "nn/parameter_file.h"
+#include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "tasks/translation/translation_ensemble.h"
 
 namespace linnet {
+void take_model_weights(Session& session, const std::string& folder, const std::string& advice,
+                        const LoadWeights& load) {
+  const auto packed = session.store.device().is_host() ? ParameterFile::open(folder) : nullptr;
+  if (!packed) return take_weights(session, advice, load);
+  check_fits(session.store, advice);
+  session.allocate();
+  session.store.touch();
+  ThreadPool& pool = session.trainer->pool();
+  session.layout.initialize_constants(session.store.as<float>("constants"), pool);
+  if (!packed->load(session.store, session.layout, pool))
+    session.trainer->load_parameters([&](const ParameterTarget& parameters) { load(session.layout, parameters); });
+}
+
 namespace {
 
 constexpr int64_t kSentences = 32;  // decoded at once
@@ -17,10 +32,11 @@ std::unique_ptr<TranslationSession> load_session(const TranslationEnsemble& open
   options.shapes = std::move(shapes);
   options.generation = {.beams = config.train.beam, .sentences = kSentences, .longest_source = longest_source};
   auto session = std::make_unique<TranslationSession>(config, opened, std::move(options));
-  take_weights(*session, "; a smaller beam needs less",
-               [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
-                 opened.load_weights(layout, parameters);
-               });
+  const std::string folder = opened.members.size() == 1 ? opened.members[0].folder : "";
+  take_model_weights(*session, folder, "; a smaller beam needs less",
+                     [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+                       opened.load_weights(layout, parameters);
+                     });
   return session;
 }
 
@@ -32,16 +48,16 @@ void shorten(const TranslationEnsemble& opened, Config& config) {
 
 }  // namespace
 
-void apply(const InferenceOptions& options, Config& config) {
+void apply(const InferenceOptions& options, Config& config, const std::string& folder) {
   if (options.beams > 0) config.train.beam = options.beams;
   if (options.threads > 0) config.train.threads = options.threads;
   config.train.device = options.device;
-  config.quantization = parse_quantization(options.quantize, options.keep);
+  config.quantization = quantization_of(folder, parse_quantization(options.quantize, options.keep));
 }
 
 Config inference_config(const std::string& folder, const InferenceOptions& options) {
   Config config = is_translation_folder(folder) ? translation_folder_config(folder) : RunFolder(folder).load_config();
-  apply(options, config);
+  apply(options, config, folder);
   return config;
 }
 

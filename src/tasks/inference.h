@@ -12,6 +12,10 @@ struct InferenceOptions {
   std::vector<std::string> keep = {};  // parameters that stay in fp32
 };
 
+// take_weights() of the model in `folder`, which may be packed: then its file becomes the session's memory if it can.
+void take_model_weights(Session& session, const std::string& folder, const std::string& advice,
+                        const LoadWeights& load);
+
 // Loads the best models of run folders, which are evaluated as one, for a set of pairs: the session has batch shapes
 // for all of them.
 struct LoadedEvaluation {
@@ -44,7 +48,8 @@ class Translator {
   int64_t cut_lines_ = 0;
 };
 
-void apply(const InferenceOptions& options, Config& config);
+// `folder`: of the model, which may be packed with quantized weights.
+void apply(const InferenceOptions& options, Config& config, const std::string& folder);
 // A run's configuration, or one made up for a model folder, with the options of the command line.
 Config inference_config(const std::string& folder, const InferenceOptions& options);
 

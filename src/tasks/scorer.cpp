@@ -40,12 +40,12 @@ class ScoringSession : public Session {
 class LanguageScorer : public Scorer {
  public:
   LanguageScorer(const std::string& folder, const InferenceOptions& options) : opened_(open_language_model(folder)) {
-    apply(options, opened_.config);
+    apply(options, opened_.config, folder);
     force_isa(opened_.config.train.isa);
     const int64_t context = opened_.config.data.context, most = opened_.model->max_length();
     lengths_ = padded_lengths(context > 0 ? std::min(context, most) : most);
     session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
-    take_weights(*session_, "", [&](const ParameterLayout& parameters, const ParameterTarget& values) {
+    take_model_weights(*session_, folder, "", [&](const ParameterLayout& parameters, const ParameterTarget& values) {
       opened_.load_weights(parameters, values);
     });
   }
@@ -85,7 +85,7 @@ class TranslationScorer : public Scorer {
   TranslationScorer(const std::string& folder, const InferenceOptions& options)
       : opened_(open_translation_model(folder)) {
     Config config = opened_.config;
-    apply(options, config);
+    apply(options, config, folder);
     config.train.label_smoothing = 0;
     force_isa(config.train.isa);
     lengths_ = padded_lengths(config.model.max_seq_len);
@@ -94,7 +94,7 @@ class TranslationScorer : public Scorer {
     for (const int64_t source : lengths_)
       for (const int64_t target : lengths_) needs.shapes.push_back({1, source, target});
     session_ = std::make_unique<TranslationSession>(config, opened_, std::move(needs));
-    take_weights(*session_, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    take_model_weights(*session_, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
       opened_.load_weights(layout, parameters);
     });
   }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "nn/parameter_file.h"
 
 namespace linnet {
 namespace {
@@ -116,6 +117,10 @@ void save_model(const std::string& path, const ParameterLayout& layout, const Pa
 }
 
 Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target) {
+  if (const auto packed = ParameterFile::open(split_packed_path(path).packed)) {
+    packed->read(layout, target);
+    return packed->metadata();
+  }
   const SafetensorsFile file(path);
   file.check_data();
   copy_tensors(file, layout.parameters(), "", target);

@@ -28,9 +28,11 @@ class Pack : public ::testing::Test {
     folder_.write(name + "/vocab.txt", vocabulary);
     return folder_ / name;
   }
-  std::string pack(const std::string& folder) const {
-    const std::string file = folder + ".linnet";
-    const Outcome outcome = run({"pack", folder, "-o", file});
+  std::string pack(const std::string& folder, const Arguments& options = {}) const {
+    const std::string file = folder + (options.empty() ? "" : "-" + options.back()) + ".linnet";
+    Arguments arguments{"pack", folder, "-o", file};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return file;
   }
@@ -80,6 +82,52 @@ TEST_F(Pack, EveryCommandTakesTheFile) {
     return contents(folder_ / "again/model.safetensors");
   }());
   EXPECT_EQ(contents(folder_ / "back/vocab.txt"), contents(gpt + "/vocab.txt"));
+}
+
+// The file gives what the folder gives when it is quantized while it is loaded.
+TEST_F(Pack, QuantizedWeightsGiveTheSameTexts) {
+  const std::string gpt = model("gpt2"), bert = model("bert_model"), classes = model("bert_classifier");
+  const std::string run_folder = folder_ / "run";
+  ASSERT_EQ(train(run_folder).exit_code, 0);
+  const std::string requests = R"({"prompt": "w5 w6", "max_tokens": 12, "seed": 3})"
+                               "\n"
+                               R"({"tokens": [7], "max_tokens": 9, "temperature": 0})"
+                               "\n";
+  const std::vector<std::pair<std::string, std::pair<Arguments, std::string>>> uses{
+      {gpt, {{"run", "", "--jsonl"}, requests}},
+      {gpt, {{"score", ""}, "w5 w6 w7\n"}},
+      {bert, {{"embed", ""}, "w7 w8\nw9\n"}},
+      {bert, {{"run", ""}, "w7 w8\nw9\n"}},
+      {classes, {{"predict", "", "--json"}, "w7 w8\n"}},
+      {run_folder, {{"translate", ""}, "14 May 1998\n"}},
+      {run_folder, {{"run", "", "--jsonl"}, R"({"text": "14 May 1998"})"}}};
+  for (const char* word : {"bf16", "int8", "int8-weights", "int4-weights"})
+    for (const auto& [folder, use] : uses) {
+      const std::string file = folder + "-" + word + ".linnet";
+      if (!exists(file)) pack(folder, {"--quantize", word});
+      Arguments from_file = use.first, from_folder = use.first;
+      from_file[1] = file, from_folder[1] = folder;
+      from_folder.insert(from_folder.end(), {"--quantize", word});
+      EXPECT_EQ(output(from_file, use.second), output(from_folder, use.second)) << word << " " << use.first[0];
+    }
+}
+
+TEST_F(Pack, AFileSaysHowItsWeightsAreKept) {
+  const std::string gpt = model("gpt2");
+  const std::string file = pack(gpt, {"--keep", "*mlp*", "--tables", "bf16", "--quantize", "int8"});
+  EXPECT_NE(output({"info", file}).find("--quantize int8 --tables bf16"), std::string::npos) << output({"info", file});
+  const Outcome other = run({"generate", file, "--prompt", "w5", "--quantize", "int4-weights"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.error.find("was packed with --quantize int8"), std::string::npos) << other.error;
+  EXPECT_EQ(run({"pack", gpt, "-o", folder_ / "x.linnet", "--quantize", "int3"}).exit_code, 2);
+  EXPECT_EQ(run({"pack", gpt, "-o", folder_ / "x.linnet", "--quantize", "int8", "--keep", "nothing.*"}).exit_code, 2);
+  EXPECT_FALSE(exists(folder_ / "x.linnet"));
+  // The folder that it is made of again has the numbers that the weights stand for.
+  ASSERT_EQ(run({"convert", file, folder_ / "back"}).exit_code, 0);
+  const std::string packed_again = folder_ / "again.linnet";
+  ASSERT_EQ(run({"pack", folder_ / "back", "-o", packed_again}).exit_code, 0);
+  EXPECT_EQ(output({"score", file}, "w5 w6 w7\n").substr(0, 4),
+            output({"score", packed_again}, "w5 w6 w7\n").substr(0, 4));
 }
 
 TEST_F(Pack, ADamagedFileIsOneLine) {

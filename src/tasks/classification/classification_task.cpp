@@ -14,6 +14,7 @@
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
 #include "tasks/classification/onnx_classifier.h"
+#include "tasks/inference.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -235,7 +236,7 @@ void OpenedTextClassifier::load_weights(const ParameterLayout& layout, const Par
 }
 
 void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
-  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+  take_model_weights(session, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     load_weights(layout, parameters);
   });
 }

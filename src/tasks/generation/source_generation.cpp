@@ -125,7 +125,7 @@ TextJob SourceGeneration::prepare_job(const TextRequest& request, bool warn) con
 }
 
 void SourceGeneration::load_model(const SourceOptions& plan) {
-  load(*opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+  load(opened_.folder, *opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     opened_.load_weights(layout, parameters);
   });
 }

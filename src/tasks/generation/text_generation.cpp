@@ -83,7 +83,7 @@ TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const
 }
 
 void TextGeneration::load_model(const CausalOptions& plan) {
-  load(*opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+  load(opened_.folder, *opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     opened_.load_weights(layout, parameters);
   });
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/task_rows.h"
 #include "exec/backend.h"
+#include "nn/parameter_file.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "tasks/generation/source_generation.h"
@@ -39,12 +40,19 @@ int64_t TextModel::texts_at_once(int64_t jobs, int64_t samples, int64_t most) {
   return std::max(samples, std::min(jobs * samples, most));
 }
 
-void TextModel::allocate(const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights) {
+WeightQuantization TextModel::quantization(const std::string& folder) const {
+  return quantization_of(folder, parse_quantization(options_.quantize, options_.keep));
+}
+
+void TextModel::allocate(const std::string& folder,
+                         const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights) {
   check_fits(store_, "; fewer samples, beams or tokens need less");
   store_.allocate();
   engine_->bind();
   layout_->initialize_constants(store_.as<float>("constants"), pool_);
-  load_into(store_, *layout_, pool_, [&](const ParameterTarget& parameters) { weights(*layout_, parameters); });
+  const auto packed = store_.device().is_host() ? ParameterFile::open(folder) : nullptr;
+  if (!packed || !packed->load(store_, *layout_, pool_))
+    load_into(store_, *layout_, pool_, [&](const ParameterTarget& parameters) { weights(*layout_, parameters); });
   store_.push("constants");
   store_.push("parameters");
 }

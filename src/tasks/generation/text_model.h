@@ -78,13 +78,14 @@ class TextModel {
   virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
+  // `folder`: of the model, which may be packed with quantized weights.
   template <class Model, class Options>
-  void load(Model& model, const Options& plan,
+  void load(const std::string& folder, Model& model, const Options& plan,
             const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights) {
-    layout_.emplace(model, std::span<const ParameterGroup>(), parse_quantization(options_.quantize, options_.keep));
+    layout_.emplace(model, std::span<const ParameterGroup>(), quantization(folder));
     const SharedRegions shared = declare_model(store_, *layout_);
     engine_.emplace(model, *layout_, store_, shared, plan);
-    allocate(weights);
+    allocate(folder, weights);
     room_ = plan.max_length;
   }
   // Texts that are written at once: all samples of a job, and several jobs, `most` if there are so many.
@@ -96,7 +97,9 @@ class TextModel {
   ThreadPool pool_;
 
  private:
-  void allocate(const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights);
+  WeightQuantization quantization(const std::string& folder) const;
+  void allocate(const std::string& folder,
+                const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights);
 
   std::optional<ParameterLayout> layout_;
   Store store_;
