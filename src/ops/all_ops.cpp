@@ -5,6 +5,7 @@
 
 #include "ops/argmax/argmax.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/cached_attention.h"
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/cache/cache.h"
 #include "ops/conv2d/conv2d.h"
@@ -94,6 +95,8 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kArgmax, argmax_kernels()},
 
       OpEntry{&kCacheWrite, cache_write_kernels()},
+      OpEntry{&kCachePut, cache_put_kernels()},
+      OpEntry{&kCachedAttention, cached_attention_kernels()},
       OpEntry{&kCacheFill, cache_fill_kernels()},
       OpEntry{&kCacheReorder, cache_reorder_kernels()},
 

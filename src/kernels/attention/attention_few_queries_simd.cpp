@@ -104,22 +104,21 @@ HWY_INLINE void WeighValues(int64_t width, int64_t keys, const float* p, const T
   });
 }
 
-// The heads [head, head_end) of one sample, with keys and values that are T in memory.
+// The heads [head, head_end) of one sample, with the keys and values of sample `keys_of`, which are T in memory.
 template <class T>
 void AttendHeadsOf(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
-                   float* lse, int64_t sample, int64_t head, int64_t head_end, float* scores) {
+                   float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end, float* scores) {
   const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
   const int64_t valid =
       args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
   for (; head < head_end; ++head) {
-    const T* head_k = k.data.as<T>() + sample * k.batch_stride + head / group * width;
-    const T* head_v = v.data.as<T>() + sample * v.batch_stride + head / group * width;
+    const T* head_k = k.data.as<T>() + keys_of * k.batch_stride + head / group * width;
+    const T* head_v = v.data.as<T>() + keys_of * v.batch_stride + head / group * width;
     for (int64_t row = 0; row < args.query_length; ++row) {
       const int64_t past = row + 1 + args.key_length - args.query_length;  // keys up to the query's own position
       const int64_t keys = args.causal ? std::clamp<int64_t>(past, 0, valid) : valid;
       const int64_t first = std::clamp<int64_t>(first_key_seen(args, sample, row), 0, keys);
-      float& log_sum = lse[(sample * args.query_heads + head) * args.query_length + row];
-      log_sum = -std::numeric_limits<float>::infinity();
+      float log_sum = -std::numeric_limits<float>::infinity();
       if (keys > first) {
         ScoreKeys(width, keys - first, args.scale,
                   q.data + (sample * q.batch_stride + row * q.row_stride + head * width), head_k + first * k.row_stride,
@@ -132,6 +131,7 @@ void AttendHeadsOf(const AttentionArgs& args, AttentionRows q, AttentionRows k, 
         }
         log_sum = Normalize(keys - first, scores);
       }
+      if (lse) lse[(sample * args.query_heads + head) * args.query_length + row] = log_sum;
       WeighValues(width, keys - first, scores, head_v + first * v.row_stride, v.row_stride,
                   o.data + (sample * o.batch_stride + row * o.row_stride + head * width));
     }
@@ -139,9 +139,9 @@ void AttendHeadsOf(const AttentionArgs& args, AttentionRows q, AttentionRows k, 
 }
 
 void AttendHeads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
-                 float* lse, int64_t sample, int64_t head, int64_t head_end, float* scores) {
+                 float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end, float* scores) {
   const auto attend = k.data.is_bf16 ? AttendHeadsOf<Bfloat16> : AttendHeadsOf<float>;
-  attend(args, q, k, v, o, lse, sample, head, head_end, scores);
+  attend(args, q, k, v, o, lse, sample, keys_of, head, head_end, scores);
 }
 
 }  // namespace
@@ -171,16 +171,27 @@ size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {
 }
 
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-                           MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
+                           MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
+                           const int32_t* key_rows) {
   if (k.data.is_bf16 != v.data.is_bf16) fail_internal("attention: keys and values of two types");
   const auto attend = HWY_DYNAMIC_DISPATCH(AttendHeads);
+  const auto scores = [&](int worker) { return reinterpret_cast<float*>(workspace) + worker * score_floats(args); };
+  if (key_rows) {
+    // Neighbors are tokens of one text, as a rule: the keys of a head stay in the cache for all of them.
+    const int64_t samples = args.batch >= kManySamples ? kManySamples : 1;
+    pool.run((args.batch + samples - 1) / samples * args.query_heads, [&](int64_t task, int worker) {
+      const int64_t head = task % args.query_heads, first = task / args.query_heads * samples;
+      for (int64_t sample = first; sample < std::min(first + samples, args.batch); ++sample)
+        attend(args, q, k, v, o, lse, sample, std::max(key_rows[sample], 0), head, head + 1, scores(worker));
+    });
+    return;
+  }
   // With few samples their heads are dealt out too: each head by itself, whose keys lie apart.
   const int64_t parts = args.batch >= kManySamples ? 1 : args.query_heads;
   const int64_t heads = args.query_heads / parts;
   pool.run(args.batch * parts, [&](int64_t task, int worker) {
-    const int64_t head = task % parts * heads;
-    attend(args, q, k, v, o, lse, task / parts, head, head + heads,
-           reinterpret_cast<float*>(workspace) + worker * score_floats(args));
+    const int64_t sample = task / parts, head = task % parts * heads;
+    attend(args, q, k, v, o, lse, sample, sample, head, head + heads, scores(worker));
   });
 }
 

@@ -290,6 +290,33 @@ TEST_P(GemmIn, IndependentRowsHaveTheSameBitsForAnyNumberOfRows) {
   }
 }
 
+// More than 8 rows: each has the same bits for any number of them, so that a text may be computed in any parts.
+TEST_P(GemmIn, ManyRowsHaveTheSameBitsForAnyNumberOfThem) {
+  for (const auto& isa : available_isas()) {
+    const ForcedIsa forced(isa);
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{75, 70}, {9, 200}, {40, 1601}, {300, 33}}) {
+      Case all{.m = 270, .n = n, .k = k, .trans_b = true, .bias = true};
+      all.precision = GetParam(), all.residual = n == 75;
+      all.activation = n == 300 ? GemmActivation::kGelu : GemmActivation::kNone;
+      all.fill(12);
+      const auto whole = all.run(2);
+      for (const int64_t m : {9, 16, 48, 200}) {
+        Case some = all;
+        const int64_t first = (270 - m) / 2;
+        some.m = some.args.m = m;
+        some.args.a = all.a.data() + first * all.args.lda, some.args.b = all.b.data();
+        some.args.bias = all.bias_values.data();
+        if (all.residual) some.args.residual = all.residual_values.data() + first * all.args.ldc;
+        const auto out = some.run(2);
+        for (int64_t row = 0; row < m; ++row)
+          ASSERT_EQ(0, std::memcmp(out.data() + row * all.args.ldc, whole.data() + (first + row) * all.args.ldc,
+                                   static_cast<size_t>(n) * sizeof(float)))
+              << isa << " row " << row << " of " << some.text();
+      }
+    }
+  }
+}
+
 TEST(Gemm, EmptySumsAndEmptyMatrices) {
   Case test{.m = 3, .n = 4, .k = 0, .bias = true, .relu = true};
   test.fill(1);

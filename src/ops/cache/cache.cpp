@@ -26,6 +26,18 @@ std::vector<TensorType> infer_write(const InferArgs& args) {
   return {args.in[0]};
 }
 
+std::vector<TensorType> infer_put(const InferArgs& args) {
+  expect_inputs(args, 4);
+  const TensorType &cache = args.in[0], &rows = args.in[1];
+  expect(cache.shape.rank() == 3 && rows.shape.rank() == 3 && cache.dtype == rows.dtype && rows.shape[1] == 1 &&
+             cache.shape[2] == rows.shape[2],
+         "got cache " + cache.text() + " and rows " + rows.text());
+  const TensorType indices{DType::kI32, {rows.shape[0]}};
+  expect(args.in[2] == indices && args.in[3] == indices,
+         "got slots " + args.in[2].text() + " and positions " + args.in[3].text() + ", expected " + indices.text());
+  return {cache};
+}
+
 std::vector<TensorType> infer_fill(const InferArgs& args) {
   expect_inputs(args, 3);
   const TensorType &cache = args.in[0], &rows = args.in[1], &slots = args.in[2];
@@ -62,6 +74,21 @@ void run_write(const KernelArgs& args) {
       if (position < 0 || position >= shape[1]) fail_internal("a cache position beyond the cache");
       std::copy_n(args.in[1].as<T>() + r * args.in[1].strides[0], shape[2],
                   args.out[0].as<T>() + (r * shape[1] + position) * shape[2]);
+    }
+  });
+}
+
+void run_put(const KernelArgs& args) {
+  copy_cache(args);
+  const Shape& cache = args.out[0].shape();
+  const int32_t *slots = args.in[2].as<int32_t>(), *positions = args.in[3].as<int32_t>();
+  for_float(args.out[0].type.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < args.in[1].shape()[0]; ++i) {
+      if (slots[i] < 0) continue;
+      if (slots[i] >= cache[0] || positions[i] < 0 || positions[i] >= cache[1])
+        fail_internal("a slot or a position beyond the cache");
+      std::copy_n(args.in[1].as<T>() + i * args.in[1].strides[0], cache[2],
+                  args.out[0].as<T>() + (slots[i] * cache[1] + positions[i]) * cache[2]);
     }
   });
 }
@@ -129,6 +156,7 @@ void run_reorder(const KernelArgs& args) {
 }
 
 constexpr Kernel kWriteKernels[] = {{"reference", nullptr, nullptr, run_write}};
+constexpr Kernel kPutKernels[] = {{"reference", nullptr, nullptr, run_put}};
 constexpr Kernel kFillKernels[] = {{"reference", nullptr, nullptr, run_fill}};
 constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, run_reorder}};
 
@@ -136,6 +164,8 @@ constexpr Kernel kReorderKernels[] = {{"reference", nullptr, reorder_workspace, 
 
 const OpDef kCacheWrite{
     .name = "cache_write", .infer = infer_write, .may_overwrite = first_operand, .strided_inputs = 0b010};
+const OpDef kCachePut{
+    .name = "cache_put", .infer = infer_put, .may_overwrite = first_operand, .strided_inputs = 0b0010};
 const OpDef kCacheFill{
     .name = "cache_fill", .infer = infer_fill, .may_overwrite = first_operand, .strided_inputs = 0b010};
 const OpDef kCacheReorder{.name = "cache_reorder",
@@ -144,11 +174,16 @@ const OpDef kCacheReorder{.name = "cache_reorder",
                           .may_overwrite = first_operand};
 
 KernelList cache_write_kernels() { return kWriteKernels; }
+KernelList cache_put_kernels() { return kPutKernels; }
 KernelList cache_fill_kernels() { return kFillKernels; }
 KernelList cache_reorder_kernels() { return kReorderKernels; }
 
 Tensor cache_write(At cache, Tensor rows, Tensor position) {
   return graph_of(cache)->add_one(kCacheWrite, std::array{cache.value, rows, position}, {}, cache.where);
+}
+
+Tensor cache_put(At cache, Tensor rows, Tensor slots, Tensor positions) {
+  return graph_of(cache)->add_one(kCachePut, std::array{cache.value, rows, slots, positions}, {}, cache.where);
 }
 
 Tensor cache_fill(At cache, Tensor rows, Tensor slots) {

@@ -11,14 +11,20 @@ struct CacheGroupAttrs {
   void fields(FieldVisitor& visit) { visit("group", group); }
 };
 
-extern const OpDef kCacheWrite, kCacheFill, kCacheReorder;
+extern const OpDef kCacheWrite, kCachePut, kCacheFill, kCacheReorder;
 KernelList cache_write_kernels();
+KernelList cache_put_kernels();
 KernelList cache_fill_kernels();
 KernelList cache_reorder_kernels();
 
 // Row r of `rows` [R, 1, D] becomes entry `position` of row r of the cache: i32 [1] for all rows, or [R], each its own.
 // `rows` may be strided.
 Tensor cache_write(At cache, Tensor rows, Tensor position);
+
+// Row i of `rows` [N, 1, D] becomes entry positions[i] of row slots[i] of the cache (i32 [N] both; no two are one
+// entry): tokens of any rows, several of one row among them. One whose slot is negative goes nowhere. `rows` may be
+// strided. On the CPU alone.
+Tensor cache_put(At cache, Tensor rows, Tensor slots, Tensor positions);
 
 // Row b of `rows` [B, t, D], t <= T, becomes the first t entries of row slots[b] (i32 [B], all different) of the cache;
 // a row whose slot is negative goes nowhere. `rows` may be strided.
