@@ -1,6 +1,8 @@
 #include "generate/causal_slots.h"
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "nn/trace.h"
@@ -16,6 +18,10 @@ constexpr const char* kLast = "generate.last";
 constexpr const char* kSlots = "generate.slots";
 
 constexpr int64_t kShortestBucket = 16;
+// Of a chunk: more rows than the 8 of products with few rows, whose bits are others, and as many as make the reading of
+// the weights cheap beside the products.
+constexpr int64_t kChunkStep = 16, kLongestChunk = 256;
+constexpr int64_t kChunks[] = {16, 32, 48, 64, 96, 128, 192, kLongestChunk};
 
 TraceOptions trace_options(const ParameterLayout& layout, const CausalOptions& options) {
   return {.layout = &layout, .flat_name = options.flat_name};
@@ -35,6 +41,33 @@ CausalOptions checked(CausalOptions options, const CausalModel& model) {
   return options;
 }
 
+// Lengths of chunks for prompts of these lengths: a prompt takes as many of the longest as it fills, and one for the
+// rest. With a prefix cache the rest may be of any length.
+std::vector<int64_t> chunk_lengths(const CausalOptions& options) {
+  std::set<int64_t> chunks;
+  const int64_t longest = options.prompt_lengths.back();
+  const auto add = [&](int64_t length) {
+    if (length > 0) chunks.insert(*std::ranges::lower_bound(kChunks, length));
+  };
+  for (const int64_t length : options.prompt_lengths) add(length % kLongestChunk);
+  for (const int64_t chunk : kChunks)
+    if (options.prefix_bytes != 0 && chunk < longest + kChunkStep) chunks.insert(chunk);
+  if (longest >= kLongestChunk) chunks.insert(kLongestChunk);
+  return {chunks.begin(), chunks.end()};
+}
+
+// Tokens of a decode step: powers of two up to all that can be fed.
+std::vector<int64_t> decode_sizes(int64_t most) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size < most; size *= 2) sizes.push_back(size);
+  sizes.push_back(most);
+  return sizes;
+}
+
+bool computes_in_chunks(const CausalOptions& options, const Store& store) {
+  return options.cache && store.device().is_host();
+}
+
 }  // namespace
 
 CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
@@ -46,6 +79,7 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
                  .log_sum_exp = options.beams > 1,
                  .window = model.window(),
                  .verify_plans = options.verify_plans,
+                 .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
                  .cache_in_arena = options.cache_in_arena}),
       options_(checked(options, model)) {
   // prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
@@ -60,29 +94,81 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
     give_logits(graph, model.logits(last));
     return trace.finish();
   };
-  // tokens i32 [R] -> logits [R, V]
-  const auto decode_graph = [&] {
+  // A step of decoding: tokens i32 [rows] -> logits [rows, V]
+  const auto decode_graph = [&](int64_t rows, bool by_rows) {
     Trace trace(trace_options(layout, options_));
     Graph& graph = trace.graph();
-    const DecodeStep step = decode_inputs(graph, slots(), options_.max_length);
-    const Tensor hidden = model.hidden(step_rows(token_input(graph, slots()), step));
-    give_logits(graph, model.logits(reshape(hidden, {slots(), hidden.dim(2)})));
+    const DecodeStep step =
+        by_rows ? row_inputs(graph, rows, options_.max_length) : decode_inputs(graph, rows, options_.max_length);
+    const Tensor hidden = model.hidden(step_rows(token_input(graph, rows), step));
+    give_logits(graph, model.logits(reshape(hidden, {rows, hidden.dim(2)})));
     return trace.finish();
   };
+  // A chunk of a prompt: tokens i32 [rows], last i32 [1] -> logits [1, V] after row `last`, or nothing
+  const auto chunk_graph = [&](int64_t rows, bool wants_logits) {
+    Trace trace(trace_options(layout, options_));
+    Graph& graph = trace.graph();
+    const DecodeStep step = row_inputs(graph, rows, options_.max_length);
+    const Tensor hidden = model.hidden(step_rows(token_input(graph, rows), step));
+    if (!wants_logits) return trace.finish();
+    const Tensor last = embedding(reshape(hidden, {rows, hidden.dim(2)}), graph.input(kLast, {DType::kI32, {1}}));
+    give_logits(graph, model.logits(last));
+    return trace.finish();
+  };
+  const bool by_chunks = computes_in_chunks(options_, store), by_rows = by_chunks && options_.beams == 1;
+  if (!by_rows && options_.tokens_per_step > 1)
+    fail_user("several tokens in a step need the CPU, the cache, and no beams");
+  if (!by_chunks && options_.prefix_bytes > 0) fail_user("a prefix cache needs the CPU and the cache");
+  const PassOptions of_prompts{.independent_rows = options_.independent_prompts};
   std::vector<Graph> prefills;
-  for (const int64_t length : options_.prompt_lengths)
-    prefills.push_back(optimize(prefill_graph(length), {.independent_rows = options_.independent_prompts}));
+  if (by_chunks) {
+    chunk_lengths_ = chunk_lengths(options_);
+    for (const int64_t length : chunk_lengths_) prefills.push_back(optimize(chunk_graph(length, true), of_prompts));
+    prefills.push_back(optimize(chunk_graph(chunk_lengths_.back(), false), of_prompts));
+  } else {
+    for (const int64_t length : options_.prompt_lengths)
+      prefills.push_back(optimize(prefill_graph(length), of_prompts));
+  }
   std::vector<DecodeGraph> decodes;
-  if (options_.cache) decodes.push_back({slots(), optimize(decode_graph(), {.independent_rows = true})});
+  if (options_.cache)
+    for (const int64_t rows : by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()})
+      decodes.push_back({rows, optimize(decode_graph(rows, by_rows), {.independent_rows = true})});
   prefills_ = make_plans(std::move(prefills), std::move(decodes));
+  declare_prefixes();
+}
+
+void CausalSlots::declare_prefixes() {
+  if (options_.prefix_bytes == 0 || !in_chunks()) return;
+  constexpr std::string_view kPrefix = "cache.";
+  for (const auto& [name, binding] : store_.bindings())
+    if (name.starts_with(kPrefix))
+      layers_.push_back({name, static_cast<int64_t>(binding.capacity / sizeof(float)) / slots() / options_.max_length});
+  constexpr int64_t kMost = int64_t{256} << 20;
+  const bool as_cache = options_.prefix_bytes == kPrefixAsCache;
+  const int64_t cache_bytes = block_bytes() * (slots() * options_.max_length) / PrefixCache::kBlock;
+  const int64_t blocks = (as_cache ? std::min(cache_bytes, kMost) : options_.prefix_bytes) / block_bytes();
+  if (blocks == 0 && as_cache) return layers_.clear();
+  if (blocks == 0)
+    fail_user("a prefix cache of " + std::to_string(options_.prefix_bytes) + " bytes: " +
+              std::to_string(PrefixCache::kBlock) + " tokens of this model take " + std::to_string(block_bytes()));
+  prefixes_.emplace(blocks);
+  prefix_region_ = store_.add_region("prefix cache", MemoryKind::kCache, static_cast<size_t>(blocks * block_bytes()));
+}
+
+int64_t CausalSlots::block_bytes() const {
+  int64_t floats = 0;
+  for (const Layer& layer : layers_) floats += layer.width * PrefixCache::kBlock;
+  return floats * static_cast<int64_t>(sizeof(float));
 }
 
 void CausalSlots::bind() {
   SlotModel::bind();
-  prompt_ = store_.as<int32_t>(kPrompts), last_ = store_.as<int32_t>(kLast);
-  if (options_.cache) slot_ = store_.as<int32_t>(kSlots);
+  const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
+  prompt_ = at(kPrompts), last_ = at(kLast), slot_ = at(kSlots);
   run_prefills_.reserve(prefills_.size());
   for (const auto& plan : prefills_) run_prefills_.emplace_back(*plan, store_, shared_);
+  for (Layer& layer : layers_) layer.cache = store_.as<float>(layer.name);
+  if (prefixes_) prefix_memory_ = store_.location(prefix_region_);
 }
 
 void CausalSlots::check_prompt(std::span<const int32_t> prompt) const {
@@ -103,15 +189,70 @@ void CausalSlots::check_prompt(std::span<const int32_t> prompt) const {
 
 void CausalSlots::begin(std::span<const Prompt> prompts, ThreadPool& pool, const PromptListener& hear) {
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const std::span<const int32_t> ids = prompts[i].ids;
-    const auto size = static_cast<int64_t>(ids.size());
-    const size_t bucket = padded_to(options_.prompt_lengths, size);
-    std::fill_n(std::ranges::copy(ids, prompt_).out, options_.prompt_lengths[bucket] - size, 0);
-    *last_ = static_cast<int32_t>(size) - 1;
-    if (slot_) *slot_ = static_cast<int32_t>(prompts[i].slot);
-    run_prefills_[bucket].run(pool);
-    hear(i, output_of(run_prefills_[bucket], 1));
+    counts_.prompt_tokens += std::ssize(prompts[i].ids);
+    hear(i, output_of(in_chunks() ? compute_in_chunks(prompts[i], pool) : compute_whole(prompts[i], pool), 1));
   }
+}
+
+const Executor& CausalSlots::compute_whole(const Prompt& prompt, ThreadPool& pool) {
+  const std::span<const int32_t> ids = prompt.ids;
+  const auto size = static_cast<int64_t>(ids.size());
+  const size_t bucket = padded_to(options_.prompt_lengths, size);
+  std::fill_n(std::ranges::copy(ids, prompt_).out, options_.prompt_lengths[bucket] - size, 0);
+  *last_ = static_cast<int32_t>(size) - 1;
+  if (slot_) *slot_ = static_cast<int32_t>(prompt.slot);
+  run_prefills_[bucket].run(pool);
+  return run_prefills_[bucket];
+}
+
+const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool& pool) {
+  const auto size = static_cast<int64_t>(prompt.ids.size());
+  for (int64_t done = reuse(prompt);;) {
+    const int64_t count = std::min(size - done, chunk_lengths_.back());
+    const size_t bucket = padded_to(chunk_lengths_, count);
+    for (int64_t row = 0; row < count; ++row)
+      set_row(row, prompt.slot, prompt.ids[static_cast<size_t>(done + row)], done + row + 1);
+    clear_rows(count, chunk_lengths_[bucket]);
+    *last_ = static_cast<int32_t>(count) - 1;
+    done += count;
+    Executor& run = done < size ? run_prefills_.back() : run_prefills_[bucket];
+    run.run(pool);
+    if (done < size) continue;
+    keep(prompt);
+    return run;
+  }
+}
+
+template <class Body>
+void CausalSlots::for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body) {
+  std::byte* kept = prefix_memory_ + block * block_bytes();
+  for (const Layer& layer : layers_) {
+    const size_t bytes = static_cast<size_t>(layer.width * PrefixCache::kBlock) * sizeof(float);
+    body(layer.cache + (slot * options_.max_length + first) * layer.width, kept, bytes);
+    kept += bytes;
+  }
+}
+
+// Copies what the prefix cache has of the prompt's beginning into its slot. Returns the number of tokens.
+int64_t CausalSlots::reuse(const Prompt& prompt) {
+  if (!prefixes_) return 0;
+  int64_t tokens = 0;
+  for (const int64_t block : prefixes_->find(prompt.ids)) {
+    for_each_layer(prompt.slot, tokens, block,
+                   [](float* cache, const std::byte* kept, size_t bytes) { std::memcpy(cache, kept, bytes); });
+    tokens += PrefixCache::kBlock;
+  }
+  counts_.reused_tokens += tokens;
+  if (std::ssize(prompt.ids) > PrefixCache::kBlock) ++(tokens > 0 ? counts_.prefix_hits : counts_.prefix_misses);
+  return tokens;
+}
+
+void CausalSlots::keep(const Prompt& prompt) {
+  if (!prefixes_) return;
+  for (const PrefixCache::NewBlock& added : prefixes_->keep(prompt.ids))
+    for_each_layer(prompt.slot, added.first, added.block,
+                   [](const float* cache, std::byte* kept, size_t bytes) { std::memcpy(kept, cache, bytes); });
+  counts_.prefix_bytes = prefixes_->used() * block_bytes();
 }
 
 }  // namespace linnet

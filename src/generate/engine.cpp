@@ -16,6 +16,7 @@ struct Engine::Job {
   GenerateRequest request;
   Continuation result = {};
   int64_t first_slot = -1, slot_count = 0;
+  int64_t first_row = 0;  // of the step's logits
   bool over = false;
   bool checked = false;                // its first logits are numbers
   std::vector<int32_t> sequence = {};  // what the text begins with, and what was sampled
@@ -26,6 +27,9 @@ struct Engine::Job {
   bool window_changed = false;       // the cache does not hold the window
   int32_t picked = 0;
   double picked_log_probability = 0;  // with settings.log_probabilities
+  std::vector<int32_t> guesses = {};  // of the draft model, for the tokens after the window
+  int64_t draft_length = 0;           // tokens of the window that the draft's cache holds; 0: it has not begun
+  int64_t draft_row = 0;              // of the draft's logits
 
   // Of a search.
   int64_t limit = 0;  // tokens that it may generate
@@ -50,12 +54,36 @@ void check_numbers(std::span<const float> logits) {
     fail_user("the model's logits are not numbers (NaN): its weights are broken");
 }
 
+void check_draft(const CausalModel& model, const CausalOptions& options, const DraftModel& draft) {
+  if (draft.model.vocab_size() != model.vocab_size())
+    fail_user("the draft model has a vocabulary of " + std::to_string(draft.model.vocab_size()) +
+              " tokens and the model one of " + std::to_string(model.vocab_size()) + "; they must be the same");
+  if (draft.tokens < 1) fail_user("a draft model guesses at least one token at once");
+  if (options.beams > 1) fail_user("a draft model is for sampled and for greedy texts, not for beam search");
+  if (!options.cache) fail_user("a draft model needs the cache");
+}
+
 }  // namespace
 
 Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-               const CausalOptions& options)
-    : model_(std::make_unique<CausalSlots>(model, layout, store, shared, options)),
-      taken_(static_cast<size_t>(model_->slots())) {}
+               CausalOptions options, const std::optional<DraftModel>& draft) {
+  if (draft) {
+    check_draft(model, options, *draft);
+    draft_tokens_ = draft->tokens;
+    options.tokens_per_step = draft->tokens + 1;
+  }
+  auto slots = std::make_unique<CausalSlots>(model, layout, store, shared, options);
+  if (draft) {
+    CausalOptions of_draft = options;
+    of_draft.max_length = std::min(slots->room(), draft->model.max_length());
+    std::erase_if(of_draft.prompt_lengths, [&](int64_t length) { return length > of_draft.max_length; });
+    of_draft.tokens_per_step = 2;  // the last guess, if it was accepted, and the token after it
+    of_draft.prefix_bytes = slots->keeps_prefixes() ? kPrefixAsCache : 0;
+    draft_ = std::make_unique<CausalSlots>(draft->model, draft->layout, draft->store, draft->shared, of_draft);
+  }
+  model_ = std::move(slots);
+  taken_.resize(static_cast<size_t>(model_->slots()));
+}
 
 Engine::Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
                const SourceOptions& options)
@@ -64,7 +92,12 @@ Engine::Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& stor
 
 Engine::~Engine() = default;
 
-void Engine::bind() { model_->bind(); }
+void Engine::bind() {
+  model_->bind();
+  if (draft_) draft_->bind();
+}
+
+EngineCounts Engine::counts() const { return {model_->counts(), guessed_, accepted_}; }
 
 RequestId Engine::submit(GenerateRequest request) {
   model_->check_prompt(request.prompt);
@@ -115,35 +148,102 @@ void Engine::decode_running(ThreadPool& pool) {
   std::vector<Job*> decoded, computed_again;
   for (const auto& job : running_)
     (model_->computes_again() || job->window_changed ? computed_again : decoded).push_back(job.get());
-  const auto output_of = [&](const Job& job) { return model_->decoded(job.first_slot, job.request.beams); };
   if (!decoded.empty()) {
+    if (draft_) guess(decoded, pool);
     model_->feed_nothing();
-    for (const Job* job : decoded) feed(*job);
+    for (Job* job : decoded) feed(*job);
     model_->decode(pool);
   }
   for (Job* job : decoded)
-    if (!std::exchange(job->checked, true))
-      check_numbers(output_of(*job).logits.first(static_cast<size_t>(model_->vocab_size())));
-  pool.run(static_cast<int64_t>(decoded.size()), [&](int64_t i, int) {
-    Job& job = *decoded[static_cast<size_t>(i)];
-    choose_next(job, output_of(job));
-  });
-  // A listener may have cancelled a later job. Prompts come last, as they overwrite the decoded logits.
-  for (Job* job : decoded)
-    if (!job->over) accept_next(*job, output_of(*job));
+    if (!std::exchange(job->checked, true)) check_numbers(model_->decoded(job->first_row, 1).logits);
+  // Prompts come last, as they overwrite the decoded logits.
+  take_tokens(std::move(decoded), pool);
   std::erase_if(computed_again, [](const Job* job) { return job->over; });
   begin(computed_again, pool);
 }
 
+// Each job takes the token that follows its window, and further ones as long as they were guessed.
+void Engine::take_tokens(std::vector<Job*> jobs, ThreadPool& pool) {
+  for (size_t taken = 0; !jobs.empty(); ++taken) {
+    const auto output_of = [&](const Job& job) {
+      return model_->decoded(job.first_row + static_cast<int64_t>(taken), job.request.beams);
+    };
+    pool.run(std::ssize(jobs), [&](int64_t i, int) {
+      Job& job = *jobs[static_cast<size_t>(i)];
+      choose_next(job, output_of(job));
+    });
+    std::vector<Job*> going_on;
+    for (Job* job : jobs) {
+      if (job->over) continue;  // a listener of another job has cancelled it
+      const bool guessed = taken < job->guesses.size() && job->guesses[taken] == job->picked;
+      accepted_ += guessed;
+      accept_next(*job, output_of(*job));
+      if (guessed && !job->over && !job->window_changed)
+        going_on.push_back(job);
+      else  // what the draft has computed of wrong guesses is computed again
+        job->draft_length = std::min(job->draft_length, std::ssize(job->window) - 1);
+    }
+    jobs = std::move(going_on);
+  }
+}
+
+// How many tokens to guess after a window: none that could not be taken, or for which the draft has no room.
+int64_t Engine::guesses_wanted(const Job& job) const {
+  const int64_t size = std::ssize(job.window), left = job.request.settings.max_tokens - std::ssize(job.result.tokens);
+  if (job.is_search() || job.draft_length == 0 || size - job.draft_length > 2) return 0;
+  return std::max<int64_t>(0, std::min({draft_tokens_, left - 1, model_->room() - size, draft_->room() - size}));
+}
+
+// The draft goes on from what it has not seen of a window, then from its own guesses.
+void Engine::guess(std::span<Job* const> jobs, ThreadPool& pool) {
+  std::vector<Job*> guessing;
+  for (Job* job : jobs) {
+    job->guesses.clear();
+    if (guesses_wanted(*job) > 0) guessing.push_back(job);
+  }
+  while (!guessing.empty()) {
+    draft_->feed_nothing();
+    for (Job* job : guessing) {
+      for (; job->draft_length < std::ssize(job->window); ++job->draft_length)
+        job->draft_row = draft_->feed(job->first_slot, job->window[static_cast<size_t>(job->draft_length)],
+                                      job->draft_length + 1, job->first_slot);
+      if (job->guesses.empty()) continue;
+      ++job->draft_length;
+      job->draft_row = draft_->feed(job->first_slot, job->guesses.back(), job->draft_length, job->first_slot);
+    }
+    draft_->decode(pool);
+    pool.run(std::ssize(guessing), [&](int64_t i, int) {
+      Job& job = *guessing[static_cast<size_t>(i)];
+      const GenerateSettings& settings = job.request.settings;
+      const size_t known = job.sequence.size();
+      job.sequence.insert(job.sequence.end(), job.guesses.begin(), job.guesses.end());
+      job.guesses.push_back(job.sampler->pick(draft_->decoded(job.draft_row, 1).logits, job.sequence,
+                                              settings.first_sample, job.result.tokens.size() + job.guesses.size()));
+      job.sequence.resize(known);
+    });
+    guessed_ += std::ssize(guessing);
+    std::erase_if(guessing, [&](const Job* job) { return std::ssize(job->guesses) >= guesses_wanted(*job); });
+  }
+}
+
 // A search that has not made a step feeds what its text begins with, to its first beam.
-void Engine::feed(const Job& job) {
-  if (!job.is_search())
-    return model_->feed(job.first_slot, job.window.back(), static_cast<int64_t>(job.window.size()), job.first_slot);
+void Engine::feed(Job& job) {
+  if (!job.is_search()) {
+    int64_t length = std::ssize(job.window);
+    job.first_row = model_->feed(job.first_slot, job.window.back(), length, job.first_slot);
+    for (const int32_t guess : job.guesses) model_->feed(job.first_slot, guess, ++length, job.first_slot);
+    return;
+  }
   const int64_t length = job.first_size() + job.search->steps();
-  if (job.search->steps() == 0) return model_->feed(job.first_slot, job.sequence.back(), length, job.first_slot);
+  if (job.search->steps() == 0) {
+    job.first_row = model_->feed(job.first_slot, job.sequence.back(), length, job.first_slot);
+    return;
+  }
   for (int64_t beam = 0; beam < job.request.beams; ++beam) {
     const auto i = static_cast<size_t>(beam);
-    model_->feed(job.first_slot + beam, job.search->tokens()[i], length, job.first_slot + job.search->parents()[i]);
+    const int64_t row =
+        model_->feed(job.first_slot + beam, job.search->tokens()[i], length, job.first_slot + job.search->parents()[i]);
+    if (beam == 0) job.first_row = row;
   }
 }
 
@@ -197,6 +297,20 @@ void Engine::begin(std::span<Job* const> jobs, ThreadPool& pool) {
     choose_next(job, output);
     accept_next(job, output);
   });
+  if (draft_) begin_draft(jobs, pool);
+}
+
+// The draft computes what the model has computed: all of a window but the token that was just picked.
+void Engine::begin_draft(std::span<Job* const> jobs, ThreadPool& pool) {
+  std::vector<SlotModel::Prompt> prompts;
+  for (Job* job : jobs) {
+    job->draft_length = 0;
+    if (job->over || job->window_changed || job->is_search() || std::ssize(job->window) > draft_->longest_prompt())
+      continue;
+    job->draft_length = std::ssize(job->window) - 1;
+    prompts.push_back({job->first_slot, std::span(job->window).first(static_cast<size_t>(job->draft_length))});
+  }
+  draft_->begin(prompts, pool, [](size_t, const SlotModel::Output&) {});
 }
 
 // Picks the next token, or makes a step of the search. Several jobs do so at once.

@@ -13,11 +13,16 @@
 // On the CPU a request gets the same tokens from the same bits of logits whatever else is running and in any slot: a
 // prompt is computed apart from the others, rows of a decode step do not depend on each other (CausalSlots,
 // SourceSlots), and a random draw depends on the request's seed, its sample and the number of the token alone. Of a
-// decoder-only model that holds for any number of slots, too, as long as its prompt is padded to the same length:
-// engines with equal prompt_lengths do that.
+// decoder-only model that holds for any number of slots, too, with and without a prefix cache and a draft model.
+//
+// A draft model is a smaller one with the same vocabulary, which guesses the tokens that come next (Leviathan et al.
+// 2023, Chen et al. 2023). The model computes all guesses of a request in one step. Then tokens are picked from its
+// logits as ever, with the random draws that they have without a draft, for as long as they are those that were
+// guessed, and one beyond. So a draft changes neither tokens nor logits. It guesses by the same settings and draws.
 #pragma once
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "generate/causal_slots.h"
@@ -52,16 +57,31 @@ struct FinishedRequest {
   std::vector<Hypothesis> hypotheses = {};  // of a search, best first; the first is the result
 };
 
+struct DraftModel {
+  CausalModel& model;
+  const ParameterLayout& layout;
+  Store& store;  // another one than the model's
+  SharedRegions shared;
+  int64_t tokens = 4;  // guessed at once, of each request
+};
+
+struct EngineCounts : SlotCounts {
+  int64_t guessed = 0;   // tokens, by the draft model
+  int64_t accepted = 0;  // of these, tokens that were picked
+};
+
 class Engine {
  public:
-  // As CausalSlots and SourceSlots: before store.allocate().
+  // As CausalSlots and SourceSlots: before store.allocate(), of the draft's store too. User error for a draft model of
+  // another vocabulary, and for one with beams or without cache.
   Engine(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
-         const CausalOptions& options);
+         CausalOptions options, const std::optional<DraftModel>& draft = {});
   Engine(EncoderDecoder& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
          const SourceOptions& options);
   ~Engine();
 
   void bind();  // after store.allocate()
+  EngineCounts counts() const;
 
   // User error for a prompt that is empty, too long or not of this vocabulary, and for settings out of range.
   RequestId submit(GenerateRequest request);
@@ -83,7 +103,11 @@ class Engine {
   void begin_waiting(ThreadPool& pool);
   bool is_worth_beginning() const;
   int64_t find_slots(int64_t count) const;
-  void feed(const Job& job);
+  void guess(std::span<Job* const> jobs, ThreadPool& pool);
+  int64_t guesses_wanted(const Job& job) const;
+  void feed(Job& job);
+  void take_tokens(std::vector<Job*> jobs, ThreadPool& pool);
+  void begin_draft(std::span<Job* const> jobs, ThreadPool& pool);
   void begin(std::span<Job* const> jobs, ThreadPool& pool);
   void choose_next(Job& job, const SlotModel::Output& output) const;
   void accept_next(Job& job, const SlotModel::Output& output);
@@ -91,7 +115,10 @@ class Engine {
   void accept_search_step(Job& job);
   void finish(Job& job, EndReason reason);
 
-  const std::unique_ptr<SlotModel> model_;
+  std::unique_ptr<SlotModel> model_;
+  std::unique_ptr<CausalSlots> draft_;  // on as many slots: a request has the same in both
+  int64_t draft_tokens_ = 0;
+  int64_t guessed_ = 0, accepted_ = 0;
   RequestId next_id_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<std::unique_ptr<Job>> running_;  // in the order in which they began; finished ones until the step's end

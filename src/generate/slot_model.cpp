@@ -15,16 +15,18 @@ constexpr const char* kPositions = "generate.positions";
 constexpr const char* kLengths = "generate.lengths";
 constexpr const char* kStarts = "generate.starts";
 constexpr const char* kParents = "generate.parents";
+constexpr const char* kCacheRows = "generate.cache_rows";
 
 }  // namespace
 
 struct SlotModel::Inputs {
-  int32_t *tokens, *positions, *lengths, *starts, *parents;  // null where no graph has it
+  int32_t *tokens, *positions, *lengths, *starts, *parents, *cache_rows;  // null where no graph has it
 };
 
 SlotModel::SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options)
     : store_(store), shared_(shared), options_(options), vocab_(vocab_size) {
   if (options.rows < 1 || options.beams < 1) fail_internal("generation needs at least one text and one beam");
+  if (options.fed_by_rows && options.beams > 1) fail_internal("a search whose rows are not slots");
 }
 
 SlotModel::~SlotModel() = default;
@@ -39,9 +41,18 @@ DecodeStep SlotModel::decode_inputs(Graph& graph, int64_t slots, int64_t max_len
           .beams = options_.beams};
 }
 
-Tensor SlotModel::token_input(Graph& graph, int64_t slots) const {
-  return graph.input(kTokens, {DType::kI32, {slots}});
+DecodeStep SlotModel::row_inputs(Graph& graph, int64_t rows, int64_t max_length) const {
+  const TensorType of_rows{DType::kI32, {rows}};
+  return {.position = graph.input(kPositions, of_rows),
+          .lengths = graph.input(kLengths, of_rows),
+          .starts = options_.window > 0 ? graph.input(kStarts, {DType::kI32, {rows, 1}}) : Tensor{},
+          .max_length = max_length,
+          .beams = 1,
+          .cache_rows = graph.input(kCacheRows, of_rows),
+          .slots = slots()};
 }
+
+Tensor SlotModel::token_input(Graph& graph, int64_t rows) const { return graph.input(kTokens, {DType::kI32, {rows}}); }
 
 void SlotModel::give_logits(Graph& graph, Tensor logits) const {
   graph.output("logits", logits);
@@ -69,37 +80,53 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> pref
   };
   std::vector<std::unique_ptr<Plan>> plans;
   for (Graph& graph : prefills) plans.push_back(plan(graph));
-  for (DecodeGraph& decode : decodes) decodes_.push_back({decode.slots, plan(decode.graph), {}});
+  for (DecodeGraph& decode : decodes) decodes_.push_back({decode.rows, plan(decode.graph), {}});
   return plans;
 }
 
 void SlotModel::bind() {
   const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
-  inputs_ = std::make_unique<Inputs>(Inputs{at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents)});
+  inputs_ = std::make_unique<Inputs>(
+      Inputs{at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents), at(kCacheRows)});
   for (Decode& decode : decodes_) decode.run.emplace(*decode.plan, store_, shared_);
 }
 
-// A slot of length 0 has nothing to attend to, which spares the reading of its cache.
+void SlotModel::set_row(int64_t row, int64_t slot, int32_t token, int64_t length) {
+  inputs_->tokens[row] = token;
+  inputs_->positions[row] = static_cast<int32_t>(length - 1);
+  inputs_->lengths[row] = static_cast<int32_t>(length);
+  if (inputs_->starts) inputs_->starts[row] = static_cast<int32_t>(std::max<int64_t>(length - options_.window, 0));
+  if (inputs_->cache_rows) inputs_->cache_rows[row] = static_cast<int32_t>(slot);
+}
+
+// A row of length 0 has nothing to attend to, which spares the reading of its cache.
+void SlotModel::clear_rows(int64_t begin, int64_t end) {
+  for (int32_t* input : {inputs_->tokens, inputs_->positions, inputs_->lengths, inputs_->starts})
+    if (input) std::fill(input + begin, input + end, 0);
+  if (inputs_->cache_rows) std::fill(inputs_->cache_rows + begin, inputs_->cache_rows + end, -1);
+}
+
 void SlotModel::feed_nothing() {
   fed_ = 0;
-  for (int32_t* input : {inputs_->tokens, inputs_->positions, inputs_->lengths, inputs_->starts})
-    if (input) std::fill_n(input, slots(), 0);
+  if (options_.fed_by_rows) return;
+  clear_rows(0, slots());
   for (int32_t slot = 0; inputs_->parents && slot < slots(); ++slot) inputs_->parents[slot] = slot;
 }
 
-void SlotModel::feed(int64_t slot, int32_t token, int64_t length, int64_t parent) {
-  fed_ = std::max(fed_, slot + 1);
-  inputs_->tokens[slot] = token;
-  inputs_->positions[slot] = static_cast<int32_t>(length - 1);
-  inputs_->lengths[slot] = static_cast<int32_t>(length);
-  if (inputs_->starts) inputs_->starts[slot] = static_cast<int32_t>(std::max<int64_t>(length - options_.window, 0));
+int64_t SlotModel::feed(int64_t slot, int32_t token, int64_t length, int64_t parent) {
+  const int64_t row = options_.fed_by_rows ? fed_ : slot;
+  if (row >= most_rows()) fail_internal("more tokens are fed than a step was planned for");
+  fed_ = std::max(fed_, row + 1);
+  set_row(row, slot, token, length);
   if (inputs_->parents) inputs_->parents[slot] = static_cast<int32_t>(parent);
+  return row;
 }
 
 void SlotModel::decode(ThreadPool& pool) {
-  const auto smallest = std::ranges::find_if(decodes_, [&](const Decode& decode) { return decode.slots >= fed_; });
+  const auto smallest = std::ranges::find_if(decodes_, [&](const Decode& decode) { return decode.rows >= fed_; });
+  if (options_.fed_by_rows) clear_rows(fed_, smallest->rows);
   smallest->run->run(pool);
-  decoded_ = output_of(*smallest->run, smallest->slots);
+  decoded_ = output_of(*smallest->run, smallest->rows);
 }
 
 SlotModel::Output SlotModel::output_of(const Executor& run, int64_t rows) const {
@@ -109,8 +136,8 @@ SlotModel::Output SlotModel::output_of(const Executor& run, int64_t rows) const 
   return output;
 }
 
-SlotModel::Output SlotModel::decoded(int64_t first_slot, int64_t count) const {
-  const auto first = static_cast<size_t>(first_slot), rows = static_cast<size_t>(count);
+SlotModel::Output SlotModel::decoded(int64_t first_row, int64_t count) const {
+  const auto first = static_cast<size_t>(first_row), rows = static_cast<size_t>(count);
   const auto width = static_cast<size_t>(vocab_);
   Output output{.logits = decoded_.logits.subspan(first * width, rows * width)};
   if (options_.log_sum_exp) output.log_sum_exp = decoded_.log_sum_exp.subspan(first, rows);

@@ -1,7 +1,7 @@
 // A model on a fixed number of slots: the plans that decode, their memory and their inputs. A slot is a row of the
-// key-value caches and of the decode plan, with its own position. Engine (engine.h) decides which request has which
-// slot; this class only computes. CausalSlots (causal_slots.h) is for decoder-only models, SourceSlots (source_slots.h)
-// for encoder-decoders.
+// key-value caches, with its own position. A row of a decode plan is a slot, or, with SlotOptions::fed_by_rows, any
+// token of any slot. Engine (engine.h) decides which request has which slot; this class only computes. CausalSlots
+// (causal_slots.h) is for decoder-only models, SourceSlots (source_slots.h) for encoder-decoders.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,10 +21,22 @@ struct SlotOptions {
   bool log_sum_exp = false;  // searches need it
   int64_t window = 0;        // > 0: a position sees the last `window` ones only, its own included
   bool verify_plans = true;  // see PlanOptions
+  // The rows of a decode plan are those tokens that are fed, in their order; a slot may be fed several. Else a row is a
+  // slot. Not with beams.
+  bool fed_by_rows = false;
   // The caches lie in the arena, behind what the plans of generation use of it: for a session that also trains, whose
   // steps need a larger arena and leave nothing in it that a later generation reads, or the other way round.
   bool cache_in_arena = false;
   int64_t slots() const { return rows * beams; }
+};
+
+// What a model has done since it was made.
+struct SlotCounts {
+  int64_t prompt_tokens = 0;  // of prompts
+  int64_t reused_tokens = 0;  // of these, tokens that the prefix cache had
+  int64_t prefix_hits = 0;    // prompts of which the prefix cache had something, of those that are longer than a block
+  int64_t prefix_misses = 0;
+  int64_t prefix_bytes = 0;  // of the prefix cache that hold something
 };
 
 class SlotModel {
@@ -37,8 +49,8 @@ class SlotModel {
   virtual void bind();  // after store.allocate()
 
   struct Output {
-    std::span<const float> logits;            // [slots, V]
-    std::span<const float> log_sum_exp = {};  // of each slot's logits; empty without options.log_sum_exp
+    std::span<const float> logits;            // [rows, V]
+    std::span<const float> log_sum_exp = {};  // of each row's logits; empty without options.log_sum_exp
   };
   struct Prompt {
     int64_t slot;  // the first of the request's
@@ -62,50 +74,60 @@ class SlotModel {
   virtual bool computes_again() const { return false; }
 
   // Say what the next decode() feeds: to every slot nothing; then to some slots their token number `length`, after
-  // which the slot's history is that of slot `parent` of its group.
+  // which the slot's history is that of slot `parent` of its group. feed() returns the row of decoded() that is the
+  // token's. With `fed_by_rows` a slot may be fed several tokens that follow each other, in one decode() at most
+  // most_rows() in all slots together.
   virtual void feed_nothing();
-  virtual void feed(int64_t slot, int32_t token, int64_t length, int64_t parent);
+  virtual int64_t feed(int64_t slot, int32_t token, int64_t length, int64_t parent);
   void decode(ThreadPool& pool);
-  Output decoded(int64_t first_slot, int64_t count) const;  // valid until the next decode()
+  Output decoded(int64_t first_row, int64_t count) const;  // valid until the next decode()
+  int64_t most_rows() const { return decodes_.back().rows; }
 
   int64_t slots() const { return options_.slots(); }
   int64_t beams() const { return options_.beams; }
   int64_t vocab_size() const { return vocab_; }
   const std::vector<const Plan*>& plans() const { return plan_list_; }  // for reports
+  const SlotCounts& counts() const { return counts_; }
 
  protected:
-  // A graph's inputs for a step of so many slots; the memory is the caller's.
+  // A graph's inputs for a step whose rows are slots; the memory is the caller's.
   DecodeStep decode_inputs(Graph& graph, int64_t slots, int64_t max_length) const;
-  Tensor token_input(Graph& graph, int64_t slots) const;
+  // The same for a step of so many tokens of any slots.
+  DecodeStep row_inputs(Graph& graph, int64_t rows, int64_t max_length) const;
+  Tensor token_input(Graph& graph, int64_t rows) const;
   // Names the outputs that decode() reads.
   void give_logits(Graph& graph, Tensor logits) const;
   struct DecodeGraph {
-    int64_t slots;
+    int64_t rows;
     Graph graph;
   };
   // Binds the inputs of all graphs and plans them: those of begin(), which are returned, and those of decode(), by
-  // ascending number of slots.
+  // ascending number of rows.
   std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, std::vector<DecodeGraph> decodes);
   bool is_bound() const { return inputs_ != nullptr; }
+  // Inputs of a step of tokens: a row that is token number `length` of a slot, and rows that are nothing.
+  void set_row(int64_t row, int64_t slot, int32_t token, int64_t length);
+  void clear_rows(int64_t begin, int64_t end);
   Output output_of(const Executor& run, int64_t rows) const;
 
   Store& store_;
   const SharedRegions shared_;
+  SlotCounts counts_;
 
  private:
   struct Inputs;  // where the graphs' inputs lie
   struct Decode {
-    int64_t slots;
+    int64_t rows;
     std::unique_ptr<Plan> plan;
     std::optional<Executor> run;
   };
 
   const SlotOptions options_;
   const int64_t vocab_;
-  std::vector<Decode> decodes_;  // by slots, ascending; the last has all
+  std::vector<Decode> decodes_;  // by rows, ascending; the last has all
   std::vector<const Plan*> plan_list_;
   std::unique_ptr<Inputs> inputs_;
-  int64_t fed_ = 0;  // slots up to the last that is fed
+  int64_t fed_ = 0;  // rows up to the last that is fed
   Output decoded_;
 };
 

@@ -130,9 +130,9 @@ void SourceSlots::feed_nothing() {
   std::fill_n(memory_lengths_, options_.rows, 0);
 }
 
-void SourceSlots::feed(int64_t slot, int32_t token, int64_t length, int64_t parent) {
-  SlotModel::feed(slot, token, length, parent);
+int64_t SourceSlots::feed(int64_t slot, int32_t token, int64_t length, int64_t parent) {
   memory_lengths_[slot / beams()] = lengths_[static_cast<size_t>(slot / beams())];
+  return SlotModel::feed(slot, token, length, parent);
 }
 
 }  // namespace linnet

@@ -42,7 +42,7 @@ class SourceSlots : public SlotModel {
   int64_t room() const override { return options_.max_length + 1; }  // the begin, too
   int64_t slots_for(int64_t) const override { return beams(); }      // a group, as it has one memory
   void feed_nothing() override;
-  void feed(int64_t slot, int32_t token, int64_t length, int64_t parent) override;
+  int64_t feed(int64_t slot, int32_t token, int64_t length, int64_t parent) override;
 
  private:
   void encode(std::span<const Prompt> prompts, size_t bucket, ThreadPool& pool);

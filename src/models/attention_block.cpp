@@ -2,6 +2,7 @@
 
 #include "nn/trace.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/cached_attention.h"
 #include "ops/dropout/dropout.h"
 #include "ops/movement/movement.h"
 
@@ -64,8 +65,16 @@ Tensor SelfAttention::project(Tensor x, Tensor positions) {
 Tensor SelfAttention::operator()(Tensor x, const AttentionContext& context) {
   ModuleScope scope(*this);
   const Tensor projected = project(x, context.positions);
-  const auto [queries, keys, values] =
+  const auto [queries, keys, values, rows] =
       context.split ? context.split(*this, projected) : split_projection(config, projected);
+  if (rows.defined())
+    return out_proj(cached_attention(queries, keys, values,
+                                     {.heads = config.heads,
+                                      .kv_heads = config.key_heads(),
+                                      .scale = config.scale,
+                                      .rows = rows,
+                                      .lengths = context.lengths,
+                                      .starts = context.starts}));
   AttentionOptions options = options_for(config, *this);
   options.causal = context.causal;
   if (context.causal) options.window = config.window;

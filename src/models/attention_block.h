@@ -39,6 +39,7 @@ struct CrossAttention;
 
 struct QueriesKeysValues {
   Tensor queries, keys, values;  // [B, T, query_width], and [B, S, key_width] of all positions that may be seen
+  Tensor rows = {};              // i32 [B], with T = 1: the row of keys and values that each sample attends to
 };
 // Takes apart what a self-attention projects its input to, [B, T, query_width + 2 key_width]. Generation keeps keys and
 // values here and returns those of earlier positions too (models/key_value_cache.h).

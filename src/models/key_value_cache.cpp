@@ -8,9 +8,9 @@ namespace linnet {
 namespace {
 
 // Keys and values lie side by side in a state: [..., 2 key_width].
-QueriesKeysValues with_queries(Tensor queries, Tensor keys_values) {
+QueriesKeysValues with_queries(Tensor queries, Tensor keys_values, Tensor rows = {}) {
   const std::vector<Tensor> both = split_evenly(keys_values, -1, 2);
-  return {queries, both[0], both[1]};
+  return {queries, both[0], both[1], rows};
 }
 
 std::vector<Tensor> split_queries(const SelfAttention& attention, Tensor projected) {
@@ -42,6 +42,12 @@ SplitProjection fill_cache(const CacheSlots& cache) {
 SplitProjection step_cache(const DecodeStep& step) {
   return [step](const SelfAttention& attention, Tensor projected) {
     const std::vector<Tensor> parts = split_queries(attention, projected);
+    if (step.cache_rows.defined()) {
+      const Tensor state = cache_state(attention, projected, step.slots, step.max_length);
+      const Tensor cache = cache_put(state, parts[1], step.cache_rows, step.position);
+      projected.graph->update(state, cache);
+      return with_queries(parts[0], cache, step.cache_rows);
+    }
     const Tensor state = cache_state(attention, projected, projected.dim(0), step.max_length);
     const Tensor moved = step.beams > 1 ? cache_reorder(state, step.parents, step.position, step.beams) : state;
     const Tensor cache = cache_write(moved, parts[1], step.position);

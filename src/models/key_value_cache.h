@@ -18,6 +18,11 @@ struct DecodeStep {
   Tensor starts;    // i32 [R, 1]: the first position that is seen; undefined: 0
   Tensor parents;   // i32 [R]: the row each row goes on from
   int64_t max_length, beams;
+  // Undefined: row r of the cache is of row r, and there are R of them. Or i32 [R]: the row of the cache that each
+  // token is written to and attends to, of `slots` that there are; negative: none. Several tokens may be of one row, at
+  // positions that follow each other: each sees those before it. Not with beams.
+  Tensor cache_rows = {};
+  int64_t slots = 0;
   // Of a decoder that attends to an encoder's memory: R / beams of them, each for `beams` rows.
   int64_t memory_length = 0;   // entries of the state that keeps keys and values of a memory
   Tensor memory_lengths = {};  // i32 [R / beams]: how many of them are valid
@@ -28,7 +33,7 @@ struct DecodeStep {
 // A prompt under a causal mask: leaves keys and values of row b in row cache.rows[b] of the state "cache.<path>"
 // [slots, max_length, 2 key_width].
 SplitProjection fill_cache(const CacheSlots& cache);
-// One token in each row: appends its keys and values to that state and returns the whole state.
+// One token in each row: writes its keys and values into that state and returns the whole state.
 SplitProjection step_cache(const DecodeStep& step);
 
 // Leaves keys and values of row b of the memory [B, S, D] in row cache.rows[b] of the state "memory.<path>"

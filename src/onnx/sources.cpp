@@ -79,17 +79,17 @@ class KeyValues {
   // What came before, `past` positions (0: nothing), is taken, and all is given.
   SplitProjection extend(const std::string& kind, int64_t past, bool joined = false) {
     return [*this, kind, past, joined, layer = 0](const SelfAttention& attention, Tensor projected) mutable {
-      auto [queries, keys, values] = split_projection(attention.config, projected);
+      QueriesKeysValues parts = split_projection(attention.config, projected);
       if (past > 0) {
         const auto [earlier_keys, earlier_values] = joined ? take_joined(layer, past) : take(layer, kind, past);
-        keys = concat(earlier_keys, std::array{keys}, 1);
-        values = concat(earlier_values, std::array{values}, 1);
+        parts.keys = concat(earlier_keys, std::array{parts.keys}, 1);
+        parts.values = concat(earlier_values, std::array{parts.values}, 1);
       }
       if (joined)
-        give_joined(layer++, keys, values);
+        give_joined(layer++, parts.keys, parts.values);
       else
-        give(layer++, kind, keys, values);
-      return QueriesKeysValues{queries, keys, values};
+        give(layer++, kind, parts.keys, parts.values);
+      return parts;
     };
   }
 
