@@ -88,6 +88,7 @@ int generate(Arguments arguments) {
   TextWriter writer(arguments.model, requests);
   for (size_t i = 0; i < requests.size() && !(i > 0 && stop_requested()); ++i)
     (arguments.json ? print_json : print_texts)(writer, i, requests[i], arguments);
+  log_reuse(writer.counts());
   return 0;
 }
 
@@ -122,6 +123,16 @@ void add_generate_command(Command& linnet) {
       .take("--length-penalty", arguments->length_penalty, "of the search (default 1)")
       .take("--seed", arguments->seed, "of the sampling (default 1)")
       .take("--samples", arguments->samples, "texts to write (default 1)", {.least = 1, .most = 4096})
+      .take("--draft", arguments->draft,
+            "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
+            "the same texts, sooner",
+            {.type = "FOLDER"})
+      .take("--draft-tokens", arguments->draft_tokens, "tokens that the draft model guesses at once (default 4)",
+            {.least = 1, .most = 64})
+      .take("--prefix-cache", arguments->prefix_megabytes,
+            "MB for beginnings of prompts, which later prompts need not compute; 0: none (default: for several texts "
+            "as much as they take, at most 256)",
+            {.least = 0, .most = 1e7})
       .flag("--no-cache", arguments->no_cache, "compute everything again for each token, for comparison")
       .flag("--ignore-end", arguments->ignore_end, "go on after the end of a text")
       .flag("--echo", arguments->echo, "also print the prompt")

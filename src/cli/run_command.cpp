@@ -12,6 +12,7 @@
 #include "cli/input_lines.h"
 #include "infer/batch.h"
 #include "kernels/isa.h"
+#include "tasks/generation/text_writer.h"
 
 namespace linnet {
 namespace {
@@ -56,7 +57,10 @@ int run_model(const Arguments& arguments) {
       .threads = arguments.text.threads,
       .device = arguments.text.device,
       .quantize = arguments.text.quantize,
-      .keep = arguments.text.keep};
+      .keep = arguments.text.keep,
+      .draft = arguments.text.draft,
+      .draft_tokens = arguments.text.draft_tokens,
+      .prefix_megabytes = arguments.text.prefix_megabytes};
   const std::unique_ptr<LoadedModel> model = open_loaded_model(arguments.model, resident);
   std::optional<AppendFile> file;
   BatchOptions options{.json = arguments.json, .text = arguments.text, .name = "standard input"};
@@ -83,6 +87,7 @@ int run_model(const Arguments& arguments) {
   const int64_t count = answer_batch(*model, options, next, take, stop_requested);
   if (file) file->sync();
   if (std::fflush(stdout) != 0) fail_system("cannot write the answers");
+  if (model->text) log_reuse(model->text->load().counts);
   if (options.skip > 0) log_info("went on after " + std::to_string(options.skip) + " answers");
   if (stop_requested())
     log_info("interrupted after " + std::to_string(options.skip + count) + " answers" +
@@ -112,6 +117,16 @@ void add_run_command(Command& linnet) {
       .take("--seed", text.seed, "of the sampling (default 1)")
       .take("--slots", arguments->slots, "texts that are written at once (default 8)", {.least = 1, .most = 1024})
       .take("--context", arguments->context, "tokens of a text, with its prompt (default: the model's, at most 2048)",
+            {.least = 0, .most = 1e7})
+      .take("--draft", text.draft,
+            "a smaller model of the same tokenizer that guesses tokens, which the model checks several in one step: "
+            "the same texts, sooner",
+            {.type = "FOLDER"})
+      .take("--draft-tokens", text.draft_tokens, "tokens that the draft model guesses at once (default 4)",
+            {.least = 1, .most = 64})
+      .take("--prefix-cache", text.prefix_megabytes,
+            "MB for beginnings of prompts, which later requests need not compute; 0: none (default: as much as the "
+            "slots take, at most 256)",
             {.least = 0, .most = 1e7})
       .take_threads(text.threads)
       .take_device(text.device)

@@ -50,6 +50,16 @@ void add_serve_command(Command& linnet) {
             {.least = 0, .most = 1024})
       .take("--context", service.resident.text.max_length,
             "tokens of a text, with its prompt (default: the model's, at most 2048)", {.least = 0, .most = 1e7})
+      .take("--draft", service.drafts,
+            "a smaller model of the same tokenizer that guesses tokens for a language model, which checks several in "
+            "one step: the same texts, sooner; NAME=FOLDER where there are several models",
+            {.type = "FOLDER"})
+      .take("--draft-tokens", service.resident.draft_tokens, "tokens that a draft model guesses at once (default 4)",
+            {.least = 1, .most = 64})
+      .take("--prefix-cache", service.resident.prefix_megabytes,
+            "MB of each language model for beginnings of prompts, which later requests need not compute; 0: none "
+            "(default: as much as its slots, at most 256)",
+            {.least = 0, .most = 1e7})
       .take("--max-tokens", service.max_tokens,
             "the most tokens that a request may ask for (default: all of --context)", {.least = 0, .most = 1e7})
       .take("--api-key-file", service.api_key_file, "requests must bear a key of this file, which has one on each line",

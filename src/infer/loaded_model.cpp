@@ -57,6 +57,8 @@ ModelKind model_kind(const std::string& folder) {
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
   auto model = std::make_unique<LoadedModel>();
   model->folder = folder, model->kind = model_kind(folder);
+  if (!options.draft.empty() && model->kind != ModelKind::kLanguage)
+    fail_user("'" + folder + "' is no language model, so it has no draft model");
   const RowOptions rows{options.threads, options.device, options.quantize, options.keep};
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
     auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);
@@ -66,6 +68,8 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   TextGenerationOptions generation;
   generation.threads = options.threads, generation.device = options.device;
   generation.quantize = options.quantize, generation.keep = options.keep;
+  generation.draft = options.draft, generation.draft_tokens = options.draft_tokens;
+  generation.prefix_megabytes = options.prefix_megabytes;
   std::unique_ptr<TextModel> text = open_text_model(folder, generation);
   text->plan_resident(options.text);
   model->text = std::make_unique<TextWorker>(std::move(text), options.limits);

@@ -2,6 +2,7 @@
 // classifier, or an encoder of sentences.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "infer/row_worker.h"
@@ -23,6 +24,10 @@ struct LoadedModelOptions {
   // How weights are kept, in the words of parse_quantization(), and parameters that stay in fp32.
   std::string quantize = "none";
   std::vector<std::string> keep = {};
+  // Of a language model: see TextGenerationOptions.
+  std::string draft;
+  int64_t draft_tokens = 4;
+  std::optional<int64_t> prefix_megabytes;
 };
 
 // One of `text` and `rows` is there.

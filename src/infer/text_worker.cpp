@@ -46,7 +46,7 @@ void TextWorker::cancel(int64_t order) {
 TextWorker::Load TextWorker::load() const {
   const std::lock_guard lock(mutex_);
   const int64_t at_once = model_->engine().slots() / model_->engine().beams();
-  return {at_once, std::min(texts_, at_once), std::max<int64_t>(0, texts_ - at_once)};
+  return {at_once, std::min(texts_, at_once), std::max<int64_t>(0, texts_ - at_once), counts_};
 }
 
 void TextWorker::work() {
@@ -60,6 +60,10 @@ void TextWorker::work() {
     take_orders();
     try {
       if (engine.busy()) engine.step(model_->pool());
+      {
+        const std::lock_guard lock(mutex_);
+        counts_ = engine.counts();
+      }
       collect();
     } catch (const std::exception& error) {  // the texts of this moment are lost, and the model goes on
       fail_all(error.what());

@@ -71,6 +71,7 @@ class TextWorker {
 
   struct Load {
     int64_t slots, running, waiting;  // texts
+    EngineCounts counts;
   };
   Load load() const;
 
@@ -97,6 +98,7 @@ class TextWorker {
   std::vector<int64_t> cancelled_;
   int64_t next_order_ = 0;
   int64_t texts_ = 0;  // submitted and not finished
+  EngineCounts counts_;
   bool stop_ = false;
 
   std::thread thread_;

@@ -82,6 +82,7 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
 }  // namespace
 
 Service::Service(const ServiceOptions& options) : options_(options) {
+  check_drafts();
   if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
   for (const std::string& description : options.models) {
     const std::string name = split_model(description).first;
@@ -92,6 +93,25 @@ Service::Service(const ServiceOptions& options) : options_(options) {
   }
 }
 
+void Service::check_drafts() const {
+  std::vector<std::string> names;
+  for (const std::string& model : options_.models) names.push_back(split_model(model).first);
+  for (const std::string& draft : options_.drafts) {
+    const auto [name, folder] = split_model(draft);
+    if (folder == draft && names.size() > 1)
+      fail_user("there are several models; --draft NAME=" + draft + " says whose draft model it is");
+    if (folder != draft && std::ranges::find(names, name) == names.end())
+      fail_user("--draft " + draft + ": there is no model \"" + name + "\"");
+  }
+}
+
+// Its folder; "" if it has none.
+std::string Service::draft_of(const std::string& model) const {
+  for (const std::string& draft : options_.drafts)
+    if (const auto [name, folder] = split_model(draft); folder == draft || name == model) return folder;
+  return "";
+}
+
 Service::~Service() {
   if (reload_thread_.joinable()) reload_thread_.join();
 }
@@ -100,7 +120,9 @@ Service::Model Service::load(const std::string& description) const {
   auto model = std::make_shared<ServedModel>();
   const auto [name, folder] = split_model(description);
   model->name = name;
-  model->resident = open_loaded_model(folder, options_.resident);
+  LoadedModelOptions resident = options_.resident;
+  resident.draft = draft_of(name);
+  model->resident = open_loaded_model(folder, resident);
   model->created = std::time(nullptr);
   return model;
 }
@@ -449,6 +471,7 @@ std::string Service::models_text() const {
 std::string Service::metrics_text() const {
   std::string text = metrics_.text();
   std::string slots, running, waiting;
+  std::string hits, misses, reused, bytes, guessed, accepted;
   {
     const std::lock_guard lock(mutex_);
     for (const Model& model : models_) {
@@ -458,14 +481,33 @@ std::string Service::metrics_text() const {
         slots += metric_line("linnet_slots", labels, static_cast<double>(load.slots));
         running += metric_line("linnet_running", labels, static_cast<double>(load.running));
         waiting += metric_line("linnet_waiting", labels, static_cast<double>(load.waiting));
+        const EngineCounts& counts = load.counts;
+        const auto add = [&](std::string& lines, const char* name, int64_t value) {
+          lines += metric_line(name, labels, static_cast<double>(value));
+        };
+        add(hits, "linnet_prefix_cache_hits_total", counts.prefix_hits);
+        add(misses, "linnet_prefix_cache_misses_total", counts.prefix_misses);
+        add(reused, "linnet_prefix_cache_tokens_total", counts.reused_tokens);
+        add(bytes, "linnet_prefix_cache_bytes", counts.prefix_bytes);
+        add(guessed, "linnet_draft_tokens_total", counts.guessed);
+        add(accepted, "linnet_draft_accepted_total", counts.accepted);
       } else {
         waiting += metric_line("linnet_waiting", labels, static_cast<double>(model->resident->rows->waiting()));
       }
     }
   }
-  for (const auto& [name, lines] :
-       {std::pair("linnet_slots", slots), {"linnet_running", running}, {"linnet_waiting", waiting}})
-    if (!lines.empty()) text += std::string("# TYPE ") + name + " gauge\n" + lines;
+  for (const auto& [name, lines] : {std::pair("linnet_slots", slots),
+                                    {"linnet_running", running},
+                                    {"linnet_waiting", waiting},
+                                    {"linnet_prefix_cache_hits_total", hits},
+                                    {"linnet_prefix_cache_misses_total", misses},
+                                    {"linnet_prefix_cache_tokens_total", reused},
+                                    {"linnet_prefix_cache_bytes", bytes},
+                                    {"linnet_draft_tokens_total", guessed},
+                                    {"linnet_draft_accepted_total", accepted}})
+    if (!lines.empty())
+      text += std::string("# TYPE ") + name + (std::string_view(name).ends_with("_total") ? " counter" : " gauge") +
+              "\n" + lines;
   if (connections_)
     text += "# TYPE linnet_connections gauge\n" +
             metric_line("linnet_connections", {}, static_cast<double>(connections_()));

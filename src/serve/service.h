@@ -21,8 +21,9 @@ namespace linnet {
 struct ServiceOptions {
   std::vector<std::string> models;  // FOLDER, or NAME=FOLDER; a folder's own name is the last part of its path
   LoadedModelOptions resident;
-  int64_t max_tokens = 0;    // that a request may ask for; 0: as many as a text has room for
-  std::string api_key_file;  // "": no key is needed
+  std::vector<std::string> drafts;  // draft models: NAME=FOLDER, of the model NAME, or FOLDER, of the only model
+  int64_t max_tokens = 0;           // that a request may ask for; 0: as many as a text has room for
+  std::string api_key_file;         // "": no key is needed
   bool log_requests = true;
   bool log_text = false;  // the bodies of requests, too
 };
@@ -57,6 +58,8 @@ class Service : public HttpHandler {
   using Model = std::shared_ptr<ServedModel>;
 
   Model load(const std::string& description) const;
+  void check_drafts() const;
+  std::string draft_of(const std::string& model) const;
   void reload_all();
   Model find(const std::string& name, std::initializer_list<ModelKind> kinds) const;
   void route(HttpRequest& request, const Exchange& exchange);

@@ -29,6 +29,10 @@ struct TextGenerationOptions {
   std::string device = "cpu";
   std::string quantize = "none";       // parse_quantization()
   std::vector<std::string> keep = {};  // parameters that stay in fp32
+  std::string draft;                   // a folder: the draft model (generate/engine.h); "": none
+  int64_t draft_tokens = 4;
+  // Of the prefix cache (generate/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
+  std::optional<int64_t> prefix_megabytes;
 };
 
 struct GenerationChoice {

@@ -85,6 +85,8 @@ SourceGeneration::SourceGeneration(const std::string& folder, const TextGenerati
     : TextModel(options),
       opened_(open_translation_model(folder)),
       makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
+  if (!options.draft.empty())
+    fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");
   const SpecialTokens& special = opened_.tokenizers.special;
   for (const int32_t token : {special.pad, special.begin})
     if (token >= 0) never_.push_back(token);

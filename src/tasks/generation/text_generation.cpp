@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "run/memory_report.h"
 #include "text/unicode/utf8.h"
 
 namespace linnet {
@@ -22,7 +23,36 @@ int64_t padded_length(int64_t tokens, int64_t most) {
   return std::min(most, round_up(tokens, step));
 }
 
+// User error unless a token is the same text in both.
+void check_vocabulary(const OpenedLanguageModel& draft, const OpenedLanguageModel& model) {
+  const auto fail = [&](const std::string& why) {
+    fail_user("'" + draft.folder + "' cannot be the draft model of '" + model.folder + "': " + why);
+  };
+  const int64_t size = model.model->vocab_size();
+  if (draft.model->vocab_size() != size)
+    fail("its vocabulary has " + std::to_string(draft.model->vocab_size()) + " tokens, not " + std::to_string(size));
+  if (draft.coder->vocab_size() != model.coder->vocab_size()) fail("its tokenizer is another");
+  for (int32_t token = 0; token < std::min(size, model.coder->vocab_size()); ++token)
+    if (draft.coder->decode({token}) != model.coder->decode({token}))
+      fail("its tokenizer is another, as token " + std::to_string(token) + " tells");
+}
+
 }  // namespace
+
+// The draft model with memory of its own.
+struct TextGeneration::Draft {
+  Draft(const std::string& folder, const WeightQuantization& quantization)
+      : opened(open_language_model(folder)),
+        layout(*opened.model, std::span<const ParameterGroup>(), quantization),
+        shared(declare_model(store, layout)) {}
+
+  const OpenedLanguageModel opened;
+  const ParameterLayout layout;
+  Store store;
+  const SharedRegions shared;
+};
+
+TextGeneration::~TextGeneration() = default;
 
 TextGeneration::TextGeneration(const std::string& folder, const TextGenerationOptions& options)
     : TextModel(options),
@@ -82,10 +112,35 @@ TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const
   return job;
 }
 
-void TextGeneration::load_model(const CausalOptions& plan) {
-  load(opened_.folder, *opened_.model, plan, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+// `many`: requests may come that begin alike.
+void TextGeneration::load_model(CausalOptions plan, bool many) {
+  if (options_.prefix_megabytes)
+    plan.prefix_bytes = *options_.prefix_megabytes << 20;
+  else if (many)
+    plan.prefix_bytes = kPrefixAsCache;
+  const LoadWeights weights = [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     opened_.load_weights(layout, parameters);
-  });
+  };
+  if (options_.draft.empty()) return load(opened_.folder, *opened_.model, plan, weights);
+  if (options_.device != "cpu") fail_user("a draft model is for the CPU");
+  draft_ = std::make_unique<Draft>(
+      options_.draft, quantization_of(options_.draft, parse_quantization(options_.quantize, options_.keep)));
+  check_vocabulary(draft_->opened, opened_);
+  load(opened_.folder, *opened_.model, plan, weights,
+       std::optional(
+           DraftModel{*draft_->opened.model, draft_->layout, draft_->store, draft_->shared, options_.draft_tokens}));
+}
+
+// Before the model's own memory, so that what is available for that is known.
+void TextGeneration::allocate_draft() {
+  if (!draft_) return;
+  check_fits(draft_->store, " for the draft model");
+  draft_->store.allocate();
+  draft_->layout.initialize_constants(draft_->store.as<float>("constants"), pool_);
+  fill(options_.draft, draft_->layout, draft_->store,
+       [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+         draft_->opened.load_weights(layout, parameters);
+       });
 }
 
 // Room for the longest of all jobs.
@@ -108,7 +163,7 @@ void TextGeneration::plan_jobs(std::span<const TextJob> jobs, int64_t samples) {
   const int64_t slots =
       std::max(samples * plan.beams, texts_at_once(static_cast<int64_t>(jobs.size()), samples, kSlots));
   plan.rows = (slots + plan.beams - 1) / plan.beams;
-  load_model(plan);
+  load_model(plan, jobs.size() * static_cast<size_t>(samples) > 1 && !options_.no_cache);
 }
 
 // Every length that a prompt may be padded to.
@@ -126,7 +181,7 @@ void TextGeneration::plan_any(const TextRoom& options) {
   }
   if (plan.prompt_lengths.empty())
     fail_user("a text of " + std::to_string(limit) + " tokens is too short to be written; the least is 16");
-  load_model(plan);
+  load_model(plan, true);
 }
 
 }  // namespace linnet

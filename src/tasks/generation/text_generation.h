@@ -1,5 +1,6 @@
 // A decoder-only model that goes on from prompts.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace linnet {
 class TextGeneration : public TextModel {
  public:
   TextGeneration(const std::string& folder, const TextGenerationOptions& options);
+  ~TextGeneration() override;
 
   std::string decode(const std::vector<int32_t>& tokens) const override { return opened_.coder->decode(tokens); }
   std::string piece_of(int32_t token) const override;
@@ -24,12 +26,16 @@ class TextGeneration : public TextModel {
   void plan_any(const TextRoom& options) override;
   std::vector<int32_t> encode_prompt(const TextRequest& request) const;
   void encode_chat(const std::string& messages, std::vector<int32_t>& ids) const;
-  void load_model(const CausalOptions& plan);
+  void load_model(CausalOptions plan, bool many);
+  void allocate_draft() override;
+
+  struct Draft;
 
   const OpenedLanguageModel opened_;
   const GenerationConfig makers_;  // what the model's author says of generation; of a run nothing
   std::optional<ChatTemplate> template_;
   std::string template_error_;  // why there is none
+  std::unique_ptr<Draft> draft_;
 };
 
 }  // namespace linnet

@@ -44,17 +44,21 @@ WeightQuantization TextModel::quantization(const std::string& folder) const {
   return quantization_of(folder, parse_quantization(options_.quantize, options_.keep));
 }
 
-void TextModel::allocate(const std::string& folder,
-                         const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights) {
+void TextModel::allocate(const std::string& folder, const LoadWeights& weights) {
   check_fits(store_, "; fewer samples, beams or tokens need less");
   store_.allocate();
   engine_->bind();
   layout_->initialize_constants(store_.as<float>("constants"), pool_);
-  const auto packed = store_.device().is_host() ? ParameterFile::open(folder) : nullptr;
-  if (!packed || !packed->load(store_, *layout_, pool_))
-    load_into(store_, *layout_, pool_, [&](const ParameterTarget& parameters) { weights(*layout_, parameters); });
+  fill(folder, *layout_, store_, weights);
   store_.push("constants");
   store_.push("parameters");
+}
+
+void TextModel::fill(const std::string& folder, const ParameterLayout& layout, Store& store,
+                     const LoadWeights& weights) {
+  const auto packed = store.device().is_host() ? ParameterFile::open(folder) : nullptr;
+  if (!packed || !packed->load(store, layout, pool_))
+    load_into(store, layout, pool_, [&](const ParameterTarget& parameters) { weights(layout, parameters); });
 }
 
 GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) const {

@@ -78,16 +78,22 @@ class TextModel {
   virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
+  virtual void allocate_draft() {}
+  using LoadWeights = std::function<void(const ParameterLayout&, const ParameterTarget&)>;
   // `folder`: of the model, which may be packed with quantized weights.
-  template <class Model, class Options>
-  void load(const std::string& folder, Model& model, const Options& plan,
-            const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights) {
+  // `draft`: for an engine of a decoder-only model; allocate_draft() is called when it has been planned.
+  template <class Model, class Options, class... Draft>
+  void load(const std::string& folder, Model& model, const Options& plan, const LoadWeights& weights,
+            const Draft&... draft) {
     layout_.emplace(model, std::span<const ParameterGroup>(), quantization(folder));
     const SharedRegions shared = declare_model(store_, *layout_);
-    engine_.emplace(model, *layout_, store_, shared, plan);
+    engine_.emplace(model, *layout_, store_, shared, plan, draft...);
+    allocate_draft();
     allocate(folder, weights);
     room_ = plan.max_length;
   }
+  // The parameters of an allocated store: mapped from a packed model where they can be, or by `weights`.
+  void fill(const std::string& folder, const ParameterLayout& layout, Store& store, const LoadWeights& weights);
   // Texts that are written at once: all samples of a job, and several jobs, `most` if there are so many.
   static int64_t texts_at_once(int64_t jobs, int64_t samples, int64_t most);
 
@@ -98,8 +104,7 @@ class TextModel {
 
  private:
   WeightQuantization quantization(const std::string& folder) const;
-  void allocate(const std::string& folder,
-                const std::function<void(const ParameterLayout&, const ParameterTarget&)>& weights);
+  void allocate(const std::string& folder, const LoadWeights& weights);
 
   std::optional<ParameterLayout> layout_;
   Store store_;

@@ -6,6 +6,15 @@
 
 namespace linnet {
 
+void log_reuse(const EngineCounts& counts) {
+  if (counts.reused_tokens > 0)
+    log_info("prefix cache: " + std::to_string(counts.reused_tokens) + " of " + std::to_string(counts.prompt_tokens) +
+             " tokens of prompts were there already");
+  if (counts.guessed > 0)
+    log_info("draft model: " + std::to_string(counts.accepted) + " of " + std::to_string(counts.guessed) +
+             " guesses were right (" + std::to_string(100 * counts.accepted / counts.guessed) + "%)");
+}
+
 TextWriter::TextWriter(const std::string& folder, const std::vector<TextRequest>& requests)
     : model_(open_text_model(folder, requests.at(0).options)), samples_(requests[0].options.samples) {
   bool default_temperature = false;

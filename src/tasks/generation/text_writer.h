@@ -16,6 +16,9 @@ namespace linnet {
 // Gets the first sample of a text piece by piece, in whole characters; returns whether to go on.
 using TextListener = std::function<bool(const std::string& piece)>;
 
+// A line in the log for what the prefix cache and the draft model have spared, if there was something.
+void log_reuse(const EngineCounts& counts);
+
 class TextWriter {
  public:
   // Loads the model: of a decoder that goes on from the prompt, or of an encoder-decoder that answers it (T5, Marian,
@@ -25,6 +28,7 @@ class TextWriter {
 
   // Writes the samples of a request.
   std::vector<WrittenText> write(size_t request, const TextListener& hear);
+  EngineCounts counts() const { return model_->engine().counts(); }
   // The tokens that the model gets for a request.
   const std::vector<int32_t>& prompt(size_t request) const { return jobs_[request].prompt; }
 
