@@ -159,10 +159,13 @@ Command& Command::take_isa(std::string& value) {
 }
 
 Command& Command::take_quantize(std::string& word, std::vector<std::string>& keep) {
+  std::vector<std::string> words = quantization_words();
+  words.emplace_back("static");
   return take("--quantize", word,
-              "weights of 16, 8 or 4 bits: int8 (activations too), bf16, int8-weights or int4-weights (for "
-              "decoding); none (default)",
-              {.choices = quantization_words()})
+              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static (by the scales of "
+              "`linnet quantize`), int8-weights or int4-weights (for decoding); default: static for a model that has "
+              "such scales, none for others",
+              {.choices = words})
       .take("--keep", keep, "parameters that stay in fp32 (* stands for any characters); may be given several times",
             {.type = "NAME"});
 }

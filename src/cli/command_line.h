@@ -48,7 +48,7 @@ class Command {
   }
   Command& take_device(std::string& value, const char* help = "cpu (default), cuda or cuda:N");
   Command& take_isa(std::string& value);
-  // --quantize and --keep: parse_quantization().
+  // --quantize and --keep: folder_quantization().
   Command& take_quantize(std::string& word, std::vector<std::string>& keep);
 
   // One of these must follow this command.

@@ -38,6 +38,7 @@ void add_generate_command(Command& linnet);
 void add_serve_command(Command& linnet);
 void add_run_command(Command& linnet);
 void add_pack_command(Command& linnet);
+void add_quantize_command(Command& linnet);
 void add_export_command(Command& linnet);
 void add_import_command(Command& linnet);
 void add_onnx_command(Command& linnet);

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "pretrained/sentence_embedder.h"
+#include "pretrained/static_scales.h"
 #include "run/run_folder.h"
 #include "text/pretrained_tokenizer.h"
 
@@ -20,7 +21,7 @@ struct Arguments {
   std::string folder;
   bool json = false;
   int threads = 0;
-  std::string quantize = "none";
+  std::string quantize = {};
   std::vector<std::string> keep = {};
 };
 
@@ -55,7 +56,7 @@ int embed_input(const Arguments& arguments) {
   if (!file_exists(arguments.folder)) fail_user("there is no folder '" + arguments.folder + "'");
   const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
   SentenceEmbedder embedder(arguments.folder, 16, arguments.threads,
-                            parse_quantization(arguments.quantize, arguments.keep));
+                            folder_quantization(arguments.folder, arguments.quantize, arguments.keep));
   const EncodeOptions options{.max_length = embedder.max_tokens(), .offsets = false};
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;

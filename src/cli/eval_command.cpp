@@ -67,7 +67,7 @@ int evaluate(Arguments& arguments) {
   Config config = evaluation_config(arguments.folder);
   if (!arguments.others.empty() && task_kind(config) != TaskKind::kTranslation)
     fail_user("several runs are evaluated together where they translate, and '" + arguments.folder + "' does not");
-  apply(arguments, config);
+  apply(arguments, config, arguments.folder);
   if (!arguments.data_dir.empty()) move_data(config, arguments.data_dir);
   force_isa(config.train.isa);
   const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);

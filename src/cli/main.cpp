@@ -30,6 +30,7 @@ int run(int argc, char** argv) {
     linnet::add_serve_command(root);
     linnet::add_run_command(root);
     linnet::add_pack_command(root);
+    linnet::add_quantize_command(root);
     linnet::add_export_command(root);
     linnet::add_import_command(root);
     linnet::add_onnx_command(root);

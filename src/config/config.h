@@ -120,6 +120,7 @@ struct TrainConfig {
   std::string device = "cpu";
   std::string precision = "fp32";
   std::string attention_precision = "same";
+  std::string quantize = "none";
   double loss_scale = 65536.0;
   int64_t loss_scale_steps = 2000;
   std::string storage = "auto";

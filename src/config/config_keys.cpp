@@ -305,6 +305,11 @@ const std::vector<ConfigKey>& table() {
              "attention on fp32 activations.",
              {"same", "bf16"})),
       one_of(
+          TRAIN(quantize),
+          "int8: linear layers compute with inputs and weights rounded to 8 bits, by steps that are trained, so that "
+          "the model loses little when it runs in static int8, as it then does. On the CPU.",
+          {"none", "int8"}),
+      one_of(
           TRAIN(storage),
           "In what type activations are stored. auto: with precision = \"bf16\" in bf16, where the machine multiplies "
           "in bf16; else in fp32. fp32: always.",

@@ -152,6 +152,15 @@ void check_images(const DataConfig& data) {
           "task = \"images\" reads no text, but a training file is given");
 }
 
+// Training for static int8.
+void check_quantize(const Config& config) {
+  if (config.train.quantize == "none") return;
+  const std::string key = "quantize = \"" + config.train.quantize + "\"";
+  require(config.train.device == "cpu", key + " trains on the CPU alone: it needs device = \"cpu\"");
+  require(config.lora.rank == 0, key + " trains all weights: it needs lora.rank = 0");
+  require(config.process.ranks == 1, key + " trains in one process");
+}
+
 // Each shard is a batch of its own.
 void check_shards(const Config& config) {
   const int64_t shards = config.train.data_shards;
@@ -189,6 +198,7 @@ void validate(const Config& config) {
   check_training(config.train);
   check_shards(config);
   check_device(config.train);
+  check_quantize(config);
   switch (task_kind(config)) {
     case TaskKind::kImages:
       return check_images(config.data);

@@ -21,8 +21,8 @@ struct LoadedModelOptions {
   TextWorkerLimits limits;
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
-  // How weights are kept, in the words of parse_quantization(), and parameters that stay in fp32.
-  std::string quantize = "none";
+  // How weights are kept, in the words of folder_quantization(), and parameters that stay in fp32.
+  std::string quantize = {};
   std::vector<std::string> keep = {};
   // Of a language model: see TextGenerationOptions.
   std::string draft;

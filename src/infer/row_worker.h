@@ -29,7 +29,7 @@ class RowModel {
 struct RowOptions {
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
-  std::string quantize = "none";  // parse_quantization()
+  std::string quantize = {};  // folder_quantization()
   std::vector<std::string> keep = {};
 };
 

@@ -1,6 +1,7 @@
 #include "nn/forward.h"
 
 #include "base/error.h"
+#include "nn/activation_observer.h"
 #include "nn/model_store.h"
 #include "nn/parameter_file.h"
 #include "passes/passes.h"
@@ -54,6 +55,7 @@ void* Forward::location(const std::string& input, size_t bytes) {
 Forward& Forward::run(size_t function) {
   last_ = function;
   executors_[function]->run(pool_);
+  if (ActivationObserver* observer = layout_.observer()) observer->collect(*executors_[function], store_);
   return *this;
 }
 

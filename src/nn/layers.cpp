@@ -3,10 +3,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/activation_observer.h"
 #include "nn/trace.h"
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
+#include "ops/fake_quantize/fake_quantize.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace linnet {
@@ -16,9 +18,14 @@ Linear::Linear(Module* parent, std::string name, int64_t in, int64_t out, const 
   if (has_bias) bias.emplace(this, "bias", Shape{out}, constant_init(0));
 }
 
+void Linear::train_quantized(float step) { input_step.emplace(this, "input_step", Shape{1}, constant_init(step)); }
+
 Tensor Linear::operator()(At x) {
   ModuleScope scope(*this);
-  const Tensor product = matmul(x, weight, false, true);
+  watch_input(weight.spec(), x.value);
+  const Tensor product =
+      input_step ? matmul(At(fake_quantize(x, *input_step), x.where), round_weight(At(weight, x.where)), false, true)
+                 : matmul(x, weight, false, true);
   const Tensor result = bias ? At(product, x.where) + *bias : product;
   if (low_rank.empty()) return result;
   return At(result, x.where) + low_rank(x, weight.spec().shape[0]);

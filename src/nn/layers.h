@@ -17,11 +17,16 @@ struct Linear : Module {
          bool has_bias = true);
   // Applies it: [..., in] -> [..., out].
   Tensor operator()(At x);
+  // From now on it computes as static int8 will (nn/quantized_training.h): x and the weight are rounded to 8 bits, x
+  // by a step that is trained and begins as `step`.
+  void train_quantized(float step);
 
   // [out, in]
   Parameter weight;
   // [out]; none without has_bias.
   std::optional<Parameter> bias;
+  // [1]: the step of x; usually none.
+  std::optional<Parameter> input_step;
   // Adapters that are trained beside the weight; usually none.
   LowRank low_rank;
 };

@@ -84,7 +84,8 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
 }  // namespace
 
 ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
-                                 const WeightQuantization& quantization) {
+                                 const WeightQuantization& quantization)
+    : observer_(quantization.observer) {
   const std::vector<ParameterSpec> specs = model.parameters();
   check_specs(specs);
   check_groups(groups);
@@ -130,6 +131,10 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   stored_slots_ = parameters_.size();
   stored_count_ = parameter_count_;
   for (const QuantizedSpec& each : quantized) add_quantized(each);
+  for (QuantizedSlot& slot : quantized_)
+    if (const auto scale = quantization.input_scales.find(slot.slot.spec.name);
+        scale != quantization.input_scales.end() && slot.shape.format == WeightFormat::kInt8)
+      slot.input_scale = scale->second;
 }
 
 void ParameterLayout::add_quantized(const QuantizedSpec& quantized) {

@@ -34,6 +34,7 @@ struct QuantizedSlot {
   ParameterSlot slot;
   PackedShape shape;
   size_t offset;                                                       // bytes in the region of packed weights
+  float input_scale = 0;                                               // WeightQuantization::input_scales; 0: none
   std::string input() const { return "quantized." + slot.spec.name; }  // of graphs
 };
 
@@ -85,6 +86,7 @@ class ParameterLayout {
   int64_t buffer_offset() const { return buffer_offset_; }
   int64_t stored_count() const { return stored_count_; }
   int64_t constant_count() const { return constant_count_; }
+  ActivationObserver* observer() const { return observer_.get(); }  // null: there is none
 
   // All but the quantized ones.
   void initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const;
@@ -103,6 +105,7 @@ class ParameterLayout {
   std::vector<QuantizedSlot> quantized_;
   std::vector<TrainedRange> ranges_;
   std::vector<PackedRange> packed_ranges_;
+  std::shared_ptr<ActivationObserver> observer_;
   size_t trained_slots_ = 0, buffer_slots_ = 0, stored_slots_ = 0, quantized_bytes_ = 0;
   int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, stored_count_ = 0, constant_count_ = 0;
 };

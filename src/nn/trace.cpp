@@ -38,7 +38,8 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
   cut(graph_, options.dtype, "constants", layout.constants(), parts_);
   for (const QuantizedSlot& slot : layout.quantized()) {
     const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
-    parts_[slot.slot.spec.name] = dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype);
+    parts_[slot.slot.spec.name] =
+        dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype, slot.input_scale);
   }
 }
 Trace::~Trace() { t_current = outer_; }

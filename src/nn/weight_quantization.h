@@ -1,5 +1,7 @@
 // Which weights of a model are kept in 8 or 4 bits for inference, and how (kernels/quantized/packed_weight.h).
 #pragma once
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 
 namespace linnet {
 
+class ActivationObserver;
 struct ParameterSpec;
 
 struct WeightQuantization {
@@ -15,6 +18,11 @@ struct WeightQuantization {
   std::optional<WeightFormat> table = {};   // of embeddings, and of heads that share their weight
   // Parameters that stay in fp32, as patterns of names ('*' stands for any characters).
   std::vector<std::string> keep = {};
+  // Static int8: by the name of a weight, the scale by which its products round their other operand (static_rounding()
+  // in ops/quantized). Products of weights that are not named take a scale from each row.
+  std::map<std::string, float> input_scales = {};
+  // If set, evaluations show it what the linear layers read (nn/activation_observer.h).
+  std::shared_ptr<ActivationObserver> observer = {};
 
   bool any() const { return linear || table; }
   bool operator==(const WeightQuantization&) const = default;

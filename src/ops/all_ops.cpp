@@ -14,6 +14,7 @@
 #include "ops/distance_buckets/distance_buckets.h"
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
+#include "ops/fake_quantize/fake_quantize.h"
 #include "ops/kernel.h"
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -60,6 +61,9 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kQuantizedMatmul, quantized_matmul_kernels()},
       OpEntry{&kRoundActivations, round_activations_kernels()},
       OpEntry{&kRoundBf16, round_bf16_kernels()},
+      OpEntry{&kFakeQuantize, fake_quantize_kernels()},
+      OpEntry{&kFakeQuantizeGrad, fake_quantize_grad_kernels()},
+      OpEntry{&kRoundWeight, round_weight_kernels()},
 
       OpEntry{&kBatchNorm, batch_norm_kernels()},
       OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},

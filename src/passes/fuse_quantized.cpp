@@ -35,6 +35,7 @@ class Quantized {
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
     QuantizedMatmulAttrs product{weight->attrs.as<QuantizedAttrs>(), attrs};
+    if (product.weight.input_scale > 0) product.rounding = rounding_attrs(static_rounding(product.weight.input_scale));
     const Node* rounded = matcher_.producer(node.in[0]);
     if (is(rounded, kRoundActivations) && product.weight.format == WeightFormat::kInt8)
       product.rounding = rounded->attrs.as<RoundingAttrs>(), in[0] = rewriter_[rounded->in[0]];
@@ -52,7 +53,8 @@ class Quantized {
     return true;
   }
 
-  // A classifier's weight, frozen or stored in bf16. (With kInt8, whose products round their other operand, losses are not computed.)
+  // A classifier's weight, frozen or stored in bf16. (With kInt8, whose products round their other operand, losses are
+  // not computed.)
   bool loss(const Node& node) {
     if (!is(node, kLinearCrossEntropy) && !is(node, kLinearCrossEntropyGrad)) return false;
     const Node* weight = dequantized(node.in[1]);

@@ -1,6 +1,7 @@
 #include "run/pretrained_run.h"
 
 #include "base/files.h"
+#include "pretrained/static_scales.h"
 #include "run/run_folder.h"
 #include "train/checkpoint.h"
 
@@ -40,6 +41,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   load_model(RunFolder(folder).best_weights(), layout, parameters.data());
   save_pretrained(model, layout, parameters.data(), out, {.files = open_run_tokenizer(folder)->files()});
+  if (const auto scales = read_static_scales(folder)) write_static_scales(out, *scales);
 }
 
 void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config) {

@@ -18,6 +18,7 @@
 #include "run/data_fingerprint.h"
 #include "run/kept_checkpoints.h"
 #include "run/open_run.h"
+#include "run/quantized_steps.h"
 #include "run/rank_setup.h"
 #include "run/run_record.h"
 #include "run/run_reporter.h"
@@ -122,7 +123,8 @@ class TrainingRun {
 
   // Weights: from the checkpoint, from another run, or from the seed.
   void load_weights() {
-    if (request_.resume && folder_.has_state()) {
+    const bool resumed = request_.resume && folder_.has_state();
+    if (resumed) {
       Metadata metadata;
       progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);
       if (progress_.step >= config_.max_steps)
@@ -135,6 +137,7 @@ class TrainingRun {
     } else if (!request_.init.empty()) {
       load_run_weights(trainer_, RunFolder(request_.init));
     }
+    if (!resumed && config_.quantize != "none") calibrate_steps(task_);
   }
 
   // Written once the checkpoint was found to be whole: a refused run changes no file.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nn/parameter_file.h"
+#include "pretrained/static_scales.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "tasks/translation/translation_ensemble.h"
@@ -52,7 +53,8 @@ void apply(const InferenceOptions& options, Config& config, const std::string& f
   if (options.beams > 0) config.train.beam = options.beams;
   if (options.threads > 0) config.train.threads = options.threads;
   config.train.device = options.device;
-  config.quantization = quantization_of(folder, parse_quantization(options.quantize, options.keep));
+  config.quantization = folder_quantization(folder, options.quantize, options.keep, options.device);
+  config.quantization.observer = options.observer;
 }
 
 Config inference_config(const std::string& folder, const InferenceOptions& options) {

@@ -8,8 +8,9 @@ struct InferenceOptions {
   int64_t beams = 0;    // 0: the configuration's
   int64_t threads = 0;  // 0: the configuration's, or what the machine allows
   std::string device = "cpu";
-  std::string quantize = "none";       // parse_quantization()
-  std::vector<std::string> keep = {};  // parameters that stay in fp32
+  std::string quantize = {};                          // folder_quantization()
+  std::vector<std::string> keep = {};                 // parameters that stay in fp32
+  std::shared_ptr<ActivationObserver> observer = {};  // of what linear layers read
 };
 
 // take_weights() of the model in `folder`, which may be packed: then its file becomes the session's memory if it can.
@@ -48,7 +49,7 @@ class Translator {
   int64_t cut_lines_ = 0;
 };
 
-// `folder`: of the model, which may be packed with quantized weights.
+// `folder`: the model, which may be packed with quantized weights, or have scales of activations.
 void apply(const InferenceOptions& options, Config& config, const std::string& folder);
 // A run's configuration, or one made up for a model folder, with the options of the command line.
 Config inference_config(const std::string& folder, const InferenceOptions& options);

@@ -8,7 +8,9 @@
 #include "base/phase.h"
 #include "base/process_memory.h"
 #include "exec/backend.h"
+#include "nn/activation_observer.h"
 #include "nn/model_store.h"
+#include "nn/quantized_training.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
@@ -40,11 +42,21 @@ void check_parameters(const ParameterLayout& layout) {
               " MB, and the machine has " + std::to_string(static_cast<int64_t>(available / 1e6)) + " MB available");
 }
 
+// Before the layout is made, which has the steps among its parameters.
+WeightQuantization prepare_quantization(const Config& config, Module& model, bool training) {
+  if (!training || config.train.quantize == "none") return config.quantization;
+  if (train_quantized(model) == 0)
+    fail_user("quantize = \"int8\": the model has no linear layer of at least 16 features from 32 or more");
+  auto observer = std::make_shared<ActivationObserver>();
+  observer->set_collecting(false);
+  return {.observer = std::move(observer)};
+}
+
 }  // namespace
 
-Session::Session(const Config& config, const Module& model, bool training, bool verify_plans)
+Session::Session(const Config& config, Module& model, bool training, bool verify_plans)
     : training(training),
-      layout(model, parameter_groups(config), config.quantization),
+      layout(model, parameter_groups(config), prepare_quantization(config, model, training)),
       store(open_backend(config.train.device)),
       shared(add_shared_regions(store)),
       trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {

@@ -14,9 +14,11 @@ namespace linnet {
 
 class Session {
  public:
-  // The model must outlive the session. `training` false: evaluation only. `verify_plans` false: only sizes are wanted,
-  // also of a model that the machine cannot hold; otherwise that is a user error before anything is planned.
-  Session(const Config& config, const Module& model, bool training, bool verify_plans = true);
+  // The model must outlive the session. With train.quantize, a session that trains gives its linear layers steps
+  // (nn/quantized_training.h) and watches them, until somebody stops the observer. `training` false: evaluation only.
+  // `verify_plans` false: only sizes are wanted, also of a model that the machine cannot hold; otherwise that is a user
+  // error before anything is planned.
+  Session(const Config& config, Module& model, bool training, bool verify_plans = true);
   virtual ~Session() = default;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "io/safetensors.h"
 #include "nn/parameter_file.h"
+#include "nn/quantized_training.h"
 
 namespace linnet {
 namespace {
@@ -31,6 +32,8 @@ void copy_tensor(const SafetensorsFile& file, const std::string& name, const Ten
 
 void copy_tensors(const SafetensorsFile& file, Slots slots, const std::string& prefix, const ParameterTarget& target) {
   for (const ParameterSlot& slot : slots) {
+    // A model that was trained in fp32 has no steps: they keep the values they have.
+    if (!weight_of_input_step(slot.spec.name).empty() && !file.find(prefix + slot.spec.name)) continue;
     copy_tensor(file, prefix + slot.spec.name, {DType::kF32, slot.spec.shape}, target.flat + slot.offset);
     target.finish(slot);
   }
@@ -128,6 +131,7 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
     for (const SafetensorsEntry& entry : file.entries()) {
       bool known = false;
       for (const ParameterSlot& slot : layout.parameters()) known = known || slot.spec.name == entry.name;
+      known = known || !weight_of_input_step(entry.name).empty();  // scales of static int8, read by who needs them
       if (!known) fail_user(path + ": tensor " + entry.name + " is not part of the model");
     }
   return file.metadata();

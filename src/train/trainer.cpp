@@ -13,6 +13,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/isa.h"
 #include "kernels/peak.h"
+#include "nn/activation_observer.h"
 #include "plan/memory_map.h"
 #include "train/divided_states.h"
 #include "train/sharded_step.h"
@@ -397,6 +398,7 @@ SubmittedStep Trainer::submit_apply(double learning_rate, int64_t step) {
 LossTotal Trainer::evaluate(int shape) {
   const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_evaluate;
   executor.run(pool_);
+  if (ActivationObserver* observer = layout_.observer()) observer->collect(executor, store_);
   return {executor.output("loss_sum").as<float>()[0],
           static_cast<int64_t>(executor.output("token_count").as<float>()[0])};
 }

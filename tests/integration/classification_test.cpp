@@ -283,6 +283,112 @@ TEST_F(Classification, AResumedRunIsTheSameBitForBit) {
   EXPECT_EQ(losses("resumed"), losses("straight"));
 }
 
+double accuracy(const Arguments& arguments) {
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  return nlohmann::json::parse(outcome.out)["accuracy"];
+}
+
+// Calibrated once, a run answers in static int8 wherever it is opened, until another precision is asked for.
+TEST_F(Classification, RunsInStaticInt8AfterCalibration) {
+  ASSERT_EQ(train_classifier("a").exit_code, 0);
+  for (const std::string method : {"minmax", "percentile", "entropy"}) {
+    const std::string out = folder_ / method;
+    const Outcome quantized =
+        run({"quantize", folder_ / "a", "--calibrate", folder_ / "train.tsv", "--method", method, "-o", out});
+    ASSERT_EQ(quantized.exit_code, 0) << quantized.error;
+    EXPECT_NE(quantized.out.find("static int8, scales by " + method + " of 121 examples"), std::string::npos);
+    EXPECT_FALSE(exists(out + "/training_state.safetensors"));
+    EXPECT_GT(accuracy({"eval", out, "--json"}), 0.9) << method;
+  }
+  const std::string out = folder_ / "percentile";
+  const auto predict = [&](const std::string& model, const Arguments& more) {
+    Arguments arguments{"predict", model, folder_ / "test.tsv", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return outcome.out;
+  };
+  const std::string fixed = predict(out, {});
+  EXPECT_EQ(predict(out, {"--quantize", "static"}), fixed);
+  EXPECT_EQ(predict(out, {"--threads", "1"}), fixed);
+  EXPECT_NE(predict(out, {"--quantize", "int8"}), fixed);
+  EXPECT_EQ(predict(out, {"--quantize", "none"}), predict(folder_ / "a", {}));
+  EXPECT_NE(predict(out, {"--keep", "*linear2*"}), fixed);
+  ASSERT_EQ(run({"pack", out, "-o", folder_ / "a.linnet"}).exit_code, 0);
+  EXPECT_EQ(predict(folder_ / "a.linnet", {}), fixed);
+  // An exported folder, and the scales in the model's own folder.
+  ASSERT_EQ(run({"export", folder_ / "a", "--out", folder_ / "exported"}).exit_code, 0);
+  const Outcome added =
+      run({"quantize", folder_ / "exported", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "exported"});
+  ASSERT_EQ(added.exit_code, 0) << added.error;
+  EXPECT_EQ(predict(folder_ / "exported", {}), fixed);
+}
+
+TEST_F(Classification, CalibrationThatCannotBeIsOneLine) {
+  ASSERT_EQ(train_classifier("a", {"max_steps=2"}).exit_code, 0);
+  folder_.write("few.txt", "the dog\nthe cat\n");
+  folder_.write("empty.txt", "\n \n");
+  const auto refused = [&](const Arguments& arguments, const std::string& part) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << part;
+    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+  };
+  const auto quantize = [&](const std::string& file, const std::string& out, const std::string& method) {
+    return Arguments{"quantize", folder_ / "a", "--calibrate", folder_ / file, "-o", folder_ / out, "--method", method};
+  };
+  refused(quantize("few.txt", "b", "minmax"), "holds 2 examples; calibration needs at least 8");
+  refused(quantize("empty.txt", "b", "minmax"), "holds no examples to calibrate on");
+  refused(quantize("missing.txt", "b", "minmax"), "missing.txt");
+  refused(quantize("a", "b", "minmax"), "is a folder; this model reads text");
+  refused(quantize("train.tsv", "b", "mean"), "mean");
+  EXPECT_FALSE(exists(folder_ / "b"));
+  refused(quantize("train.tsv", "train.tsv", "minmax"), "exists already");
+  refused({"predict", folder_ / "a", "--quantize", "static"}, "has no scales for static int8; `linnet quantize");
+  ASSERT_EQ(run(quantize("train.tsv", "b", "minmax")).exit_code, 0);
+  refused({"quantize", folder_ / "b", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "c"},
+          "is quantized already (by minmax)");
+  folder_.write("b/quantization.json", "{\"format\": \"linnet static int8\", \"version\": 2}");
+  refused({"predict", folder_ / "b", folder_ / "few.txt"}, "is of version 2; this program reads version 1");
+  folder_.write("b/quantization.json", "{\"format\": ");
+  refused({"predict", folder_ / "b", folder_ / "few.txt"}, "is damaged");
+}
+
+// Trained with the rounding errors of static int8, a run needs no calibration: its steps are its scales.
+TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
+  const Outcome trained = train_classifier("a", {"quantize=int8"}, {});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_GT(accuracy({"eval", folder_ / "a", "--json"}), 0.9);
+  // What evaluation has computed while training is what int8 computes: both decide alike.
+  const auto valid = of_split(read_metrics(folder_ / "a"), "valid");
+  const Outcome evaluated = run({"eval", folder_ / "a", "--split", "valid", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
+  double best = 0;
+  for (const Metrics& line : valid) best = std::max(best, std::stod(line.metric));
+  EXPECT_NEAR(nlohmann::json::parse(evaluated.out)["accuracy"], best, 0.03);
+  EXPECT_NE(run({"predict", folder_ / "a", folder_ / "test.tsv", "--json"}).out,
+            run({"predict", folder_ / "a", folder_ / "test.tsv", "--json", "--quantize", "none"}).out);
+  const Outcome again = run({"quantize", folder_ / "a", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "again"});
+  EXPECT_NE(again.error.find("is quantized already (by training)"), std::string::npos) << again.error;
+
+  ASSERT_EQ(train_classifier("b", {"quantize=int8", "max_steps=35"}).exit_code, 0);
+  ASSERT_EQ(train_classifier("b", {"quantize=int8"}, {"--resume"}).exit_code, 0);
+  const auto losses = [&](const char* name) { return of_split(read_metrics(folder_ / name), "train"); };
+  EXPECT_EQ(losses("a"), losses("b"));
+
+  // From a run in fp32, and as a folder for others.
+  ASSERT_EQ(train_classifier("fp32", {"max_steps=30"}).exit_code, 0);
+  const Outcome tuned = train_classifier("tuned", {"quantize=int8", "max_steps=20"}, {"--init", folder_ / "fp32"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.error;
+  ASSERT_EQ(run({"export", folder_ / "tuned", "--out", folder_ / "out"}).exit_code, 0);
+  EXPECT_EQ(run({"predict", folder_ / "out", folder_ / "test.tsv"}).out,
+            run({"predict", folder_ / "tuned", folder_ / "test.tsv"}).out);
+  const Outcome refused = train_classifier("c", {"quantize=int8", "lora.rank=2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.error.find("it needs lora.rank = 0"), std::string::npos) << refused.error;
+}
+
 TEST_F(Classification, BadInputIsOneLine) {
   const auto refused = [&](const Arguments& settings, const std::string& part) {
     const Outcome outcome = train_classifier("refused", settings);

@@ -113,15 +113,19 @@ bool has_quantized_product(WeightFormat format, const MatmulAttrs& product) {
   return is_plain_product(product) || (format != WeightFormat::kInt8 && !product.trans_a);
 }
 
-Tensor dequantize(At packed, const PackedShape& shape, DType dtype) {
-  const QuantizedAttrs attrs{.format = shape.format, .weight = {dtype, {shape.rows, shape.columns}}};
+Tensor dequantize(At packed, const PackedShape& shape, DType dtype, float input_scale) {
+  const QuantizedAttrs attrs{
+      .format = shape.format, .weight = {dtype, {shape.rows, shape.columns}}, .input_scale = input_scale};
   return packed.value.graph->add_one(kDequantize, std::array{packed.value}, attrs, packed.where);
 }
 
-Tensor round_activations(At a, const StaticRounding& rounding) {
+RoundingAttrs rounding_attrs(const StaticRounding& rounding) {
   const auto& [scale, zero, least, most, any_weight] = rounding;
-  return a.value.graph->add_one(kRoundActivations, std::array{a.value},
-                                RoundingAttrs{scale, zero, least, most, any_weight}, a.where);
+  return {scale, zero, least, most, any_weight};
+}
+
+Tensor round_activations(At a, const StaticRounding& rounding) {
+  return a.value.graph->add_one(kRoundActivations, std::array{a.value}, rounding_attrs(rounding), a.where);
 }
 
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape) {

@@ -25,7 +25,10 @@ namespace linnet {
 struct QuantizedAttrs {
   WeightFormat format = WeightFormat::kInt8;
   TensorType weight = {};  // what the packed bytes stand for: f32 [rows, columns]; f64 in the reference
-  void fields(FieldVisitor& visit) { visit("format", format), visit("weight", weight); }
+  float input_scale = 0;   // of kInt8: products round their other operand by it (static_rounding()); 0: row by row
+  void fields(FieldVisitor& visit) {
+    visit("format", format), visit("weight", weight), visit("input_scale", input_scale);
+  }
   PackedShape packed() const { return {format, weight.shape[0], weight.shape[1]}; }
 };
 
@@ -39,6 +42,10 @@ struct RoundingAttrs {
   }
   StaticRounding rounding() const { return {scale, zero, least, most, any_weight}; }
 };
+RoundingAttrs rounding_attrs(const StaticRounding& rounding);
+
+// Codes of -127..127 with 128 added, by one scale for all activations.
+constexpr StaticRounding static_rounding(float scale) { return {.scale = scale, .zero = 128, .least = 1, .most = 255}; }
 
 // The product that `product` describes, with the weight as its second operand: a W^T with trans_b, otherwise a W. kInt8
 // has plain products alone; the other formats have all but trans_a.
@@ -64,7 +71,7 @@ KernelList round_activations_kernels();
 void expect_packed(const TensorType& packed, const QuantizedAttrs& attrs);
 
 // packed: u8 [PackedShape::bytes()].
-Tensor dequantize(At packed, const PackedShape& shape, DType dtype = DType::kF32);
+Tensor dequantize(At packed, const PackedShape& shape, DType dtype = DType::kF32, float input_scale = 0);
 Tensor round_activations(At a, const StaticRounding& rounding);
 Tensor quantized_matmul(At a, Tensor packed, const PackedShape& shape);
 

@@ -27,7 +27,7 @@ struct TextGenerationOptions {
   bool no_cache = false, ignore_end = false;
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
-  std::string quantize = "none";       // parse_quantization()
+  std::string quantize = {};           // folder_quantization()
   std::vector<std::string> keep = {};  // parameters that stay in fp32
   std::string draft;                   // a folder: the draft model (generate/engine.h); "": none
   int64_t draft_tokens = 4;

@@ -82,7 +82,7 @@ class TargetFlow : public TextFlow {
 }  // namespace
 
 SourceGeneration::SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
-    : TextModel(options),
+    : TextModel(folder, options),
       opened_(open_translation_model(folder)),
       makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
   if (!options.draft.empty())

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "pretrained/static_scales.h"
 #include "run/memory_report.h"
 #include "text/unicode/utf8.h"
 
@@ -55,7 +56,7 @@ struct TextGeneration::Draft {
 TextGeneration::~TextGeneration() = default;
 
 TextGeneration::TextGeneration(const std::string& folder, const TextGenerationOptions& options)
-    : TextModel(options),
+    : TextModel(folder, options),
       opened_(open_language_model(folder)),
       makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
   slides_ = true;
@@ -123,8 +124,8 @@ void TextGeneration::load_model(CausalOptions plan, bool many) {
   };
   if (options_.draft.empty()) return load(opened_.folder, *opened_.model, plan, weights);
   if (options_.device != "cpu") fail_user("a draft model is for the CPU");
-  draft_ = std::make_unique<Draft>(
-      options_.draft, quantization_of(options_.draft, parse_quantization(options_.quantize, options_.keep)));
+  draft_ =
+      std::make_unique<Draft>(options_.draft, folder_quantization(options_.draft, options_.quantize, options_.keep));
   check_vocabulary(draft_->opened, opened_);
   load(opened_.folder, *opened_.model, plan, weights,
        std::optional(

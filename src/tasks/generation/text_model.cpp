@@ -6,6 +6,7 @@
 #include "config/task_rows.h"
 #include "exec/backend.h"
 #include "nn/parameter_file.h"
+#include "pretrained/static_scales.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "tasks/generation/source_generation.h"
@@ -14,8 +15,9 @@
 
 namespace linnet {
 
-TextModel::TextModel(const TextGenerationOptions& options)
+TextModel::TextModel(const std::string& folder, const TextGenerationOptions& options)
     : options_(options),
+      quantization_(folder_quantization(folder, options.quantize, options.keep, options.device)),
       pool_(options.threads > 0 ? options.threads : available_threads()),
       store_(open_backend(options.device)) {}
 
@@ -38,10 +40,6 @@ void TextModel::plan_resident(const TextRoom& options) {
 
 int64_t TextModel::texts_at_once(int64_t jobs, int64_t samples, int64_t most) {
   return std::max(samples, std::min(jobs * samples, most));
-}
-
-WeightQuantization TextModel::quantization(const std::string& folder) const {
-  return quantization_of(folder, parse_quantization(options_.quantize, options_.keep));
 }
 
 void TextModel::allocate(const std::string& folder, const LoadWeights& weights) {

@@ -74,7 +74,7 @@ class TextModel {
 
  protected:
   // Cache, threads, device and precision of the weights are those of `options`.
-  explicit TextModel(const TextGenerationOptions& options);
+  TextModel(const std::string& folder, const TextGenerationOptions& options);
   virtual TextJob prepare_job(const TextRequest& request, bool warn) const = 0;
   virtual void plan_jobs(std::span<const TextJob> jobs, int64_t samples) = 0;
   virtual void plan_any(const TextRoom& options) = 0;
@@ -85,7 +85,7 @@ class TextModel {
   template <class Model, class Options, class... Draft>
   void load(const std::string& folder, Model& model, const Options& plan, const LoadWeights& weights,
             const Draft&... draft) {
-    layout_.emplace(model, std::span<const ParameterGroup>(), quantization(folder));
+    layout_.emplace(model, std::span<const ParameterGroup>(), quantization_);
     const SharedRegions shared = declare_model(store_, *layout_);
     engine_.emplace(model, *layout_, store_, shared, plan, draft...);
     allocate_draft();
@@ -98,12 +98,12 @@ class TextModel {
   static int64_t texts_at_once(int64_t jobs, int64_t samples, int64_t most);
 
   const TextGenerationOptions options_;
+  const WeightQuantization quantization_;
   std::vector<int32_t> never_;  // tokens that are not written
   bool slides_ = false;         // a sampled text goes on where the cache is full
   ThreadPool pool_;
 
  private:
-  WeightQuantization quantization(const std::string& folder) const;
   void allocate(const std::string& folder, const LoadWeights& weights);
 
   std::optional<ParameterLayout> layout_;

@@ -1,0 +1,18 @@
+// Training with the rounding errors of static int8 (quantization-aware training): linear layers compute with weights
+// and inputs that are rounded as the finished model will round them (ops/fake_quantize). The step of each input is a
+// parameter, "LAYER.input_step" [1], which is the layer's scale in static int8; weights are rounded by the
+// quantizer that packs them (kernels/quantized/packed_weight.h), so they have no steps to learn.
+#pragma once
+#include <string>
+
+#include "nn/module.h"
+
+namespace linnet {
+
+// Gives each linear layer that `int8` quantizes a step. Returns how many there are.
+int64_t train_quantized(Module& model);
+
+// "fc.weight" for "fc.input_step"; empty for other names.
+std::string weight_of_input_step(const std::string& parameter);
+
+}  // namespace linnet

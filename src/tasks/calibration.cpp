@@ -1,0 +1,181 @@
+#include "tasks/calibration.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/packed_files.h"
+#include "data/images/image_folder.h"
+#include "data/text/line_reader.h"
+#include "data/text/parallel_text.h"
+#include "nn/activation_observer.h"
+#include "nn/parameter_groups.h"
+#include "pretrained/pretrained.h"
+#include "pretrained/sentence_embedder.h"
+#include "run/run_folder.h"
+#include "tasks/classification/classification_task.h"
+#include "tasks/classifier.h"
+#include "tasks/scorer.h"
+#include "tasks/task_table.h"
+
+namespace linnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kRows = 16;
+
+// Runs examples through a model that shows its observer what it reads.
+using RunExamples = std::function<void(const std::vector<std::string>& examples)>;
+
+bool is_embedder(const std::string& folder) {
+  return !RunFolder(folder).has_config() && is_pretrained_folder(folder) && !is_text_classifier_folder(folder) &&
+         ConfigFile(folder + "/config.json").text("model_type", "") == "bert";
+}
+
+RunExamples open_embedder(const std::string& folder, const InferenceOptions& options) {
+  std::shared_ptr<const PretrainedTokenizer> tokenizer = load_pretrained_tokenizer(folder);
+  const auto embedder = std::make_shared<SentenceEmbedder>(folder, kRows, static_cast<int>(options.threads),
+                                                           WeightQuantization{.observer = options.observer});
+  return [tokenizer, embedder](const std::vector<std::string>& texts) {
+    std::vector<std::vector<int32_t>> sentences;
+    const EncodeOptions encoding{.max_length = embedder->max_tokens(), .offsets = false};
+    for (const std::string& text : texts) sentences.push_back(tokenizer->encode(text, encoding).ids);
+    embedder->embed(sentences);
+  };
+}
+
+RunExamples open_scored(const std::string& folder, const InferenceOptions& options, const std::string& path) {
+  const std::shared_ptr<Scorer> scorer = open_scorer(folder, options);
+  return [scorer, path](const std::vector<std::string>& lines) {
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (!scorer->takes_pairs()) {
+        scorer->score(lines[i], "");
+        continue;
+      }
+      const auto [source, target] = split_pair(lines[i], "'" + path + "': example " + std::to_string(i + 1));
+      scorer->score(target, source);
+    }
+  };
+}
+
+bool takes_images(const std::string& folder) {
+  const RunFolder run(folder);
+  return run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
+}
+
+bool classifies(const std::string& folder) {
+  return is_text_classifier_folder(folder) ||
+         (RunFolder(folder).has_config() && task_actions(RunFolder(folder).load_config()).classify);
+}
+
+RunExamples open_model(const CalibrationRequest& request, const InferenceOptions& options) {
+  if (is_embedder(request.model)) return open_embedder(request.model, options);
+  if (!classifies(request.model)) return open_scored(request.model, options, request.examples);
+  const std::shared_ptr<Classifier> classifier = open_classifier(request.model, options, kRows);
+  return [classifier](const std::vector<std::string>& inputs) { classifier->predict(inputs); };
+}
+
+// Of a .tsv for a classifier the text is what stands before the first tab.
+std::vector<std::string> read_lines(const CalibrationRequest& request) {
+  if (is_folder(request.examples))
+    fail_user("'" + request.examples + "' is a folder; this model reads text: --calibrate names a file");
+  const bool first_column = request.examples.ends_with(".tsv") && classifies(request.model);
+  std::vector<std::string> lines;
+  LineReader reader(request.examples);
+  for (std::string line; std::ssize(lines) < request.most && reader.next(line);) {
+    if (first_column) line.resize(std::min(line.find('\t'), line.size()));
+    if (line.find_first_not_of(" \t") != line.npos) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::vector<std::string> read_examples(const CalibrationRequest& request) {
+  if (!takes_images(request.model) || !is_folder(request.examples)) return read_lines(request);
+  std::vector<std::string> images = find_images(request.examples);
+  if (std::ssize(images) <= request.most) return images;
+  // Of all classes, whose folders follow each other.
+  std::vector<std::string> some;
+  for (int64_t i = 0; i < request.most; ++i)
+    some.push_back(images[static_cast<size_t>(i * std::ssize(images) / request.most)]);
+  return some;
+}
+
+void check_examples(const CalibrationRequest& request, int64_t count) {
+  const std::string name = "'" + request.examples + "'";
+  if (count == 0) fail_user(name + " holds no examples to calibrate on");
+  if (count < kFewestExamples)
+    fail_user(name + " holds " + std::to_string(count) + (count == 1 ? " example" : " examples") +
+              "; calibration needs at least " + std::to_string(kFewestExamples) + ", and some hundreds are better");
+}
+
+// What only tells of a training run, or goes on with it.
+bool is_record(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const char* record : {"training_state.safetensors", "metrics.jsonl", "samples.jsonl", "anomaly.safetensors"})
+    if (name == record) return true;
+  return name.starts_with("events.out.") || name.ends_with(".tmp") || name.starts_with(".") || name == "profile" ||
+         name == "checkpoints";
+}
+
+void copy_folder(const fs::path& from, const fs::path& to) {
+  make_directories(to.string());
+  for (const auto& entry : fs::directory_iterator(from)) {
+    if (is_record(entry.path())) continue;
+    const fs::path target = to / entry.path().filename();
+    if (entry.is_directory())
+      copy_folder(entry.path(), target);
+    else
+      fs::copy_file(entry.path(), target);
+  }
+}
+
+bool is_same_folder(const std::string& a, const std::string& b) {
+  std::error_code problem;
+  return fs::equivalent(a, b, problem);
+}
+
+}  // namespace
+
+StaticScales calibrate(const CalibrationRequest& request) {
+  const std::string name = "'" + request.model + "'";
+  if (is_packed(request.model)) fail_user(name + " is packed: quantize the folder it was made of, then pack that");
+  if (!file_exists(request.model)) fail_user("there is no folder " + name);
+  if (const auto scales = read_static_scales(request.model))
+    fail_user(name + " is quantized already (by " + scales->method + "): quantize the model it was made of");
+  const std::vector<std::string> examples = read_examples(request);
+  check_examples(request, std::ssize(examples));
+  const auto observer = std::make_shared<ActivationObserver>();
+  InferenceOptions options;
+  options.threads = request.threads, options.quantize = "none", options.observer = observer;
+  open_model(request, options)(examples);
+  StaticScales scales{.method = calibration_methods()[static_cast<size_t>(request.method)],
+                      .examples = std::ssize(examples),
+                      .keep = request.keep,
+                      .input_scales = observer->scales(request.method)};
+  std::erase_if(scales.input_scales, [&](const auto& scale) {
+    return std::ranges::any_of(request.keep, [&](const std::string& kept) { return matches(scale.first, kept); });
+  });
+  if (scales.input_scales.empty())
+    fail_user(name +
+              " has no linear layer of at least 16 features from 32 or more that is not kept in fp32: there is "
+              "nothing to quantize");
+  return scales;
+}
+
+void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out) {
+  if (!is_same_folder(model, out)) {
+    if (file_exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) fail_user("'" + out + "' exists already");
+    try {
+      copy_folder(model, out);
+    } catch (const fs::filesystem_error& error) {
+      fail_system("cannot copy '" + model + "' to '" + out + "': " + error.code().message());
+    }
+  }
+  write_static_scales(out, scales);
+}
+
+}  // namespace linnet
