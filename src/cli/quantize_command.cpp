@@ -9,7 +9,7 @@ namespace linnet {
 namespace {
 
 struct Arguments : CalibrationRequest {
-  std::string method_name = "percentile", out;
+  std::string method_name = "minmax", out;
 };
 
 int quantize(Arguments arguments) {
@@ -39,7 +39,7 @@ void add_quantize_command(Command& linnet) {
             "the folder to write the model and its scales to; MODEL itself: the scales are added there",
             {.required = true, .type = "DIR"})
       .take("--method", arguments->method_name,
-            "how far the 8 bits reach: minmax (the largest value seen), percentile (99.99% of the values; default) or "
+            "how far the 8 bits reach: minmax (the largest value seen; default), percentile (99.99% of the values) or "
             "entropy (the least change of their distribution)",
             {.choices = calibration_methods()})
       .take("--examples", arguments->most, "read so many examples at most (default 512)",

@@ -15,7 +15,7 @@ void calibrate_steps(TrainingTask& task) {
   observer->set_collecting(true);
   task.evaluate();
   observer->set_collecting(false);
-  const auto scales = observer->scales(CalibrationMethod::kPercentile);
+  const auto scales = observer->scales(CalibrationMethod::kMinMax);
   int64_t steps = 0;
   for (const ParameterSlot& slot : trainer.layout().parameters()) {
     const auto scale = scales.find(weight_of_input_step(slot.spec.name));

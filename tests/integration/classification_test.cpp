@@ -301,7 +301,7 @@ TEST_F(Classification, RunsInStaticInt8AfterCalibration) {
     EXPECT_FALSE(exists(out + "/training_state.safetensors"));
     EXPECT_GT(accuracy({"eval", out, "--json"}), 0.9) << method;
   }
-  const std::string out = folder_ / "percentile";
+  const std::string out = folder_ / "minmax";
   const auto predict = [&](const std::string& model, const Arguments& more) {
     Arguments arguments{"predict", model, folder_ / "test.tsv", "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
