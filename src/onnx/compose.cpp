@@ -188,6 +188,18 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), axis);
 }
 
+Tensor channels_last(Tensor x) {
+  std::vector<int> order{0};
+  for (int axis = 2; axis < x.shape().rank(); ++axis) order.push_back(axis);
+  order.push_back(1);
+  return move_axes(x, order);
+}
+Tensor channels_first(Tensor x) {
+  std::vector<int> order{0, x.shape().rank() - 1};
+  for (int axis = 1; axis + 1 < x.shape().rank(); ++axis) order.push_back(axis);
+  return move_axes(x, order);
+}
+
 std::vector<int> inverse(const std::vector<int>& order) {
   std::vector<int> result(order.size());
   for (size_t i = 0; i < order.size(); ++i) result[static_cast<size_t>(order[i])] = static_cast<int>(i);

@@ -33,6 +33,9 @@ Tensor axis_to_end(Tensor x, int axis);
 Tensor axis_from_end(Tensor x, int axis);
 // x with the axes in another order; neighbors of such moves are joined.
 Tensor move_axes(Tensor x, const std::vector<int>& order);
+// Between [N, C, ...], as ONNX has images, and [N, ..., C], as ops here have them.
+Tensor channels_last(Tensor x);
+Tensor channels_first(Tensor x);
 std::vector<int> inverse(const std::vector<int>& order);
 
 // [..., n] -> [..., 1] by a function of two numbers that is associative, such as max.

@@ -33,7 +33,11 @@ const std::vector<FixedOperand>& fixed_operands() {
                                               {"Pad", {1, 2, 3}},
                                               {"Pow", {1}},
                                               {"QLinearConv", {1, 4, 6}},
+                                              {"QGemm", {1, 4, 7}},
+                                              {"QLinearAdd", {1, 4, 6}},
+                                              {"QLinearGlobalAveragePool", {1, 3}},
                                               {"QLinearMatMul", {1, 4, 6}},
+                                              {"QLinearMul", {1, 4, 6}},
                                               {"QuantizeLinear", {1, 2}},
                                               {"Range", {0, 1, 2}},
                                               {"Resize", {1, 2, 3}},
@@ -132,8 +136,9 @@ TracedValue OnnxNetwork::initial_value(Graph&, const OnnxTensor& tensor) const {
 
 void OnnxNetwork::check_trainable() const {
   static const std::set<std::string> quantized{
-      "ConvInteger",          "DequantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger",
-      "MatMulIntegerToFloat", "MatMulNBits",      "QLinearConv",           "QLinearMatMul",         "QuantizeLinear"};
+      "ConvInteger",   "DequantizeLinear",     "DynamicQuantizeLinear", "DynamicQuantizeMatMul",
+      "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits",           "QGemm",
+      "QLinearConv",   "QLinearMatMul",        "QuantizeLinear"};
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
     if (quantized.contains(node.op))
       fail_user("'" + file_ + "' is quantized (" + node.op + (node.name.empty() ? "" : " \"" + node.name + "\"") +
@@ -193,7 +198,8 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
     bool known = true;
     for (const std::string& name : node.in) {
       in.push_back(name.empty() ? TracedValue{} : values.at(name));
-      known = known && (name.empty() || is_known(in.back()));
+      const bool is_type_alone = node.op == "CastLike" && in.size() == 2;  // its elements are not read
+      known = known && (name.empty() || is_known(in.back()) || is_type_alone);
     }
     const auto opset = model_.opsets.find(node.domain);
     const int64_t version = opset == model_.opsets.end() ? 1 : opset->second;

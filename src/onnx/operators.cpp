@@ -19,6 +19,7 @@ const std::vector<OnnxOperatorRow>& onnx_operators() {
     add_loss_operators(list);
     add_recurrent_operators(list);
     add_quantized_operators(list);
+    add_qlinear_operators(list);
     add_fused_operators(list);
     add_known_operators(list);
     std::ranges::sort(list, {}, [](const OnnxOperatorRow& row) { return std::string_view(row.name); });

@@ -18,5 +18,6 @@ void add_recurrent_operators(std::vector<OnnxOperatorRow>& rows);
 void add_fused_operators(std::vector<OnnxOperatorRow>& rows);
 void add_known_operators(std::vector<OnnxOperatorRow>& rows);
 void add_quantized_operators(std::vector<OnnxOperatorRow>& rows);
+void add_qlinear_operators(std::vector<OnnxOperatorRow>& rows);
 
 }  // namespace linnet

@@ -6,6 +6,7 @@
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
+#include "onnx/quantized_product.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/matmul/matmul.h"
 #include "ops/max_pool/max_pool.h"
@@ -15,6 +16,8 @@
 namespace linnet {
 namespace {
 
+using compose::channels_first;
+using compose::channels_last;
 using compose::E;
 using compose::elementwise;
 using compose::Ref;
@@ -56,18 +59,6 @@ int64_t window_count(const OnnxCall& call, const Windows& w, size_t i, int64_t l
   const int64_t room = length + w.before[i] + w.after[i] - w.reach(i);
   if (room < 0) call.fail("a window is larger than what it moves over");
   return room / w.stride[i] + 1;
-}
-
-Tensor channels_last(Tensor x) {
-  std::vector<int> order{0};
-  for (int axis = 2; axis < x.shape().rank(); ++axis) order.push_back(axis);
-  order.push_back(1);
-  return compose::move_axes(x, order);
-}
-Tensor channels_first(Tensor x) {
-  std::vector<int> order{0, x.shape().rank() - 1};
-  for (int axis = 1; axis + 1 < x.shape().rank(); ++axis) order.push_back(axis);
-  return compose::move_axes(x, order);
 }
 
 // What an element of the window sees of all windows: x is padded, spatial axes begin at `first`.
@@ -191,11 +182,21 @@ std::vector<int64_t> spatial(const Shape& shape) {
   return {sizes.begin(), sizes.end()};
 }
 
+std::vector<WindowAxis> axes_of(const Windows& w) {
+  std::vector<WindowAxis> axes;
+  for (size_t i = 0; i < w.axes(); ++i)
+    axes.push_back({w.size[i], w.stride[i], w.dilation[i], w.before[i], w.after[i]});
+  return axes;
+}
+
 void conv(OnnxCall& call) {
   if (call.shape(1).rank() < 3) call.fail("weight " + call.shape(1).text());
   const Windows w = read_windows(call, call.shape(), spatial(call.shape(1)));
   for (size_t i = 0; i < w.axes(); ++i) window_count(call, w, i, call.shape()[static_cast<int>(i) + 2]);
-  Tensor y = convolution(call, channels_last(call.tensor(0)), call.tensor(1), w, call.integer("group", 1));
+  const int64_t groups = call.integer("group", 1);
+  std::optional<Tensor> product;
+  if (groups == 1 && w.axes() <= 2) product = quantized_convolution(call, call.in(0), call.in(1), axes_of(w));
+  Tensor y = product ? *product : convolution(call, channels_last(call.tensor(0)), call.tensor(1), w, groups);
   if (call.has(2)) y = y + call.tensor(2);
   call.set(channels_first(y));
 }

@@ -1,9 +1,10 @@
-// Whole numbers with a scale: what QuantizeLinear writes and DequantizeLinear reads. Computed in floats; a value that
-// was quantized is a whole number in its range.
+// Numbers become whole ones and come back: QuantizeLinear and DequantizeLinear, and sums of products of 8-bit numbers
+// that have no scale yet.
 #include <cmath>
 
 #include "onnx/compose.h"
 #include "onnx/operators.h"
+#include "onnx/quantized_numbers.h"
 #include "onnx/quantized_product.h"
 #include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
@@ -18,91 +19,6 @@ using compose::E;
 using compose::elementwise;
 using compose::Ref;
 
-struct Range {
-  double least, most;
-};
-Range range_of(const OnnxCall& call, OnnxElement element) {
-  switch (element) {
-    case OnnxElement::kUint8:
-      return {0, 255};
-    case OnnxElement::kInt8:
-      return {-128, 127};
-    case OnnxElement::kUint16:
-      return {0, 65535};
-    case OnnxElement::kInt16:
-      return {-32768, 32767};
-    case OnnxElement::kInt32:
-      return {-2147483648.0, 2147483647.0};
-    default:
-      call.fail("numbers of the type " + element_name(element));
-  }
-}
-
-// A scale or zero point, which is one number, a number for each index of an axis, or one for each block along it.
-Tensor along_axis(const OnnxCall& call, Tensor values, const Shape& x, int axis, int64_t block) {
-  if (values.shape().elements() == 1) return reshape(values, {});
-  if (values.shape().rank() == 1 && x.rank() != 1) {
-    if (values.dim(0) != x[axis]) call.fail("scales of shape " + values.shape().text() + " for " + x.text());
-    Shape shape;
-    for (int i = 0; i < x.rank(); ++i) shape.push_back(i == axis ? x[axis] : 1);
-    return reshape(values, shape);
-  }
-  if (block <= 0) return values;
-  // Each number stands for `block` elements of the axis; the last block may be shorter.
-  std::vector<int64_t> from;
-  for (int64_t i = 0; i < x[axis]; ++i) from.push_back(i / block);
-  return compose::take(values, axis, from);
-}
-
-struct Scaling {
-  Tensor scale, zero;  // zero may be undefined
-};
-Scaling scaling_of(OnnxCall& call, size_t scale, size_t zero, const Shape& x, int axis, int64_t block) {
-  Scaling scaling{along_axis(call, call.tensor(scale, DType::kF32), x, axis, block), {}};
-  if (call.has(zero)) scaling.zero = along_axis(call, call.tensor(zero, DType::kF32), x, axis, block);
-  return scaling;
-}
-
-Tensor dequantized(const OnnxCall& call, Tensor x, const Scaling& s) {
-  if (!s.zero.defined())
-    return elementwise(call, {x, s.scale},
-                       [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kMul, v[0], v[1]); });
-  return elementwise(call, {x, s.scale, s.zero}, [](E& e, const std::vector<Ref>& v) {
-    return e.apply(Scalar::kMul, e.apply(Scalar::kSub, v[0], v[2]), v[1]);
-  });
-}
-
-Tensor quantized(const OnnxCall& call, Tensor x, const Scaling& s, Range range) {
-  const auto limited = [range](E& e, Ref whole) {
-    return e.apply(Scalar::kMin, e.apply(Scalar::kMax, whole, e.constant(range.least)), e.constant(range.most));
-  };
-  if (!s.zero.defined())
-    return elementwise(call, {x, s.scale}, [&](E& e, const std::vector<Ref>& v) {
-      return limited(e, e.apply(Scalar::kRound, e.apply(Scalar::kDiv, v[0], v[1])));
-    });
-  return elementwise(call, {x, s.scale, s.zero}, [&](E& e, const std::vector<Ref>& v) {
-    const Ref whole = e.apply(Scalar::kRound, e.apply(Scalar::kDiv, v[0], v[1]));
-    return limited(e, e.apply(Scalar::kAdd, whole, v[2]));
-  });
-}
-
-int axis_of(const OnnxCall& call, const Shape& x) {
-  const int64_t axis = call.integer("axis", 1);
-  return x.rank() > 1 ? call.axis(axis, x.rank()) : 0;
-}
-
-// Of scales and zero points that are known, one number or one for each index of the axis.
-std::optional<TracedQuantization> quantization_of(const OnnxCall& call, size_t scale, size_t zero,
-                                                  OnnxElement element) {
-  const Shape x = call.shape();
-  if (!call.is_known(scale) || (call.has(zero) && !call.is_known(zero)) || call.shape(scale).rank() > 1 ||
-      call.integer("block_size", 0) > 0)
-    return std::nullopt;
-  TracedQuantization known{.element = element, .scales = call.numbers(scale), .zeros = {0}, .axis = axis_of(call, x)};
-  if (call.has(zero)) known.zeros = call.numbers(zero);
-  return known;
-}
-
 void quantize_linear(OnnxCall& call) {
   const Shape x = call.shape();
   const auto type = static_cast<OnnxElement>(call.integer("output_dtype", 0));
@@ -110,9 +26,9 @@ void quantize_linear(OnnxCall& call) {
                               : type != OnnxElement::kUndefined ? type
                                                                 : OnnxElement::kUint8;
   call.integer("precision", 0);
-  const Scaling scaling = scaling_of(call, 1, 2, x, axis_of(call, x), call.integer("block_size", 0));
+  const Scaling scaling = scaling_of(call, 1, 2, x, quantized_axis(call, x), call.integer("block_size", 0));
   const Tensor before = call.tensor(0, DType::kF32);
-  call.set(0, quantized(call, before, scaling, range_of(call, element)), element);
+  call.set(0, quantized(call, before, scaling, quantized_range(call, element)), element);
   if (auto known = quantization_of(call, 1, 2, element)) {
     known->before = before;
     call.set_quantization(*known);
@@ -121,10 +37,10 @@ void quantize_linear(OnnxCall& call) {
 
 void dequantize_linear(OnnxCall& call) {
   const Shape x = call.shape();
-  range_of(call, call.element());
+  quantized_range(call, call.element());
   const auto type = static_cast<OnnxElement>(call.integer("output_dtype", 0));
   const OnnxElement element = type != OnnxElement::kUndefined ? type : call.element(1);
-  const Scaling scaling = scaling_of(call, 1, 2, x, axis_of(call, x), call.integer("block_size", 0));
+  const Scaling scaling = scaling_of(call, 1, 2, x, quantized_axis(call, x), call.integer("block_size", 0));
   call.set(0, dequantized(call, call.tensor(0, DType::kF32), scaling), element);
   auto known = quantization_of(call, 1, 2, call.element());
   if (!known || element != OnnxElement::kFloat) return;
@@ -177,12 +93,6 @@ Tensor centered(OnnxCall& call, size_t operand, size_t zero, bool rows) {
                      [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kSub, v[0], v[1]); });
 }
 
-Tensor whole_product(OnnxCall& call, Tensor a, Tensor b) {
-  if (a.shape().rank() < 2 || b.shape().rank() < 2) call.fail("of a vector");
-  if (b.shape().rank() > 2 && a.shape().rank() != b.shape().rank()) call.fail("operands of other numbers of axes");
-  return matmul(a, b);
-}
-
 // Sums of bytes by a known weight: the product of a - 0 in whole numbers, less the zero point times the weight's sums.
 // Sums above 2^24 are rounded to floats, as the Cast to float that follows in quantized networks rounds them.
 std::optional<Tensor> product_of_bytes(OnnxCall& call) {
@@ -219,69 +129,49 @@ void matmul_integer(OnnxCall& call) {
   call.set(0, whole_product(call, centered(call, 0, 2, true), centered(call, 1, 3, false)), OnnxElement::kInt32);
 }
 
-// a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
-void qlinear_matmul(OnnxCall& call) {
-  const auto operand = [&](size_t i) {
-    const Tensor x = call.tensor(i, DType::kF32);
-    const int axis = i == 0 ? x.shape().rank() - 2 : x.shape().rank() - 1;
-    return dequantized(call, x, scaling_of(call, i + 1, i + 2, x.shape(), std::max(axis, 0), 0));
-  };
-  const auto of_bytes = [&](size_t i) {
-    TracedValue value{.element = OnnxElement::kFloat, .tensor = operand(i)};
-    if (auto known = quantization_of(call, i + 1, i + 2, call.element(i))) {
-      known->axis = call.shape(i).rank() - 1;
-      known->codes = call.in(i).known;
-      value.quantization = std::make_shared<TracedQuantization>(*known);
-    }
-    return value;
-  };
-  const TracedValue a = of_bytes(0), b = of_bytes(3);
-  const std::optional<Tensor> product = quantized_product(call, a, b, false);
-  const Tensor y = product ? *product : whole_product(call, a.tensor, b.tensor);
-  const Scaling scaling = scaling_of(call, 6, 7, y.shape(), y.shape().rank() - 1, 0);
-  call.set(0, quantized(call, y, scaling, range_of(call, call.element(7))), call.element(7));
-}
-
-// The node as a Conv of other operands.
-Tensor conv_of(OnnxCall& call, Tensor x, Tensor w) {
-  OnnxNode node = call.node();
-  node.op = "Conv", node.in = {"x", "w"}, node.out = {"y"};
-  OnnxCall conv(node, call.opset(), call.graph(),
-                {{.element = OnnxElement::kFloat, .tensor = x}, {.element = OnnxElement::kFloat, .tensor = w}});
-  find_onnx_operator("Conv")(conv);
-  conv.check_attributes();
-  for (const OnnxAttribute& attribute : node.attributes) call.has_attribute(attribute.name.c_str());
-  return conv.out()[0].tensor;
-}
-
-// Whole numbers less their zero point, which is one, or one for each index of the first axis.
-Tensor less_zero(OnnxCall& call, size_t operand, size_t zero) {
+// Whole numbers less their zero point, which is one, or one for each index of the first axis. As if a scale of 1 had
+// been multiplied by.
+TracedValue less_zero(OnnxCall& call, size_t operand, size_t zero) {
   const Tensor x = call.tensor(operand, DType::kF32);
-  if (!call.has(zero)) return x;
-  return elementwise(call, {x, along_axis(call, call.tensor(zero, DType::kF32), x.shape(), 0, 0)},
-                     [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kSub, v[0], v[1]); });
+  TracedValue value{.tensor = x};
+  if (call.has(zero))
+    value.tensor = elementwise(call, {x, along_axis(call, call.tensor(zero, DType::kF32), x.shape(), 0, 0)},
+                               [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kSub, v[0], v[1]); });
+  if (call.has(zero) && (!call.is_known(zero) || call.shape(zero).rank() > 1)) return value;
+  TracedQuantization known{.element = call.element(operand), .scales = {1}, .zeros = {0}};
+  if (call.has(zero)) known.zeros = call.numbers(zero);
+  known.scales.assign(known.zeros.size(), 1);
+  known.codes = call.in(operand).known;
+  value.quantization = std::make_shared<TracedQuantization>(std::move(known));
+  return value;
+}
+
+// With a zero point that only the run knows: the sums of what is left beyond the middle of the bytes' range, less
+// the rest of the zero point times the sums of the weights that meet the image, not the zeros around it.
+std::optional<Tensor> convolution_of_bytes(OnnxCall& call, const TracedValue& w) {
+  if (!w.quantization || !call.has(2) || call.is_known(2) || call.shape(2).elements() != 1 ||
+      call.integer("group", 1) != 1)
+    return std::nullopt;
+  const double middle = call.element() == OnnxElement::kUint8 ? 128 : 0;
+  TracedValue x{.tensor = call.tensor(0, DType::kF32) + -middle};
+  x.quantization = std::make_shared<TracedQuantization>(
+      TracedQuantization{.element = call.element(), .scales = {1}, .zeros = {middle}});
+  const Tensor sums = conv_of(call, x, w);
+  Shape image = x.shape();
+  image.set(0, 1), image.set(1, 1);
+  const Tensor channel_sums = compose::axis_from_end(compose::sum_last(compose::axis_to_end(w.tensor, 1)), 1);
+  const Tensor weights = conv_of(call, {.tensor = call.uniform(1, image, DType::kF32)}, {.tensor = channel_sums});
+  return elementwise(call, {sums, reshape(call.tensor(2, DType::kF32), {}), weights},
+                     [middle](E& e, const std::vector<Ref>& v) {
+                       const Ref rest = e.apply(Scalar::kSub, v[1], e.constant(middle));
+                       return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, rest, v[2]));
+                     });
 }
 
 void conv_integer(OnnxCall& call) {
-  call.set(0, conv_of(call, less_zero(call, 0, 2), less_zero(call, 1, 3)), OnnxElement::kInt32);
-}
-
-// x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias
-void qlinear_conv(OnnxCall& call) {
-  const auto operand = [&](size_t i) {
-    const Tensor x = call.tensor(i, DType::kF32);
-    return dequantized(call, x, scaling_of(call, i + 1, i + 2, x.shape(), 0, 0));
-  };
-  Tensor y = conv_of(call, operand(0), operand(3));
-  const auto channels = [&](Tensor values) { return along_axis(call, values, y.shape(), 1, 0); };
-  if (call.has(8)) {
-    const Tensor bias = elementwise(
-        call, {channels(call.tensor(8, DType::kF32)), channels(call.tensor(1)), channels(call.tensor(4))},
-        [](E& e, const std::vector<Ref>& v) { return e.apply(Scalar::kMul, v[0], e.apply(Scalar::kMul, v[1], v[2])); });
-    y = compose::add(call, y, bias);
-  }
-  const Scaling scaling = scaling_of(call, 6, 7, y.shape(), 1, 0);
-  call.set(0, quantized(call, y, scaling, range_of(call, call.element(7))), call.element(7));
+  const TracedValue w = less_zero(call, 1, 3);
+  const std::optional<Tensor> sums = convolution_of_bytes(call, w);
+  call.set(0, sums ? *sums : conv_of(call, less_zero(call, 0, 2), w), OnnxElement::kInt32);
 }
 
 }  // namespace
@@ -292,8 +182,6 @@ void add_quantized_operators(std::vector<OnnxOperatorRow>& rows) {
       {"DequantizeLinear", dequantize_linear, "of 8, 16 and 32 bits"},
       {"DynamicQuantizeLinear", dynamic_quantize_linear},
       {"MatMulInteger", matmul_integer, "of matrices"},
-      {"QLinearConv", qlinear_conv},
-      {"QLinearMatMul", qlinear_matmul, "of matrices"},
       {"QuantizeLinear", quantize_linear, "to 8, 16 and 32 bits"},
   };
   rows.insert(rows.end(), std::begin(list), std::end(list));

@@ -6,7 +6,8 @@
 #include "onnx/compose.h"
 #include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
-#include "ops/quantized/quantized.h"
+#include "ops/movement/movement.h"
+#include "ops/quantized/quantized_conv2d.h"
 
 namespace linnet {
 namespace {
@@ -28,12 +29,32 @@ double at(const std::vector<double>& values, int64_t channel) {
   return values.size() == 1 ? values[0] : values[static_cast<size_t>(channel)];
 }
 
-std::optional<Weight> read_weight(const TracedQuantization& q, bool trans_b) {
-  const Shape& shape = q.codes->type().shape;
-  if (shape.rank() != 2) return std::nullopt;
-  const int channels = trans_b ? 0 : 1;
-  Weight weight{shape[channels], shape[1 - channels]};
-  const bool one_each = q.scales.size() == 1 || (q.axis == channels && std::ssize(q.scales) == weight.rows);
+// How a weight of the file is a matrix: `channels` is its axis of output channels, at(row, column) where an element is.
+struct WeightLayout {
+  int64_t rows = 0, columns = 0;
+  int channels = 0;
+  std::function<int64_t(int64_t row, int64_t column)> at;
+};
+
+WeightLayout matrix_layout(const Shape& shape, bool trans_b) {
+  WeightLayout layout{shape[trans_b ? 0 : 1], shape[trans_b ? 1 : 0], trans_b ? 0 : 1, {}};
+  if (trans_b)
+    layout.at = [n = layout.columns](int64_t row, int64_t column) { return row * n + column; };
+  else
+    layout.at = [n = layout.rows](int64_t row, int64_t column) { return column * n + row; };
+  return layout;
+}
+
+// Filters [O, C, ...], whose rows are [..., C].
+WeightLayout filter_layout(const Shape& shape) {
+  const int64_t channels = shape[1], taps = shape.elements(2, shape.rank());
+  return {shape[0], channels * taps, 0,
+          [=](int64_t row, int64_t column) { return (row * channels + column % channels) * taps + column / channels; }};
+}
+
+std::optional<Weight> read_weight(const TracedQuantization& q, const WeightLayout& layout) {
+  Weight weight{layout.rows, layout.columns};
+  const bool one_each = q.scales.size() == 1 || (q.axis == layout.channels && std::ssize(q.scales) == weight.rows);
   if (!one_each || (q.zeros.size() != 1 && q.zeros.size() != q.scales.size()) || weight.rows == 0 ||
       weight.columns == 0 || weight.columns > kMostColumns)
     return std::nullopt;
@@ -47,8 +68,7 @@ std::optional<Weight> read_weight(const TracedQuantization& q, bool trans_b) {
   for (int64_t row = 0; row < weight.rows; ++row) {
     weight.scales.push_back(static_cast<float>(at(q.scales, row)));
     for (int64_t column = 0; column < weight.columns; ++column) {
-      const double code = (*q.codes)[trans_b ? row * weight.columns + column : column * weight.rows + row] -
-                          (at(q.zeros, row) - weight.rest);
+      const double code = (*q.codes)[layout.at(row, column)] - (at(q.zeros, row) - weight.rest);
       if (code < -128 || code > 127) return std::nullopt;
       weight.codes[static_cast<size_t>(row * weight.columns + column)] = static_cast<int8_t>(code);
     }
@@ -69,37 +89,105 @@ bool is_activation(const TracedQuantization& q) {
   return q.scales[0] > 0 && std::isfinite(q.scales[0]) && q.zeros[0] >= least && q.zeros[0] <= least + 255;
 }
 
-}  // namespace
+// The floats that become bytes: those that were rounded, where they are known.
+std::optional<Tensor> source_of(const TracedValue& x) {
+  if (!x.quantization || !is_activation(*x.quantization)) return std::nullopt;
+  const Tensor source = x.quantization->before.defined() ? x.quantization->before : x.tensor;
+  if (!source.defined() || source.type().dtype != DType::kF32) return std::nullopt;
+  return source;
+}
 
-std::optional<Tensor> quantized_product(OnnxCall& call, const TracedValue& a, const TracedValue& b, bool trans_b) {
-  if (!a.quantization || !b.quantization || !is_activation(*a.quantization) || !b.quantization->codes) return {};
-  const Tensor x = a.quantization->before.defined() ? a.quantization->before : a.tensor;
-  if (!x.defined() || x.shape().rank() < 2 || x.type().dtype != DType::kF32) return {};
-  const std::optional<Weight> weight = read_weight(*b.quantization, trans_b);
-  if (!weight || x.dim(-1) != weight->columns) return {};
-  StaticRounding rounding = rounding_of(*a.quantization);
-  const PackedShape shape{WeightFormat::kInt8, weight->rows, weight->columns};
+struct PackedOperand {
+  Tensor data;
+  PackedShape shape;
+};
+
+// The weight as a constant of the graph; `rounding` learns what the kernel has to know of it.
+PackedOperand pack(OnnxCall& call, const Weight& weight, StaticRounding& rounding) {
+  const PackedShape shape{WeightFormat::kInt8, weight.rows, weight.columns};
   std::vector<std::byte> packed(shape.bytes());
-  std::vector<int32_t> sums(static_cast<size_t>(weight->rows));
-  for (int64_t row = 0; row < weight->rows; ++row) {
-    const std::span codes(weight->codes.data() + row * weight->columns, static_cast<size_t>(weight->columns));
-    pack_row(shape, row, codes.data(), &weight->scales[static_cast<size_t>(row)], packed.data());
+  std::vector<int32_t> sums(static_cast<size_t>(weight.rows));
+  for (int64_t row = 0; row < weight.rows; ++row) {
+    const std::span codes(weight.codes.data() + row * weight.columns, static_cast<size_t>(weight.columns));
+    pack_row(shape, row, codes.data(), &weight.scales[static_cast<size_t>(row)], packed.data());
     rounding.any_weight = rounding.any_weight || !neighbors_fit(codes);
     int32_t& sum = sums[static_cast<size_t>(row)];
     for (const int8_t code : codes) sum += rounding.zero * code;
   }
   std::memcpy(packed.data() + shape.sums_offset(), sums.data(), sums.size() * sizeof sums[0]);
-  const Tensor data = literal(call.graph(), {DType::kU8, {static_cast<int64_t>(packed.size())}}, packed.data());
+  return {literal(call.graph(), {DType::kU8, {static_cast<int64_t>(packed.size())}}, packed.data()), shape};
+}
+
+// x [..., K] as `rounding` rounds it, by the weight.
+Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding rounding) {
+  const PackedOperand w = pack(call, weight, rounding);
   const Tensor rounded = round_activations(x, rounding);
-  const Tensor y = matmul(rounded, dequantize(data, shape), false, true);
-  if (weight->rest == 0) return y;
-  std::vector<float> rests = weight->scales;
-  for (float& rest : rests) rest *= static_cast<float>(weight->rest);
-  const Tensor steps = literal(call.graph(), {DType::kF32, {weight->rows}}, rests.data());
+  const Tensor y = matmul(rounded, dequantize(w.data, w.shape), false, true);
+  if (weight.rest == 0) return y;
+  std::vector<float> rests = weight.scales;
+  for (float& rest : rests) rest *= static_cast<float>(weight.rest);
+  const Tensor steps = literal(call.graph(), {DType::kF32, {weight.rows}}, rests.data());
   return compose::elementwise(call, {y, compose::sum_last(rounded), steps},
                               [](compose::E& e, const std::vector<compose::Ref>& v) {
                                 return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, v[1], v[2]));
                               });
+}
+
+// One more filter, whose result is the sum of what the others see.
+void add_sum_of_patch(Weight& filters) {
+  ++filters.rows;
+  filters.scales.push_back(1);
+  filters.codes.insert(filters.codes.end(), static_cast<size_t>(filters.columns), int8_t{1});
+}
+
+// Results of filters, the last of which gives sums, less `rest` steps of each filter's scale times the sum.
+Tensor without_rest(OnnxCall& call, Tensor y, std::vector<float> scales, double rest) {
+  for (float& scale : scales) scale *= static_cast<float>(rest);
+  const auto count = std::ssize(scales);
+  const Tensor steps = literal(call.graph(), {DType::kF32, {count}}, scales.data());
+  return compose::elementwise(call, {slice(y, 3, 0, count), slice(y, 3, count, 1), steps},
+                              [](compose::E& e, const std::vector<compose::Ref>& v) {
+                                return e.apply(Scalar::kSub, v[0], e.apply(Scalar::kMul, v[1], v[2]));
+                              });
+}
+
+// Whether a filter sees one pixel and visits each once.
+bool is_product(const WindowAxis& axis) {
+  return axis.size == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;
+}
+
+}  // namespace
+
+std::optional<Tensor> quantized_product(OnnxCall& call, const TracedValue& a, const TracedValue& b, bool trans_b) {
+  const std::optional<Tensor> x = source_of(a);
+  if (!x || x->shape().rank() < 2 || !b.quantization || !b.quantization->codes) return {};
+  const Shape& shape = b.quantization->codes->type().shape;
+  if (shape.rank() != 2) return {};
+  const std::optional<Weight> weight = read_weight(*b.quantization, matrix_layout(shape, trans_b));
+  if (!weight || x->dim(-1) != weight->columns) return {};
+  return product_of(call, *x, *weight, rounding_of(*a.quantization));
+}
+
+std::optional<Tensor> quantized_convolution(OnnxCall& call, const TracedValue& x, const TracedValue& weight,
+                                            std::vector<WindowAxis> axes) {
+  const std::optional<Tensor> source = source_of(x);
+  if (!source || !weight.quantization || !weight.quantization->codes) return {};
+  const Shape& shape = weight.quantization->codes->type().shape;
+  const auto is_padded_backwards = [](const WindowAxis& axis) { return axis.before < 0 || axis.after < 0; };
+  if (shape[1] != source->dim(1) || std::ranges::any_of(axes, is_padded_backwards)) return {};
+  std::optional<Weight> filters = read_weight(*weight.quantization, filter_layout(shape));
+  if (!filters) return {};
+  StaticRounding rounding = rounding_of(*x.quantization);
+  const Tensor image = compose::channels_last(*source);
+  if (std::ranges::all_of(axes, is_product)) return product_of(call, image, *filters, rounding);
+  Shape sizes = image.shape();
+  if (axes.size() == 1) axes.insert(axes.begin(), WindowAxis{}), sizes = {sizes[0], 1, sizes[1], sizes[2]};
+  const std::vector<float> scales = filters->scales;
+  if (filters->rest != 0) add_sum_of_patch(*filters);
+  const PackedOperand w = pack(call, *filters, rounding);
+  Tensor y = quantized_conv2d(reshape(image, sizes), w.data, w.shape, rounding, axes[0], axes[1]);
+  if (filters->rest != 0) y = without_rest(call, y, scales, filters->rest);
+  return image.shape().rank() == 4 ? y : reshape(y, {y.dim(0), y.dim(2), y.dim(3)});
 }
 
 }  // namespace linnet

@@ -28,6 +28,7 @@
 #include "ops/pixels/pixels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/quantized/quantized.h"
+#include "ops/quantized/quantized_conv2d.h"
 #include "ops/quantized/round_bf16.h"
 #include "ops/reduce/reduce.h"
 #include "ops/resident/resident.h"
@@ -59,6 +60,7 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kDequantize, dequantize_kernels()},
       OpEntry{&kQuantizedEmbedding, quantized_embedding_kernels()},
       OpEntry{&kQuantizedMatmul, quantized_matmul_kernels()},
+      OpEntry{&kQuantizedConv2d, quantized_conv2d_kernels()},
       OpEntry{&kRoundActivations, round_activations_kernels()},
       OpEntry{&kRoundBf16, round_bf16_kernels()},
       OpEntry{&kFakeQuantize, fake_quantize_kernels()},

@@ -13,6 +13,7 @@
 // (gemm_strips.h), as are all products with kBf16; these have the other form A W, too, and whatever else may follow a
 // product of gemm().
 #pragma once
+#include "base/function_ref.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/quantized/packed_weight.h"
 
@@ -41,6 +42,15 @@ size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, i
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
                     const StaticRounding& rounding = {});
 
+// The product of rows that are bytes already and need not lie in memory all at once: write_rows(first, count, codes)
+// writes rows [first, first + count) of A, round up(k, 32) codes each, the padding `rounding.zero`. It is called by
+// several threads, with blocks of rows that stay in the cache while they are multiplied, and for a row maybe more than
+// once. With kInt8 and a rounding that has a scale.
+using RowWriter = FunctionRef<void(int64_t first, int64_t count, uint8_t* codes)>;
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, const StaticRounding& rounding,
+                    RowWriter write_rows, std::byte* workspace, ThreadPool& pool);
+size_t written_rows_workspace(int64_t k, int threads);
+
 // Does the current instruction set multiply bytes and add to 32 bits in one instruction (AVX-512 VNNI)?
 bool has_vnni();
 
@@ -49,6 +59,8 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes);
 
 // The same by a rounding that is given. A NaN becomes `least`. The padding is `zero`.
 void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);
+// The same without padding: k codes are written.
+void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes);
 
 // For tests of processors without VNNI on one that has it: while true, kernels do not use it.
 void disable_vnni_for_test(bool disabled);

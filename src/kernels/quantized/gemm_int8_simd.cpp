@@ -30,9 +30,14 @@ constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 int64_t padded(int64_t k) { return (k + kBlock - 1) / kBlock * kBlock; }
 
-// round() of every vector of a row, and `zero` behind the row.
+// Codes of activations that a block of rows may have, so that it stays in the L2 cache while it is multiplied.
+constexpr int64_t kCodesInCache = 192 << 10;
+// Rows of a block; a multiple of the rows of every tile.
+int64_t written_rows(int64_t depth) { return std::max<int64_t>(12, kCodesInCache / depth / 12 * 12); }
+
+// round() of every vector of a row.
 template <class Round>
-HWY_INLINE void write_codes(const float* x, int64_t k, const Round& round, uint8_t zero, uint8_t* codes) {
+HWY_INLINE void write_codes(const float* x, int64_t k, const Round& round, uint8_t* codes) {
   const FloatTag d;
   const hn::Rebind<uint8_t, FloatTag> d8;
   int64_t i = 0;
@@ -42,7 +47,6 @@ HWY_INLINE void write_codes(const float* x, int64_t k, const Round& round, uint8
     hn::StoreU(round(LoadPart(x + i, k - i)), d8, rest);
     std::memcpy(codes + i, rest, static_cast<size_t>(k - i));
   }
-  std::fill(codes + k, codes + padded(k), zero);
 }
 
 float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
@@ -67,7 +71,8 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
     const auto bits = hn::BitCast(di, hn::Add(hn::Mul(values, inverse), SetAll(12582912.0f + 128.0f)));
     return hn::DemoteTo(d8, hn::And(bits, hn::Set(di, 0xff)));
   };
-  write_codes(x, k, round, uint8_t{128}, codes);
+  write_codes(x, k, round, codes);
+  std::fill(codes + k, codes + padded(k), uint8_t{128});
   return top / 127;
 }
 
@@ -81,7 +86,7 @@ void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t
     const Floats limited = hn::IfThenElse(hn::Gt(code, least), hn::Min(code, most), least);
     return hn::DemoteTo(d8, hn::ConvertTo(di, limited));
   };
-  write_codes(x, k, round, static_cast<uint8_t>(rounding.zero), codes);
+  write_codes(x, k, round, codes);
 }
 
 // sums [rows][columns] to C. Multiplications and additions are not fused, as not every instruction set can.
@@ -133,16 +138,18 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
   auto* codes = reinterpret_cast<uint8_t*>(workspace);
   auto* row_scales = reinterpret_cast<float*>(workspace + (g.m * depth + 63) / 64 * 64);
-  constexpr int64_t kCodesInCache = 192 << 10, kSerial = 1 << 14;
+  constexpr int64_t kSerial = 1 << 14;
   // Sums are exact, so how the work is cut never shows.
   const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
   const auto round_row = [&](int64_t row) {
     const float* x = g.a.f32() + row * g.lda;
     row_scales[row] = rounding.scale;
-    if (rounding.scale > 0)
-      round_by(x, k, rounding, codes + row * depth);
-    else
+    if (rounding.scale == 0) {
       row_scales[row] = quantize_activations(x, k, codes + row * depth);
+      return;
+    }
+    round_by(x, k, rounding, codes + row * depth);
+    std::fill(codes + row * depth + k, codes + (row + 1) * depth, static_cast<uint8_t>(rounding.zero));
   };
   if (g.m * depth <= kSerial) {
     for (int64_t row = 0; row < g.m; ++row) round_row(row);
@@ -166,28 +173,71 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   });
 }
 
-using Product = void (*)(const GemmArgs&, const PackedWeight&, const StaticRounding&, std::byte*, ThreadPool&);
+size_t written_rows_bytes(int64_t k, int threads) {
+  const int64_t depth = padded(k), rows = written_rows(depth);
+  return static_cast<size_t>(rows) * sizeof(float) + static_cast<size_t>(threads * rows * depth);
+}
+
+// A task writes a block of rows and multiplies it, by a part of the columns if there are few blocks. How the work is
+// cut never shows, as sums are exact.
+template <class Sums>
+void run_written_rows(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
+                      RowWriter write_rows, std::byte* workspace, ThreadPool& pool) {
+  const int64_t n = weight.shape.rows, depth = padded(weight.shape.columns), most_rows = written_rows(depth);
+  auto* row_scales = reinterpret_cast<float*>(workspace);
+  std::fill_n(row_scales, most_rows, rounding.scale);
+  auto* memory = reinterpret_cast<uint8_t*>(row_scales + most_rows);
+  constexpr int64_t kTileColumns = Sums::kPanels * kPanel, kTasksOfThread = 4, kFewest = 48;
+  const auto pieces = [](int64_t x, int64_t size) { return (x + size - 1) / size; };
+  const int64_t wanted = pool.size() == 1 ? 1 : kTasksOfThread * pool.size(), tiles = pieces(n, kTileColumns);
+  const int64_t block_rows = std::min(most_rows, std::max(kFewest, pieces(pieces(g.m, wanted), 12) * 12));
+  const int64_t blocks = pieces(g.m, block_rows), parts = std::clamp(wanted / blocks, int64_t{1}, tiles);
+  const int64_t strip = pieces(tiles, parts) * kTileColumns;
+  pool.run(blocks * parts, [&](int64_t task, int worker) {
+    const int64_t first = task / parts * block_rows, rows = std::min(block_rows, g.m - first);
+    const int64_t begin = task % parts * strip;
+    if (begin >= n) return;
+    uint8_t* codes = memory + worker * most_rows * depth;
+    write_rows(first, rows, codes);
+    GemmArgs block = g;
+    block.m = rows, block.c = g.c.f32() + first * g.ldc;
+    multiply<Sums>(block, weight, codes, row_scales, 0, rows, begin, std::min(n, begin + strip));
+  });
+}
 
 #if HWY_TARGET == HWY_AVX3
 bool cpu_has_vnni() {
   static const bool has = __builtin_cpu_supports("avx512vnni");
   return has;
 }
-Product product_of(bool vnni, bool any_weight) {
-  if (vnni && cpu_has_vnni()) return run_product<VnniSums>;
-  return any_weight ? run_product<SplitPairSums> : run_product<PairSums>;
-}
-#elif HWY_TARGET == HWY_AVX2
-bool cpu_has_vnni() { return false; }
-Product product_of(bool, bool any_weight) { return any_weight ? run_product<SplitPairSums> : run_product<PairSums>; }
 #else
 bool cpu_has_vnni() { return false; }
-Product product_of(bool, bool) { return run_product<PlainSums>; }
 #endif
+
+// Calls `body` with a value of the struct that is this processor's way to add up products of bytes (sum_tiles-inl.h).
+template <class Body>
+void with_sums([[maybe_unused]] bool vnni, [[maybe_unused]] bool any_weight, const Body& body) {
+#if HWY_TARGET == HWY_AVX3
+  if (vnni && cpu_has_vnni()) return body(VnniSums{});
+#endif
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if (any_weight) return body(SplitPairSums{});
+  body(PairSums{});
+#else
+  body(PlainSums{});
+#endif
+}
 
 void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, bool vnni,
              std::byte* workspace, ThreadPool& pool) {
-  product_of(vnni, rounding.any_weight)(g, weight, rounding, workspace, pool);
+  with_sums(vnni, rounding.any_weight,
+            [&]<class Sums>(Sums) { run_product<Sums>(g, weight, rounding, workspace, pool); });
+}
+
+void product_of_written_rows(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
+                             RowWriter write_rows, bool vnni, std::byte* workspace, ThreadPool& pool) {
+  with_sums(vnni, rounding.any_weight,
+            [&]<class Sums>(Sums) { run_written_rows<Sums>(g, weight, rounding, write_rows, workspace, pool); });
 }
 
 }  // namespace
@@ -203,6 +253,8 @@ namespace {
 
 HWY_EXPORT(cpu_has_vnni);
 HWY_EXPORT(product);
+HWY_EXPORT(product_of_written_rows);
+HWY_EXPORT(written_rows_bytes);
 HWY_EXPORT(quantize_activations);
 HWY_EXPORT(round_by);
 
@@ -218,6 +270,12 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
 }
 
 void quantize_activations(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+  round_to_codes(x, k, rounding, codes);
+  std::fill(codes + k, codes + (k + PackedShape::kBlock - 1) / PackedShape::kBlock * PackedShape::kBlock,
+            static_cast<uint8_t>(rounding.zero));
+}
+
+void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
   HWY_DYNAMIC_DISPATCH(round_by)(x, k, rounding, codes);
 }
 
@@ -235,6 +293,14 @@ void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte*
   if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
   HWY_DYNAMIC_DISPATCH(product)(args, weight, rounding, has_vnni(), workspace, pool);
 }
+
+void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, const StaticRounding& rounding,
+                    RowWriter write_rows, std::byte* workspace, ThreadPool& pool) {
+  if (args.m == 0 || weight.shape.rows == 0) return;
+  HWY_DYNAMIC_DISPATCH(product_of_written_rows)(args, weight, rounding, write_rows, has_vnni(), workspace, pool);
+}
+
+size_t written_rows_workspace(int64_t k, int threads) { return HWY_DYNAMIC_DISPATCH(written_rows_bytes)(k, threads); }
 
 }  // namespace linnet
 #endif

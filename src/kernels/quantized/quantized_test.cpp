@@ -5,6 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernel_testing.h"
+#include "kernels/quantized/convolution_int8.h"
 #include "kernels/quantized/gemm_int8.h"
 
 namespace linnet {
@@ -125,6 +126,51 @@ TEST(QuantizedGemm, RoundsByAScaleThatIsGiven) {
       for (size_t i = 0; i < c.size(); ++i) ASSERT_EQ(c[i], static_cast<float>(expected[i])) << i;
     });
   }
+}
+
+// Windows that differ between the axes, and zeros around the image that differ between the ends.
+TEST(QuantizedGemm, ConvolutionsOfBytesAreExactInEveryWay) {
+  constexpr Int8ConvolutionSizes kSizes{2, 9, 11, 5, {3, 2, 1, 1, 0}, {2, 1, 3, 2, 4}};
+  constexpr StaticRounding kRounding{.scale = 0.03F, .zero = 37, .any_weight = true};
+  constexpr int64_t kFilters = 21;
+  const PackedShape shape{WeightFormat::kInt8, kFilters, kSizes.patch()};
+  const auto x = random_floats(2 * 9 * 11 * 5, 4);
+  Packed packed(shape.format, shape.rows, shape.columns, std::vector<float>(kFilters * shape.columns));
+  std::vector<int8_t> codes(static_cast<size_t>(kFilters * shape.columns));
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<int8_t>(i * i * 31 % 256 - 128);
+  for (int64_t o = 0; o < kFilters; ++o) {
+    const std::span row(codes.data() + o * shape.columns, static_cast<size_t>(shape.columns));
+    const float scale = 0.25F;
+    pack_row(shape, o, row.data(), &scale, packed.memory.data());
+    reinterpret_cast<int32_t*>(packed.memory.data() + shape.sums_offset())[o] =
+        kRounding.zero * std::accumulate(row.begin(), row.end(), 0);
+  }
+  std::vector<float> expected;
+  const auto code = [&](int64_t n, int64_t i, int64_t j, int64_t c) {
+    if (i < 0 || i >= kSizes.height || j < 0 || j >= kSizes.width) return 0L;
+    const float value = x[static_cast<size_t>(((n * kSizes.height + i) * kSizes.width + j) * kSizes.channels + c)];
+    return std::clamp(std::lrintf(value / kRounding.scale) + kRounding.zero, 0L, 255L) - kRounding.zero;
+  };
+  for (int64_t n = 0; n < 2; ++n)
+    for (int64_t i = 0; i < kSizes.out_height(); ++i)
+      for (int64_t j = 0; j < kSizes.out_width(); ++j)
+        for (int64_t o = 0; o < kFilters; ++o) {
+          int64_t sum = 0, column = o * shape.columns;
+          for (int64_t r = 0; r < 3; ++r)
+            for (int64_t s = 0; s < 2; ++s)
+              for (int64_t c = 0; c < 5; ++c)
+                sum += code(n, i * 2 + r - 1, j + s * 3 - 2, c) * codes[static_cast<size_t>(column++)];
+          expected.push_back(static_cast<float>(sum) * (kRounding.scale * 0.25F));
+        }
+  for_every_way([&] {
+    for (const int threads : {1, 2}) {
+      ThreadPool pool(threads);
+      std::vector<float> y(expected.size(), kNan);
+      Aligned workspace(int8_convolution_workspace(kSizes, threads));
+      int8_convolution(kSizes, packed.weight(), kRounding, x.data(), y.data(), workspace.data(), pool);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], expected[i]) << i;
+    }
+  });
 }
 
 TEST(PackedWeight, ValuesComeBackWithinTheirRounding) {

@@ -14,6 +14,9 @@
 // joins that with the products and lookups that read it. A packed weight is never trained: gradients are taken of the
 // products with W, before that pass.
 #pragma once
+#include <algorithm>
+#include <cmath>
+
 #include "ir/graph.h"
 #include "kernels/quantized/gemm_int8.h"
 #include "kernels/quantized/packed_weight.h"
@@ -41,6 +44,13 @@ struct RoundingAttrs {
     visit("any_weight", any_weight);
   }
   StaticRounding rounding() const { return {scale, zero, least, most, any_weight}; }
+  // The number that x is rounded to: of its code, in floats again.
+  template <class T>
+  T rounded(T x) const {
+    const double code = std::nearbyint(static_cast<float>(x) / scale) + zero;
+    const double limited = code > least ? std::min<double>(code, most) : least;
+    return static_cast<T>(static_cast<float>(limited - zero) * scale);
+  }
 };
 RoundingAttrs rounding_attrs(const StaticRounding& rounding);
 

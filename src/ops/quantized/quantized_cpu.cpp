@@ -74,18 +74,11 @@ void run_matmul(const KernelArgs& args) {
   quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool, rounding.rounding());
 }
 
-template <class T>
-T rounded(T x, const RoundingAttrs& r) {
-  const double code = std::nearbyint(static_cast<float>(x) / r.scale) + r.zero;
-  const double limited = code > r.least ? std::min<double>(code, r.most) : r.least;
-  return static_cast<T>(static_cast<float>(limited - r.zero) * r.scale);
-}
-
 void run_round_activations(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<RoundingAttrs>();
   for_float(args.out[0].type.dtype, [&]<class T>() {
     std::transform(args.in[0].as<T>(), args.in[0].as<T>() + args.in[0].elements(), args.out[0].as<T>(),
-                   [&](T x) { return rounded(x, attrs); });
+                   [&](T x) { return attrs.rounded(x); });
   });
 }
 
@@ -108,7 +101,7 @@ void reference_product(const KernelArgs& args) {
   in[1] = {.data = w.data(), .type = {args.in[0].type.dtype, attrs.weight.shape}};
   if (rounding.scale > 0) {
     a.assign(in[0].as<T>(), in[0].as<T>() + in[0].elements());
-    for (T& x : a) x = rounded(x, rounding);
+    for (T& x : a) x = rounding.rounded(x);
     in[0].data = a.data();
   } else if (attrs.format == WeightFormat::kInt8) {
     a.assign(in[0].as<T>(), in[0].as<T>() + in[0].elements());

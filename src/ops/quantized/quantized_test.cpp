@@ -11,6 +11,7 @@
 #include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/quantized/quantized_conv2d.h"
 #include "ops/quantized/round_bf16.h"
 #include "passes/gradient.h"
 
@@ -133,6 +134,22 @@ TEST_F(QuantizedOps, Int8Products) {
                return out;
              },
          .differentiate = false});
+}
+
+// Filters of one pixel with steps, and wide ones with zeros around the image, in images of two sizes.
+TEST_F(QuantizedOps, Int8Convolutions) {
+  const WindowAxis wide{.size = 3, .stride = 2, .dilation = 1, .before = 1, .after = 1}, one{.stride = 2},
+      dilated{.size = 2, .dilation = 3, .after = 2};
+  for (const auto& [vertical, horizontal] : {std::pair{wide, wide}, {one, one}, {dilated, wide}}) {
+    const PackedShape shape{WeightFormat::kInt8, 18, vertical.size * horizontal.size * 6};
+    linnet::testing::check_op(
+        {.inputs = {{.shape = {2, 8, 7, 6}}},
+         .build = [=](Graph& graph, const auto& x) -> std::vector<Tensor> {
+           const StaticRounding rounding{.scale = 0.0131F, .zero = 128};
+           return {quantized_conv2d(x[0], packed_literal(graph, shape), shape, rounding, vertical, horizontal)};
+         },
+         .differentiate = false});
+  }
 }
 
 // An update's result becomes a weight in bf16: the executor's bits are the interpreter's.
