@@ -3,6 +3,7 @@
 #include <linnet/linnet_c.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -35,8 +36,11 @@ class Folder {
 
 class Model {
  public:
-  explicit Model(const Folder& folder) {
-    EXPECT_EQ(linnet_model_open(folder.path().c_str(), nullptr, &model_), LINNET_OK) << linnet_last_error();
+  explicit Model(const Folder& folder, const char* quantize = nullptr) {
+    linnet_model_options options;
+    linnet_model_options_init(&options);
+    options.quantize = quantize;
+    EXPECT_EQ(linnet_model_open(folder.path().c_str(), &options, &model_), LINNET_OK) << linnet_last_error();
   }
   ~Model() { linnet_model_close(model_); }
   linnet_model* get() const { return model_; }
@@ -141,6 +145,27 @@ TEST(CInterface, ClassifiesTranslatesAndEncodes) {
   std::vector<int32_t> tokens(count);
   ASSERT_EQ(linnet_encode(classifier.get(), text, tokens.data(), tokens.size(), &count), LINNET_OK);
   EXPECT_EQ(tokens, (std::vector<int32_t>{2, 7, 8, 3}));
+}
+
+TEST(CInterface, WeightsMayBeKeptInFewerBits) {
+  const Folder folder("bert_model", 90, true);
+  const Model whole(folder), quantized(folder, "int8");
+  const std::vector<float> exact = embed(whole.get(), {"w7 w8 w9"}), rounded = embed(quantized.get(), {"w7 w8 w9"});
+  EXPECT_NE(exact, rounded);
+  float product = 0;  // of vectors of length 1
+  for (size_t i = 0; i < exact.size(); ++i) product += exact[i] * rounded[i];
+  EXPECT_GT(product, 0.99F);
+  linnet_model_options options;
+  linnet_model_options_init(&options);
+  options.quantize = "int3";
+  linnet_model* none = nullptr;
+  EXPECT_EQ(linnet_model_open(folder.path().c_str(), &options, &none), LINNET_USER_ERROR);
+  EXPECT_NE(std::string(linnet_last_error()).find("int3"), std::string::npos);
+  // A caller that knows nothing of the member has weights as they are.
+  options.size = offsetof(linnet_model_options, quantize);
+  ASSERT_EQ(linnet_model_open(folder.path().c_str(), &options, &none), LINNET_OK) << linnet_last_error();
+  EXPECT_EQ(embed(none, {"w7 w8 w9"}), exact);
+  linnet_model_close(none);
 }
 
 TEST(CInterface, MistakesAreCodesWithOneLine) {

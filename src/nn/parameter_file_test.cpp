@@ -2,9 +2,12 @@
 #include "nn/parameter_file.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "nn/forward.h"
@@ -163,6 +166,54 @@ TEST_F(ParameterFiles, OtherQuantizationThanThePackedOneIsRefused) {
   EXPECT_THROW(quantization_of(path_, parse_quantization("int8", {"fc.*"})), Error);
   pack({});
   EXPECT_EQ(quantization_of(path_, parse_quantization("int8")), parse_quantization("int8"));
+}
+
+struct LargeNet : Module {
+  LargeNet() : words{this, "words", 8192, 1024, normal_init(1)}, fc{this, "fc", 1024, 1024} {}
+  Tensor operator()(Tensor ids) { return fc(words(ids)); }
+  Embedding words;
+  Linear fc;
+};
+
+// Memory of this process alone that was written to, in bytes.
+int64_t private_dirty_bytes() {
+  std::ifstream smaps("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(smaps, line);)
+    if (line.starts_with("Private_Dirty:")) return std::stoll(line.substr(14)) << 10;
+  return -1;
+}
+
+// What processes share is not memory of each: the pages of the file are the weights.
+TEST_F(ParameterFiles, TheWeightsAreNoMemoryOfTheProcess) {
+  LargeNet net;
+  if (private_dirty_bytes() < 0) GTEST_SKIP() << "the system does not tell what memory is private";
+  for (const char* word : {"none", "bf16", "int8", "int4-weights"}) {
+    const QuantizationWords words{word};
+    const ParameterLayout layout(net, {}, words.parsed());
+    size_t weights = 0;
+    {
+      Store store;
+      declare_model(store, layout);
+      store.allocate();
+      ThreadPool pool(2);
+      initialize_quantized(store, layout, 1, pool);
+      layout.initialize_parameters(1, store.as<float>("parameters"), pool);
+      save_packed_model(path_,
+                        {parameter_sources(store, layout, {}), {{kParametersKey, parameters_metadata(words)}}, {}});
+      weights = layout.quantized_bytes() + static_cast<size_t>(layout.stored_count()) * sizeof(float);
+    }
+    malloc_trim(0);
+    const int64_t before = private_dirty_bytes();
+    const auto function = [&](Trace& trace) {
+      trace.graph().output("y", net(trace.input("ids", {DType::kI32, {1, 4}})));
+    };
+    Forward forward(net, {function}, ForwardOptions{.threads = 1, .quantization = words.parsed()});
+    const auto file = ParameterFile::open(path_);
+    ASSERT_TRUE(file && forward.load(*file));
+    forward.set("ids", std::vector<int32_t>{1, 2, 3, 4});
+    forward.run();
+    EXPECT_LT(private_dirty_bytes() - before, static_cast<int64_t>(weights / 2)) << word << " of " << weights;
+  }
 }
 
 // Files that have the right checksum and are wrong all the same.

@@ -131,7 +131,7 @@ void match_parameters(PretrainedModel& model, const ParameterFile& file, bool ne
     if (!is_there && role == TensorRole::kHead && new_head) model.fresh.push_back(bound.row->tensor);
     if (!is_there && (may_be_missing(role) && (role != TensorRole::kHead || new_head))) continue;
     file.check(*bound.spec);
-    model.dtypes[bound.row->tensor] = file.dtype(bound.spec->name);
+    if (role != TensorRole::kCopy) model.dtypes[bound.row->tensor] = file.dtype(bound.spec->name);
   }
 }
 

@@ -22,8 +22,27 @@ printf '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"k
 printf '{"model":"m","prompt":["a",[1]],"stream":true,"stop":"x"}' | place api_request_fuzz completion
 printf '{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"logprobs":true}' | place api_request_fuzz chat
 printf '{"inputs":["a"],"parameters":{"top_k":1,"num_beams":2}}' | place api_request_fuzz inputs
-header='{"__metadata__":{"linnet_packed":"1"},"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"linnet.file:a/b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}'
+header='{"__metadata__":{"linnet_packed":"2"},"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"linnet.file:a/b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}'
 printf "\\x$(printf %02x $((${#header} & 255)))\\x$(printf %02x $((${#header} >> 8)))%sabc" "$header" | place packed_model_fuzz whole
+# A layer of 16 outputs and 32 inputs in each form: NAME DTYPE SHAPE BYTES of its tensors, then the bias.
+packed_layer() {
+  local word=$1 offset=0 header part
+  shift
+  header="{\"__metadata__\":{\"linnet_packed\":\"2\",\"linnet_parameters\":\"{\\\"quantize\\\":\\\"$word\\\",\\\"tables\\\":\\\"\\\",\\\"keep\\\":[]}\"}"
+  for part in "$@" ".bias F32 [16] 64"; do
+    set -- $part
+    header+=",\"fc$1\":{\"dtype\":\"$2\",\"shape\":$3,\"data_offsets\":[$offset,$((offset + $4))]}"
+    offset=$((offset + $4))
+  done
+  header+='}'
+  { printf "\\x$(printf %02x $((${#header} & 255)))\\x$(printf %02x $((${#header} >> 8)))%s" "$header" && head -c "$offset" /dev/zero; } |
+    place packed_model_fuzz "$word"
+}
+packed_layer none ".weight F32 [16,32] 2048"
+packed_layer bf16 ".weight BF16 [16,32] 1024"
+packed_layer int8 ".weight.codes I8 [1,1,8,16,4] 512" ".weight.scales F32 [16] 64" ".weight.sums I32 [16] 64"
+packed_layer int8-weights ".weight.codes I8 [1,1,8,16,4] 512" ".weight.scales BF16 [1,1,16] 32" ".weight.padding U8 [32] 32"
+packed_layer int4-weights ".weight.codes U8 [1,1,4,16,4] 256" ".weight.scales BF16 [1,1,16] 32" ".weight.padding U8 [32] 32"
 printf '{"weight_map":{"a":"1","b":"1","c":"2"},"metadata":{"total_size":3}}' | place shard_index_fuzz whole
 printf '{"weight_map":{"a":"3","c":"2"}}' | place shard_index_fuzz other
 printf '{"weight_map":{"a":"folder"}}' | place shard_index_fuzz folder

@@ -2,19 +2,29 @@
 
 #include <algorithm>
 
+#include "base/thread_pool.h"
+#include "kernels/gemm/gemm_blocking.h"
+
 namespace linnet {
 namespace {
 
 constexpr int64_t kStripFloats = int64_t{1} << 20;
+constexpr int64_t kFewStripFloats = int64_t{1} << 15;  // 128 KB, which stay in the second cache of a core
 
-int64_t strip_rows(const PackedShape& shape) {
+int64_t strip_rows(const PackedShape& shape, int64_t floats = kStripFloats) {
   const int64_t rows =
-      std::max<int64_t>(PackedShape::kPanel, kStripFloats / shape.columns / PackedShape::kPanel * PackedShape::kPanel);
+      std::max<int64_t>(PackedShape::kPanel, floats / shape.columns / PackedShape::kPanel * PackedShape::kPanel);
   return std::min(rows, shape.rows);
 }
 
-size_t strip_bytes(const PackedShape& shape) {
-  return (static_cast<size_t>(strip_rows(shape) * shape.columns) * sizeof(float) + 63) / 64 * 64;
+size_t strip_bytes(const PackedShape& shape, int64_t floats = kStripFloats) {
+  return (static_cast<size_t>(strip_rows(shape, floats) * shape.columns) * sizeof(float) + 63) / 64 * 64;
+}
+
+// Of one worker of multiply_few().
+size_t few_workspace(const PackedShape& shape, int64_t m) {
+  const size_t product = gemm_workspace(1, m, strip_rows(shape, kFewStripFloats), shape.columns, 1);
+  return strip_bytes(shape, kFewStripFloats) + (product + 63) / 64 * 64;
 }
 
 template <class Pointer>
@@ -41,6 +51,24 @@ void multiply_plain(GemmArgs part, int64_t begin, bool is_last, std::byte* works
   gemm(part, workspace, pool);
 }
 
+// Products whose rows are so few that a weight is read once for all: each thread turns strips of its own into fp32 and
+// multiplies by them while they are in its cache. The bits are those of large strips, as B's rows do not depend on each
+// other.
+void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+  static ThreadPool alone(1);  // runs its tasks in the thread that asks
+  const PackedShape& shape = weight.shape;
+  const int64_t step = strip_rows(shape, kFewStripFloats);
+  pool.run((shape.rows + step - 1) / step, [&](int64_t task, int worker) {
+    const int64_t begin = task * step, end = std::min(shape.rows, begin + step);
+    std::byte* own = workspace + static_cast<size_t>(worker) * few_workspace(shape, args.m);
+    auto* values = reinterpret_cast<float*>(own);
+    for (int64_t row = begin; row < end; ++row) dequantize_row(weight, row, values + (row - begin) * shape.columns);
+    GemmArgs part = args;
+    part.b = values, part.ldb = shape.columns, part.n = end - begin, part.k = shape.columns;
+    multiply_transposed(part, begin, own + strip_bytes(shape, kFewStripFloats), alone);
+  });
+}
+
 }  // namespace
 
 size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
@@ -49,11 +77,13 @@ size_t gemm_strips_workspace(const PackedShape& shape, int64_t m, int threads) {
   for (const int64_t rows : {strip_rows(shape), shape.rows % strip_rows(shape)})
     most = std::max(
         {most, gemm_workspace(1, m, rows, shape.columns, threads), gemm_workspace(1, m, shape.columns, rows, threads)});
-  return strip_bytes(shape) + most;
+  return std::max(strip_bytes(shape) + most, static_cast<size_t>(threads) * few_workspace(shape, m));
 }
 
 void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   const PackedShape& shape = weight.shape;
+  if (args.trans_b && (args.m <= gemm_blocking::kFewRows || args.independent_rows))
+    return multiply_few(args, weight, workspace, pool);
   auto* values = reinterpret_cast<float*>(workspace);
   workspace += strip_bytes(shape);
   for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {

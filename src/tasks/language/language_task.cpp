@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "run/pretrained_run.h"
+#include "tasks/inference.h"
 
 namespace linnet {
 namespace {
@@ -64,7 +65,7 @@ Evaluation evaluate_language_model(const OpenedLanguageModel& opened, const Conf
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
   LanguageSession session(config, opened.model,
                           {.training = false, .packed = text.packed, .documents = text.documents});
-  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+  take_model_weights(session, opened.folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     opened.load_weights(layout, parameters);
   });
   return session.evaluate(text);
