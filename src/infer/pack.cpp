@@ -65,9 +65,10 @@ struct Opened {
   LoadWeights load;
 };
 
+// `module` and `pretrained` say what is what in a model of this type.
 template <class Model>
-Opened opened_run(Model model, const Module& (*module)(const Model&),
-                  const PretrainedModel* (*pretrained)(const Model&)) {
+Opened opened_as(Model model, const Module& (*module)(const Model&),
+                 const PretrainedModel* (*pretrained)(const Model&)) {
   const auto kept = std::make_shared<const Model>(std::move(model));
   return {kept, &module(*kept), pretrained(*kept),
           [kept](const ParameterLayout& layout, const ParameterTarget& target) { kept->load_weights(layout, target); }};
@@ -76,19 +77,19 @@ Opened opened_run(Model model, const Module& (*module)(const Model&),
 Opened open_any(const std::string& folder) {
   switch (model_kind(folder)) {
     case ModelKind::kLanguage:
-      return opened_run<OpenedLanguageModel>(
+      return opened_as<OpenedLanguageModel>(
           open_language_model(folder), [](const OpenedLanguageModel& m) -> const Module& { return *m.model; },
           [](const OpenedLanguageModel& m) -> const PretrainedModel* {
             return m.is_run ? nullptr : m.pretrained.get();
           });
     case ModelKind::kTranslation:
-      return opened_run<OpenedTranslationModel>(
+      return opened_as<OpenedTranslationModel>(
           open_translation_model(folder), [](const OpenedTranslationModel& m) -> const Module& { return *m.model; },
           [](const OpenedTranslationModel& m) -> const PretrainedModel* {
             return m.is_run ? nullptr : m.pretrained.get();
           });
     case ModelKind::kClassifier:
-      return opened_run<OpenedTextClassifier>(
+      return opened_as<OpenedTextClassifier>(
           open_text_classifier(folder), [](const OpenedTextClassifier& m) -> const Module& { return *m.model.module; },
           [](const OpenedTextClassifier& m) -> const PretrainedModel* { return m.is_run ? nullptr : &m.model; });
     case ModelKind::kEmbedder:
