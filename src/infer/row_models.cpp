@@ -4,6 +4,7 @@
 #include "infer/row_worker.h"
 #include "kernels/isa.h"
 #include "pretrained/sentence_embedder.h"
+#include "pretrained/static_scales.h"
 #include "tasks/classification/classification_task.h"
 #include "tasks/classifier.h"
 #include "tasks/inference.h"
@@ -18,7 +19,7 @@ class Embedder : public RowModel {
  public:
   Embedder(const std::string& folder, const RowOptions& options)
       : tokenizer_(load_pretrained_tokenizer(folder)),
-        embedder_(folder, kRows, options.threads, parse_quantization(options.quantize, options.keep)) {}
+        embedder_(folder, kRows, options.threads, folder_quantization(folder, options.quantize, options.keep)) {}
   const std::vector<std::string>& classes() const override { return classes_; }
   size_t width() const override { return static_cast<size_t>(embedder_.width()); }
   std::vector<int32_t> encode(const std::string& text) const override {
