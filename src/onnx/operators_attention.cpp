@@ -36,7 +36,7 @@ Tensor by_heads(OnnxCall& call, size_t operand, const char* heads_attribute) {
 Tensor repeated(OnnxCall& call, Tensor x, int64_t heads) {
   const Shape s = x.shape();
   if (s[1] == heads) return x;
-  if (heads % s[1] != 0)
+  if (s[1] == 0 || heads % s[1] != 0)
     call.fail(std::to_string(heads) + " heads of queries for " + std::to_string(s[1]) + " of keys");
   const Tensor copies =
       compose::expand(reshape(x, {s[0], s[1], 1, s[2], s[3]}), {s[0], s[1], heads / s[1], s[2], s[3]});

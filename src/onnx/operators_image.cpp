@@ -204,6 +204,7 @@ void conv(OnnxCall& call) {
 // The transposed convolution: zeros between the elements, then a convolution with the filters turned around.
 void conv_transpose(OnnxCall& call) {
   const Shape s = call.shape(), f = call.shape(1);  // weight [C, O / groups, ...]
+  if (f.rank() < 3) call.fail("weight " + f.text());
   const std::vector<int64_t> size = spatial(f);
   const size_t axes = size.size();
   Windows w = read_windows(call, s, size);
@@ -213,6 +214,7 @@ void conv_transpose(OnnxCall& call) {
   const std::string automatic = call.text("auto_pad", "NOTSET");
   const std::vector<int64_t> pads = call.list("pads", std::vector<int64_t>(2 * axes, 0));
   if (groups < 1 || s[1] % groups != 0 || f[0] != s[1] || extra.size() != axes) call.fail("weight " + f.text());
+  if (!wanted.empty() && wanted.size() < axes) call.fail("output_shape for another number of axes");
   Tensor x = channels_last(call.tensor(0));
   Windows plain{size, std::vector<int64_t>(axes, 1), w.dilation, {}, {}};
   for (size_t i = 0; i < axes; ++i) {

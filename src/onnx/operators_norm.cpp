@@ -118,6 +118,7 @@ void mean_variance_normalization(OnnxCall& call) {
         order.push_back(axis);
         if (!last) rows *= s[axis];
       }
+  if (s.elements() == 0) return call.set(call.tensor(0));
   const Tensor moved = compose::move_axes(call.tensor(0), order);
   const Tensor y = reshape(normal_rows(reshape(moved, {rows, s.elements() / rows}), 1e-9), moved.shape());
   call.set(compose::move_axes(y, compose::inverse(order)));

@@ -144,6 +144,7 @@ void cumulative_sum(OnnxCall& call) {
   const bool exclusive = call.integer("exclusive", 0) != 0, reverse = call.integer("reverse", 0) != 0;
   const int64_t size = shape[axis];
   if (size > 8192) call.fail("of more than 8192 elements");
+  if (shape.elements() == 0) return call.set(call.tensor(0));
   std::vector<double> ones;
   for (int64_t from = 0; from < size; ++from)
     for (int64_t to = 0; to < size; ++to) {
