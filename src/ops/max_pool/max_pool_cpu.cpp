@@ -40,6 +40,37 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
+// A row of results at a time, all channels of a window's element together, so that the compiler makes vectors of it.
+void run(const KernelArgs& args) {
+  constexpr int64_t kBlock = 64;
+  const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
+  const Shape &image = args.in[0].shape(), &result = args.out[0].shape();
+  const int64_t channels = image[3];
+  args.pool.run(result[0] * result[1], [&](int64_t task, int) {
+    const float* rows =
+        args.in[0].as<float>() + (task / result[1] * image[1] + task % result[1] * attrs.stride) * image[2] * channels;
+    for (int64_t column = 0; column < result[2]; ++column)
+      for (int64_t block = 0; block < channels; block += kBlock) {
+        const int64_t count = std::min(kBlock, channels - block);
+        const float* first = rows + column * attrs.stride * channels + block;
+        float largest[kBlock];
+        int32_t where[kBlock] = {};
+        std::copy_n(first, count, largest);
+        for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
+          const float* x = first + (i / attrs.size * image[2] + i % attrs.size) * channels;
+          for (int64_t c = 0; c < count; ++c) {
+            const bool is_larger = (x[c] > largest[c]) | (x[c] != x[c]);  // or NaN
+            largest[c] = is_larger ? x[c] : largest[c];
+            where[c] = is_larger ? static_cast<int32_t>(i) : where[c];
+          }
+        }
+        const int64_t out = (task * result[2] + column) * channels + block;
+        std::copy_n(largest, count, args.out[0].as<float>() + out);
+        for (int64_t c = 0; c < count; ++c) args.out[1].as<uint8_t>()[out + c] = static_cast<uint8_t>(where[c]);
+      }
+  });
+}
+
 void run_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
   const Shape &image = args.out[0].shape(), &result = args.in[0].shape();
@@ -58,7 +89,7 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kKernels[] = {{"blocks", all_f32, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};
 constexpr Kernel kGradKernels[] = {{"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace
