@@ -9,6 +9,7 @@
 #include "exec/interpreter.h"
 #include "io/safetensors.h"
 #include "nn/trace.h"
+#include "onnx/compose.h"
 #include "ops/movement/movement.h"
 
 namespace linnet {
@@ -54,6 +55,14 @@ void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(co
   }
 }
 
+// The names of what the graph, and those within its nodes, give.
+void visit_outputs(const OnnxGraph& graph, const std::function<void(const std::string&)>& visit) {
+  for (const OnnxValueInfo& output : graph.outputs) visit(output.name);
+  for (const OnnxNode& node : graph.nodes)
+    for (const OnnxAttribute& attribute : node.attributes)
+      if (attribute.graph) visit_outputs(*attribute.graph, visit);
+}
+
 std::string full_name(const OnnxNode& node) {
   return node.domain.empty() || node.domain == "ai.onnx" ? node.op : node.domain + "." + node.op;
 }
@@ -61,6 +70,22 @@ std::string full_name(const OnnxNode& node) {
 Initializer file_values(const OnnxTensor& tensor) {
   return [&tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
     read_floats(*element_dtype(tensor.element), tensor.data.data(), static_cast<int64_t>(values.size()), values.data());
+  };
+}
+
+// Filters [O, C, R, S] to and from [O, R, S, C]: of each, a matrix is transposed.
+void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
+  for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
+}
+
+Initializer filters_last(const OnnxTensor& tensor) {
+  return [&tensor, read = file_values(tensor)](std::span<float> values, const Shape& shape,
+                                               const std::function<double()>& random) {
+    std::vector<float> first(values.size());
+    read(first, shape, random);
+    transpose_each(tensor.dims[0], tensor.dims[1], tensor.dims[2] * tensor.dims[3], first.data(), values.data());
   };
 }
 
@@ -114,23 +139,42 @@ void OnnxNetwork::find_parameters() {
         for (const size_t i : row.operands)
           if (i < node.in.size()) fixed.insert(node.in[i]);
   });
+  find_filters();
   for (const OnnxTensor& tensor : model_.graph.initializers) {
     initial.insert(tensor.name);
     const bool floats = is_float(tensor.element) && tensor.element != OnnxElement::kDouble;
     if (!floats || tensor.dims.empty() || tensor.dims.size() > kMaxRank || tensor.elements() == 0 ||
         fixed.contains(tensor.name))
       continue;
-    own_.emplace_back(this, tensor.name, Shape(std::span<const int64_t>(tensor.dims)), file_values(tensor));
+    const std::span<const int64_t> dims(tensor.dims);
+    if (is_filters(tensor))
+      own_.emplace_back(this, tensor.name, Shape{dims[0], dims[2], dims[3], dims[1]}, filters_last(tensor));
+    else
+      own_.emplace_back(this, tensor.name, Shape(dims), file_values(tensor));
     parameters_[tensor.name] = &own_.back();
   }
   for (const OnnxValueInfo& input : model_.graph.inputs)
     if (!initial.contains(input.name)) inputs_.push_back(input);
 }
 
+void OnnxNetwork::find_filters() {
+  std::set<std::string> others;
+  visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
+    for (size_t i = 0; i < node.in.size(); ++i)
+      (full_name(node) == "Conv" && !find_function(node) && i == 1 ? filters_ : others).insert(node.in[i]);
+  });
+  visit_outputs(model_.graph, [&](const std::string& name) { others.insert(name); });
+  std::erase_if(filters_, [&](const std::string& name) { return others.contains(name); });
+}
+
 TracedValue OnnxNetwork::initial_value(Graph&, const OnnxTensor& tensor) const {
   const auto found = parameters_.find(tensor.name);
-  if (found != parameters_.end())
-    return {.element = OnnxElement::kFloat, .tensor = found->second->tensor(), .initial = &tensor};
+  if (found != parameters_.end()) {
+    const Tensor parameter = found->second->tensor();
+    return {.element = OnnxElement::kFloat,
+            .tensor = is_filters(tensor) ? compose::channels_first(parameter) : parameter,
+            .initial = &tensor};
+  }
   return {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
 }
 
@@ -263,15 +307,19 @@ std::vector<TracedValue> OnnxNetwork::trace_function(Graph& graph, const OnnxNod
   return results;
 }
 
-OnnxTensor trained_tensor(const OnnxTensor& tensor, const float* values) {
+OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* values) const {
   OnnxTensor trained{.name = tensor.name, .element = tensor.element, .dims = tensor.dims};
   const auto count = static_cast<size_t>(tensor.elements());
+  if (is_filters(tensor)) {
+    const auto moved = std::make_shared<std::vector<float>>(count);
+    transpose_each(tensor.dims[0], tensor.dims[2] * tensor.dims[3], tensor.dims[1], values, moved->data());
+    values = moved->data(), trained.owner = moved;
+  }
   if (tensor.element == OnnxElement::kFloat)
     trained.data = std::as_bytes(std::span(values, count));
   else
-    trained.fill = [values, dtype = *element_dtype(tensor.element)](int64_t first, int64_t part, std::byte* out) {
-      write_floats(dtype, values + first, part, out);
-    };
+    trained.fill = [values, owner = trained.owner, dtype = *element_dtype(tensor.element)](
+                       int64_t first, int64_t part, std::byte* out) { write_floats(dtype, values + first, part, out); };
   return trained;
 }
 

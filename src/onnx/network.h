@@ -38,6 +38,10 @@ class OnnxNetwork : public Module {
   const std::vector<OnnxValueInfo>& outputs() const { return model_.graph.outputs; }
   bool is_parameter(const std::string& name) const { return parameters_.contains(name); }
 
+  // A parameter of the file with other values, in its own type and layout. `values`, which lie as the parameter does,
+  // must outlive the result.
+  OnnxTensor trained_tensor(const OnnxTensor& tensor, const float* values) const;
+
   // Within a Trace: outputs by name. Floats are f32 tensors, token ids i32. Integer outputs are i32.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs);
   // The same with values that may be known while tracing.
@@ -47,6 +51,10 @@ class OnnxNetwork : public Module {
   void check_operators(const std::vector<OnnxNode>& nodes) const;
   const OnnxFunction* find_function(const OnnxNode& node) const;
   void find_parameters();
+  void find_filters();
+  // Whether a parameter is of two-dimensional convolutions alone: [O, C, R, S] in the file, [O, R, S, C] as a
+  // parameter, which is how the op wants it.
+  bool is_filters(const OnnxTensor& tensor) const { return tensor.dims.size() == 4 && filters_.contains(tensor.name); }
   void trace_nodes(Graph& graph, const std::vector<OnnxNode>& nodes, TracedValues& values);
   void trace_node(Graph& graph, const OnnxNode& node, TracedValues& values);
   std::vector<TracedValue> trace_branch(Graph& graph, const OnnxNode& node, const TracedValues& values);
@@ -59,12 +67,10 @@ class OnnxNetwork : public Module {
   std::vector<OnnxValueInfo> inputs_;
   std::deque<Parameter> own_;
   std::map<std::string, const Parameter*> parameters_;
-  uint32_t position_ = 0;  // of the node being traced, for messages
-  int depth_ = 0;          // of functions within functions
+  std::set<std::string> filters_;  // names of tensors that only Conv reads, as its weight
+  uint32_t position_ = 0;          // of the node being traced, for messages
+  int depth_ = 0;                  // of functions within functions
 };
-
-// An initializer of a file with other values, in its own type. `values` must outlive the result.
-OnnxTensor trained_tensor(const OnnxTensor& tensor, const float* values);
 
 // Whether `path` is an ONNX file, by its name, or a folder that `linnet import` wrote.
 bool is_onnx_path(const std::string& path);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <random>
 
 #include "base/error.h"
@@ -287,6 +289,32 @@ TEST(OnnxNetwork, AnOperatorThatIsNotThereIsNamed) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
     EXPECT_NE(std::string(error.what()).find("operator Loop (node \"unroll\")"), std::string::npos) << error.what();
+  }
+}
+
+// Filters are parameters with channels last, and are written as the file has them. Those that something else reads,
+// too, keep their layout.
+TEST(OnnxNetwork, FiltersKeepTheirLayoutInTheFile) {
+  for (const bool is_shared : {false, true}) {
+    OnnxModel model;
+    model.opsets[""] = 17;
+    model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+    model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+    model.graph.nodes = {{.name = "c", .op = "Conv", .in = {"x", "w"}, .out = {"y"}}};
+    if (is_shared) model.graph.nodes.push_back({.name = "n", .op = "Neg", .in = {"w"}, .out = {"z"}});
+    std::vector<float> numbers(2 * 3 * 2 * 2);
+    std::iota(numbers.begin(), numbers.end(), 0.0F);
+    OnnxTensor w{.name = "w", .element = OnnxElement::kFloat, .dims = {2, 3, 2, 2}};
+    w.data = std::as_bytes(std::span(numbers));
+    model.graph.initializers = {w};
+    const OnnxNetwork network(model, "filters.onnx");
+    const ParameterSpec spec = network.parameters().front();
+    EXPECT_EQ(spec.shape, (is_shared ? Shape{2, 3, 2, 2} : Shape{2, 2, 2, 3}));
+    HostTensor parameter({DType::kF32, spec.shape});
+    initialize(spec.initializer, spec.name, 0, spec.shape, parameter.as<float>());
+    EXPECT_EQ(parameter[1], is_shared ? 1 : 4);  // the next element of the row, or of the channels
+    const OnnxTensor written = network.trained_tensor(w, parameter.as<float>().data());
+    EXPECT_TRUE(std::ranges::equal(written.data, w.data));
   }
 }
 

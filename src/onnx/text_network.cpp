@@ -183,7 +183,7 @@ OnnxModel OnnxTextModel::with_parameters(const ParameterLayout& layout, const fl
   for (const ParameterSlot& slot : layout.parameters()) slots[slot.spec.name] = &slot;
   for (OnnxTensor& tensor : model.graph.initializers)
     if (network_->is_parameter(tensor.name))
-      tensor = trained_tensor(tensor, parameters + slots.at(tensor.name)->offset);
+      tensor = network_->trained_tensor(tensor, parameters + slots.at(tensor.name)->offset);
   if (!head_) return model;
   const ParameterSlot &weight = *slots.at(kHead + std::string(".weight")),
                       &bias = *slots.at(kHead + std::string(".bias"));
