@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "models/gpt.h"
+#include "models/llama.h"
 #include "models/transformer.h"
 #include "models/translation_loss.h"
 #include "train/learner.h"
@@ -18,20 +19,36 @@ struct Trained {
   Fit fit;
 };
 
-Trained train(const TrainerOptions& options, double dropout = 0, int32_t batch = kBatch) {
-  // Large enough that keeping a hidden layer's result is not worth its memory: 4 x 128 x 1024 floats.
-  Gpt model({.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = dropout});
+Trained train(CausalModel& model, const TrainerOptions& options, int32_t batch) {
   SingleShapeLearner learner(
-      model, [&](Trace& trace) { return gpt_loss(model, trace, batch, kLength); }, options);
+      model, [&](Trace& trace) { return causal_loss(model, trace, batch, kLength); }, options);
   std::vector<int32_t> tokens, targets;
   for (int32_t i = 0; i < batch * kLength; ++i) tokens.push_back(i * 7 % 40), targets.push_back(i * i % 40);
   learner.set<int32_t>("tokens", tokens);
   learner.set<int32_t>("targets", targets);
   Trained result{{}, {}, learner.trainer().arena_use().first, learner.memory_bytes(), learner.trainer().largest_fit()};
   for (int i = 0; i < 2; ++i) result.losses.push_back(static_cast<float>(learner.step(1e-2).loss));
-  const auto values = learner.parameter("layers.0.linear1.weight");
-  result.parameters.assign(values.begin(), values.end());
+  const float* values = learner.trainer().state("parameters");
+  result.parameters.assign(values, values + learner.trainer().layout().stored_count());
   return result;
+}
+
+Trained train(const TrainerOptions& options, double dropout = 0, int32_t batch = kBatch) {
+  // Large enough that keeping a hidden layer's result is not worth its memory: 4 x 128 x 1024 floats.
+  Gpt model({.vocab_size = 40, .max_seq_len = kLength, .width = 256, .heads = 4, .layers = 4, .dropout = dropout});
+  return train(model, options, batch);
+}
+
+Trained train_llama(const TrainerOptions& options) {
+  Llama model({.vocab_size = 40,
+               .max_seq_len = kLength,
+               .width = 256,
+               .heads = 4,
+               .layers = 3,
+               .hidden = 1024,
+               .kv_heads = 2,
+               .attention_dropout = 0.1});
+  return train(model, options, kBatch);
 }
 
 void expect_same_bits(const Trained& a, const Trained& b) {
@@ -67,6 +84,23 @@ TEST(RecomputeBlocks, TakesLessMemoryForTheSameBitsWithDropout) {
     }
     EXPECT_GT(block.fit.extra_work, attention.fit.extra_work);
   }
+}
+
+// A gated feed-forward part has two hidden results, and their product may be kept or computed again.
+TEST(RecomputeBlocks, GatedLayersGiveTheSameBits) {
+  const Trained none = train_llama({.recompute = RecomputeMode::kNone});
+  expect_same_bits(none, train_llama({.passes = {.off = {"recompute"}}, .recompute = RecomputeMode::kNone}));
+  const Trained attention = train_llama({.recompute = RecomputeMode::kAttention}),
+                block = train_llama({.recompute = RecomputeMode::kBlock});
+  expect_same_bits(none, attention);
+  expect_same_bits(none, block);
+  EXPECT_LT(block.arena, none.arena);
+  EXPECT_GT(block.fit.extra_work, attention.fit.extra_work);
+  TrainerOptions options;
+  options.memory = block.planned + (none.planned - block.planned) / 2;
+  const Trained limited = train_llama(options);
+  EXPECT_LE(limited.planned, options.memory);
+  expect_same_bits(none, limited);
 }
 
 // A step that is given less and less memory keeps each limit, does more and more work, and gives the same bits.
