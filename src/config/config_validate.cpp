@@ -85,7 +85,13 @@ void check_lora(const Config& config) {
   const LoraConfig& lora = config.lora;
   require(lora.rank == 0 || !config.model.from.empty(),
           named("lora.rank", lora.rank) + " trains adapters beside the weights of a model folder: it needs model.from");
+  const LoraConfig none;
   require(lora.rank > 0 || lora.targets.empty(), "lora.targets = \"" + lora.targets + "\" needs lora.rank");
+  require(lora.rank > 0 || lora.alpha == none.alpha,
+          "lora.alpha = " + value_text(FieldValue(lora.alpha)) + " needs lora.rank");
+  require(lora.rank > 0 || lora.base_storage == none.base_storage,
+          "lora.base_storage = \"" + lora.base_storage + "\" needs lora.rank");
+  require(lora.alpha > 0, "lora.alpha = 0 multiplies what the adapters compute by 0: nothing would be trained");
 }
 
 void check_files(const char* split, const std::string& source, const std::string& target, const std::string& tsv) {

@@ -115,13 +115,17 @@ void Session::allocate() {
 
 namespace {
 
+std::string in_words(uint64_t bytes) {
+  return bytes < 1000000 ? std::to_string(bytes) + " bytes" : std::to_string(bytes / 1000000) + " MB";
+}
+
 // The limit that the user set, which may be less than the machine has.
 void check_limit(const Session& session, const std::string& advice) {
   const uint64_t limit = session.trainer->options().memory;
   const uint64_t need = forecast_memory(resident_bytes(), session.store).peak();
   if (limit == 0 || need <= limit) return;
   const std::string recomputation = session.trainer->largest_fit().text();
-  fail_user("this run does not fit within memory = " + std::to_string(limit / 1000000) + " MB: it needs at least " +
+  fail_user("this run does not fit within memory = " + in_words(limit) + ": it needs at least " +
             std::to_string((need + kPlans) / 1000000 + 1) + " MB" +
             (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
 }
