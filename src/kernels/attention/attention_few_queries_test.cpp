@@ -47,7 +47,7 @@ std::vector<float> attend(Problem& p, size_t workspace_bytes, const Attention& a
 }
 
 std::vector<float> few_queries(Problem& p, ThreadPool& pool) {
-  const auto attention = [](const auto&... arguments) { attention_few_queries(arguments...); };
+  const auto attention = [](auto&&... arguments) { attention_few_queries(arguments...); };
   return attend(p, attention_few_queries_workspace(p.args, pool.size()), attention, pool);
 }
 
