@@ -86,7 +86,8 @@ bool file_exists(const std::string& path) {
   const PackedPath inside = split_packed_path(path);
   if (inside.packed.empty()) return false;
   const auto packed = open_packed(inside.packed);
-  return packed->files.contains(inside.inside) || (packed->has_weights && inside.inside == "model.safetensors");
+  if (packed->has_weights && inside.inside == "model.safetensors") return true;
+  return packed->files.contains(inside.inside) || packed->has_folder(inside.inside);
 }
 
 void make_directories(const std::string& path) {

@@ -65,7 +65,14 @@ PackedPath split_packed_path(const std::string& path) {
 bool is_folder(const std::string& path) {
   struct stat status {};
   if (is_packed(path)) return true;
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode);
+  const PackedPath inside = split_packed_path(path);
+  return !inside.packed.empty() && open_packed(inside.packed)->has_folder(inside.inside);
+}
+
+bool PackedFiles::has_folder(const std::string& inside) const {
+  const auto first = files.lower_bound(inside + "/");
+  return first != files.end() && first->first.starts_with(inside + "/");
 }
 
 }  // namespace linnet

@@ -18,6 +18,7 @@ struct PackedFiles {
   std::shared_ptr<const void> owner;
   std::map<std::string, std::string_view> files;  // by path inside: "1_Pooling/config.json"
   bool has_weights = false;                       // read as "model.safetensors"
+  bool has_folder(const std::string& inside) const;
 };
 
 // How to read one. Before it is set, there are no packed files. User error for a file that is damaged.

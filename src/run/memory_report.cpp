@@ -13,7 +13,7 @@ namespace linnet {
 namespace {
 
 // The program's code that is read in later, thread stacks, the text of an evaluation.
-constexpr uint64_t kUnplanned = 4 << 20;
+constexpr uint64_t kUnplanned = 5 << 20;
 
 std::string megabytes(uint64_t bytes) {
   char text[32];

@@ -121,8 +121,10 @@ class Search {
       const PlanSize placed = size(i, true);
       if (fits_(placed)) return result(i, placed, true);
     }
+    // The bounds need not fall from each step to the next.
     const size_t least = smallest();
-    return result(least, size(least, true), false);
+    const PlanSize placed = size(least, true);
+    return result(least, placed, fits_(placed));
   }
 
  private:

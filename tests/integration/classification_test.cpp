@@ -361,11 +361,12 @@ TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   EXPECT_GT(accuracy({"eval", folder_ / "a", "--json"}), 0.9);
   // What evaluation has computed while training is what int8 computes: both decide alike.
-  const auto valid = of_split(read_metrics(folder_ / "a"), "valid");
   const Outcome evaluated = run({"eval", folder_ / "a", "--split", "valid", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
   double best = 0;
-  for (const Metrics& line : valid) best = std::max(best, std::stod(line.metric));
+  for (const std::string& line : lines(contents(folder_ / "a/metrics.jsonl")))
+    if (const auto json = nlohmann::json::parse(line); json["split"] == "valid")
+      best = std::max(best, json["accuracy"].get<double>());
   EXPECT_NEAR(nlohmann::json::parse(evaluated.out)["accuracy"], best, 0.03);
   EXPECT_NE(run({"predict", folder_ / "a", folder_ / "test.tsv", "--json"}).out,
             run({"predict", folder_ / "a", folder_ / "test.tsv", "--json", "--quantize", "none"}).out);
