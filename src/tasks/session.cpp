@@ -135,6 +135,7 @@ void check_limit(const Session& session, const std::string& advice) {
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity) {
   malloc_trim(0);  // what loading freed should not count
   session.finish_planning(resident_bytes());
+  malloc_trim(0);  // nor what the search for a plan did
   if (capacity == Capacity::kMayBeShort && !fits(session.store)) return false;
   if (capacity == Capacity::kMustSuffice) check_limit(session, advice);
   check_fits(session.store, advice);
