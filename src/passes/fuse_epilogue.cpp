@@ -56,7 +56,8 @@ class Epilogue {
   bool take(const Node& node) {
     if (algebra_of(node) == Algebra::kAdd && (take_bias(node, 0) || take_bias(node, 1))) return true;
     if (!is(node, kPointwise)) return false;
-    const auto& expression = node.attrs.as<PointwiseAttrs>().expression;
+    // A product that stores its result in bf16 rounds it anyway.
+    const Expression expression = without_rounding(node.attrs.as<PointwiseAttrs>().expression);
     for (const Function& function : functions_) {
       if (node.in.size() == 1 && expression == function.value) return take_activation(node, function);
       if (node.in.size() == 2 && expression == function.gradient) return take_derivative(node, function);

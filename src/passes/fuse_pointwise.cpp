@@ -1,5 +1,9 @@
 // An elementwise op whose result has one reader, elementwise too and of the same shape, joins it. Nothing is computed
 // twice and nothing fuses across a reduction.
+//
+// Results that are rounded to bf16 (round_shared.cpp) join last. They have a single reader only where blocks or single
+// nodes are computed again; where they have several they do not join at all. So a node that grows too long leaves out
+// these, and joins the same others either way.
 #include <algorithm>
 
 #include "ops/pointwise/pointwise.h"
@@ -32,15 +36,23 @@ class Pointwise {
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     std::vector<ValueId> old = node.in;  // the old value behind each operand; kNone once joined
     const Shape& shape = rewriter_.old().value(node.out[0]).type.shape;
+    for (const bool rounded : {false, true}) join_producers(rounded, shape, expression, in, old);
+    merge_equal_operands(expression, in);
+    rewriter_.map(node.out[0], rewriter_.add(node, kPointwise, in, PointwiseAttrs{expression})[0]);
+  }
+
+  // Joins the producers of operands whose results are rounded, or those whose results are not.
+  void join_producers(bool rounded, const Shape& shape, Expression& expression, std::vector<Tensor>& in,
+                      std::vector<ValueId>& old) {
     for (size_t k = 0; k < in.size();) {
       const Node* producer = joinable(old[k], in[k], shape);
-      if (!producer || in.size() + producer->in.size() - 1 > kMostOperands ||
-          expression.code.size() + producer->attrs.as<PointwiseAttrs>().expression.code.size() > kMostInstructions) {
+      const Expression* first = producer ? &producer->attrs.as<PointwiseAttrs>().expression : nullptr;
+      if (!first || is_rounded_to_bf16(*first) != rounded || in.size() + producer->in.size() - 1 > kMostOperands ||
+          expression.code.size() + first->code.size() > kMostInstructions) {
         ++k;
         continue;
       }
-      expression = join(producer->attrs.as<PointwiseAttrs>().expression, static_cast<int>(producer->in.size()),
-                        expression, static_cast<int>(k));
+      expression = join(*first, static_cast<int>(producer->in.size()), expression, static_cast<int>(k));
       std::vector<Tensor> joined = rewriter_.operands(*producer);
       std::vector<ValueId> joined_old(joined.size(), kNone);
       for (size_t j = 0; j < in.size(); ++j)
@@ -48,8 +60,6 @@ class Pointwise {
       in = std::move(joined), old = std::move(joined_old);
       k = 0;
     }
-    merge_equal_operands(expression, in);
-    rewriter_.map(node.out[0], rewriter_.add(node, kPointwise, in, PointwiseAttrs{expression})[0]);
   }
 
   const Node* joinable(ValueId old, Tensor now, const Shape& shape) const {

@@ -19,11 +19,13 @@ Graph plain(const Graph& graph, const PassOptions&) {
   return rewrite(graph);
 }
 
-// Blocks are computed again first: all other passes then treat both computations alike, so both are fused. A loss
-// before anything could come between it and its gradient. Norms take their sums before products add to them. Epilogues
-// before sums: a bias belongs to its product before the product joins a sum. Quantized weights
-// after both, so that those fusions know plain products alone. Views last: they fix layouts.
+// What is rounded is said before anything is computed again. Blocks are computed again next: all other passes then
+// treat both computations alike, so both are fused. A loss before anything could come between it and its gradient.
+// Norms take their sums before products add to them. Epilogues before sums: a bias belongs to its product before the
+// product joins a sum. Quantized weights after both, so that those fusions know plain products alone. Views last: they
+// fix layouts.
 constexpr std::array kPasses{
+    Pass{"round_shared", plain<round_shared>, [](const PassOptions& o) { return o.storage_type == DType::kBF16; }},
     Pass{"recompute_blocks", [](const Graph& g, const PassOptions& o) { return recompute_blocks(g, o.blocks); },
          [](const PassOptions& o) { return !o.blocks.empty(); }},
     Pass{"lower_precision",

@@ -14,6 +14,9 @@ namespace linnet {
 
 // Every fused op becomes its basic ones, but those that `keep` holds for.
 Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op) = nullptr);
+// Elementwise results of the forward pass that have several readers are rounded to bf16, as storing them in bf16 does:
+// then their bits depend neither on which of their readers they are fused with nor on whether they are computed again.
+Graph round_shared(const Graph& graph);
 // Every product computes in this precision (kernels/precision.h), those of attention in the other.
 Graph lower_precision(const Graph& graph, Precision precision, Precision attention);
 // A row of a product has the same bits whatever the number of rows is: decoding graphs, whose rows are requests.

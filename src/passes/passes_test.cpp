@@ -45,7 +45,7 @@ TEST(Passes, TheReportNamesEveryPassAndItsEffect) {
   std::vector<PassReport> report;
   optimize(linear_relu(), {.off = {"make_views"}}, &report);
   ASSERT_EQ(report.size(), pass_names().size());
-  EXPECT_EQ(report[0].name, "recompute_blocks");
+  EXPECT_EQ(report[0].name, "round_shared");
   EXPECT_FALSE(report[0].ran);  // unless asked for
   const PassReport& epilogue =
       *std::find_if(report.begin(), report.end(), [](const PassReport& pass) { return pass.name == "fuse_epilogue"; });
@@ -174,6 +174,32 @@ TEST(Passes, WhatIsReadBeforeItsActivationStaysApart) {
   const Graph last = optimize(graph.clone());
   EXPECT_EQ(count(last, "matmul"), 1);
   EXPECT_EQ(last.node(0).attrs.text(), "");
+}
+
+// exp(x) is what two nodes read. Where they are fused with a computation of it each, as where it is computed again,
+// they read what storing it would have made of it.
+TEST(Passes, AFusedResultIsRoundedAsAStoredOneIs) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {64}}), y = graph.input("y", {DType::kF32, {64}});
+  const Tensor shared = exp(x);
+  graph.output("sum", shared + y);
+  graph.output("loss_sum", shared * y);
+  const Graph rounded = round_shared(graph);
+  ASSERT_TRUE(is_rounded_to_bf16(rounded.node(0).attrs.as<PointwiseAttrs>().expression)) << dump(rounded);
+
+  Graph alone;
+  const Tensor again = alone.add_one(kPointwise, std::array{alone.input("x", {DType::kF32, {64}})},
+                                     rounded.node(0).attrs, SourceLine::current());
+  alone.output("sum", again + alone.input("y", {DType::kF32, {64}}));
+  const Graph fused = fuse_pointwise(alone);
+  EXPECT_EQ(fused.node_count(), 1) << dump(fused);
+  const Graph stored = optimize(graph.clone(), {.storage_type = DType::kBF16});
+  EXPECT_EQ(dump(stored).find("to_bf16"), std::string::npos) << dump(stored);  // storing it does that
+  const NamedTensors inputs{{"x", waves({DType::kF32, {64}}, 1)}, {"y", waves({DType::kF32, {64}}, 0.3f)}};
+  const InterpreterOptions fast{.kernels = KernelSet::kFast};
+  const HostTensor from_stored = interpret(stored, inputs, fast).outputs.at("sum");
+  EXPECT_EQ(interpret(fused, inputs, fast).outputs.at("sum").values(), from_stored.values());
+  EXPECT_GE(largest_difference(interpret(graph, inputs, fast).outputs.at("sum"), from_stored), 1e-3);
 }
 
 TEST(Passes, WhatNobodyReadsIsRemoved) {

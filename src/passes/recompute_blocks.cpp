@@ -32,23 +32,6 @@ double node_work(const Graph& graph, const Node& node) {
   return work;
 }
 
-// The node that computes the loss: the last one of the forward pass. kNone: the graph has no loss.
-NodeId find_loss(const Graph& graph) {
-  for (const GraphOutput& output : graph.outputs())
-    if (output.name == kLoss) return graph.value(output.value).producer;
-  const auto state = graph.find_input(kLoss);
-  if (!state) return kNone;
-  for (const StateUpdate& update : graph.updates()) {
-    const NodeId sum = graph.value(update.value).producer;
-    if (update.state != *state || sum == kNone) continue;
-    // The sum may have taken in the node before it.
-    NodeId last = kNone;
-    for (const ValueId in : graph.node(sum).in) last = std::max(last, graph.value(in).producer);
-    return last;
-  }
-  return kNone;
-}
-
 // "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty where the path has no number.
 std::string_view block_path(std::string_view scope) {
   for (size_t begin = 0; begin < scope.size();) {
@@ -296,6 +279,22 @@ class KeptParts {
 };
 
 }  // namespace
+
+NodeId find_loss(const Graph& graph) {
+  for (const GraphOutput& output : graph.outputs())
+    if (output.name == kLoss) return graph.value(output.value).producer;
+  const auto state = graph.find_input(kLoss);
+  if (!state) return kNone;
+  for (const StateUpdate& update : graph.updates()) {
+    const NodeId sum = graph.value(update.value).producer;
+    if (update.state != *state || sum == kNone) continue;
+    // The sum may have taken in the node before it.
+    NodeId last = kNone;
+    for (const ValueId in : graph.node(sum).in) last = std::max(last, graph.value(in).producer);
+    return last;
+  }
+  return kNone;
+}
 
 std::vector<Block> find_blocks(const Graph& graph) {
   const BlockMap map(graph);

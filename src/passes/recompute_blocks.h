@@ -29,6 +29,10 @@ struct BlockChoice {
   bool operator==(const BlockChoice&) const = default;
 };
 
+// The node that computes the loss, which is the last one of the forward pass. kNone: the graph has no loss, which is
+// the output "loss_sum", or is added to the state of that name.
+NodeId find_loss(const Graph& graph);
+
 struct Block {
   std::string path;
   uint64_t kind;  // equal for blocks of equal ops and types, whatever their parameters are

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "ir/op.h"
 #include "ops/movement/movement.h"
+#include "ops/pointwise/pointwise.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -168,7 +170,15 @@ class CastToStorageType {
     for (size_t i = 0; i < node.in.size(); ++i) in.push_back(get(node.in[i], reduced[i] && !in_f32));
     if (in_f32)
       for (size_t i = 0; i < node.out.size(); ++i) types.out[i] = old_.value(node.out[i]).type;
-    keep(node, rewriter_.add_stored(node, in, types.out), [&](ValueId out) { return is_reduced_[at(out)] && !in_f32; });
+    keep(node, rewriter_.add_stored(without_rounding_twice(node, types.out), in, types.out),
+         [&](ValueId out) { return is_reduced_[at(out)] && !in_f32; });
+  }
+
+  // An elementwise node that rounds its result to bf16 (round_shared.cpp) need not where it is stored so.
+  static Node without_rounding_twice(Node node, const std::vector<TensorType>& out) {
+    if (is(node, kPointwise) && out[0].dtype == DType::kBF16)
+      node.attrs = PointwiseAttrs{without_rounding(node.attrs.as<PointwiseAttrs>().expression)};
+    return node;
   }
 
   // Inputs are fp32. A value that is only moved has the type that its readers ask for; a reader that takes any gets the

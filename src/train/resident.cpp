@@ -79,8 +79,9 @@ ResidentSteps::ResidentSteps(Trainer& trainer, Store& store, const SharedRegions
   const TrainerOptions& training = trainer.options();
   if (training.loss_scale.is_on())
     fail_user("training in fp16 takes its batches from the host: leave out the resident data");
-  const Graph step = single_graph(trainer.layout(), loss, {DType::kF32, training.optimizer});
+  Graph step = single_graph(trainer.layout(), loss, {DType::kF32, training.optimizer});
   PassOptions passes = training.passes;
+  if (passes.storage_type == DType::kBF16) step = round_shared(step);  // before anything is computed again
   const Fit fit = fit_by_mode(step, passes, training.recompute);
   Graph graph = resident_graph(recompute_blocks(step, fit.choices), options_);
   declare(graph);

@@ -19,7 +19,7 @@ constexpr Row kRows[] = {
     {"max", 2},    {"min", 2},        {"neg", 1},   {"exp", 1},     {"log", 1},     {"sqrt", 1},
     {"rsqrt", 1},  {"reciprocal", 1}, {"tanh", 1},  {"sigmoid", 1}, {"erf", 1},     {"relu", 1},
     {"square", 1}, {"abs", 1},        {"sin", 1},   {"cos", 1},     {"greater", 2}, {"select", 3},
-    {"equal", 2},  {"floor", 1},      {"round", 1}, {"pow", 2},     {"atan", 1},
+    {"equal", 2},  {"floor", 1},      {"round", 1}, {"pow", 2},     {"atan", 1},    {"to_bf16", 1},
 };
 static_assert(std::size(kRows) == static_cast<size_t>(kLastScalar) + 1);
 

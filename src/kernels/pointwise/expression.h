@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/precision.h"
+
 namespace linnet {
 
 enum class Scalar : uint8_t {
@@ -38,8 +40,9 @@ enum class Scalar : uint8_t {
   kRound,  // to the nearest whole number, halves to the even one
   kPow,    // a to the power b
   kAtan,
+  kToBf16,  // to the nearest number of bf16, halves to the even one: what storing in bf16 makes of it
 };
-constexpr Scalar kLastScalar = Scalar::kAtan;
+constexpr Scalar kLastScalar = Scalar::kToBf16;
 
 struct Instruction {
   Scalar function;
@@ -133,6 +136,8 @@ T apply_scalar(Scalar function, T a, T b, T c) {
       return std::pow(a, b);
     case Scalar::kAtan:
       return std::atan(a);
+    case Scalar::kToBf16:
+      return static_cast<T>(round_to_bf16(static_cast<float>(a)));
   }
   return a;
 }

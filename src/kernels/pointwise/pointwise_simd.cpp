@@ -133,6 +133,8 @@ void RunUnary(Scalar function, Stream a, float* out, int64_t length) {
       LINNET_UNARY(hn::Round(x));
     case Scalar::kAtan:
       LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::atan(v); }));
+    case Scalar::kToBf16:
+      LINNET_UNARY(Widen(RoundToBf16(x)));
     default:
       LINNET_UNARY(x);  // a copy
   }

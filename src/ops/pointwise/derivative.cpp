@@ -22,6 +22,7 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
   const auto number = [&](double v) { return e.constant(v); };
   switch (function) {
     case Scalar::kAdd:
+    case Scalar::kToBf16:  // rounding passes on the gradient as it is
       return dy;
     case Scalar::kSub:
       return which == 0 ? dy : neg(dy);

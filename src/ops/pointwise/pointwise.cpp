@@ -71,8 +71,9 @@ std::vector<Tensor> gradient(const GradientArgs& args) {
 bool may_overwrite(const Node& node, int, int input) { return input < static_cast<int>(node.in.size()); }
 
 Algebra algebra(const Node& node) {
-  const auto& code = node.attrs.as<PointwiseAttrs>().expression.code;
-  const bool is_add = code.size() == 3 && code[2].function == Scalar::kAdd && node.in.size() == 2;
+  const Expression& expression = node.attrs.as<PointwiseAttrs>().expression;
+  const size_t count = expression.code.size() - (is_rounded_to_bf16(expression) ? 1 : 0);
+  const bool is_add = count == 3 && expression.code[2].function == Scalar::kAdd && node.in.size() == 2;
   return is_add ? Algebra::kAdd : Algebra::kElementwise;
 }
 
@@ -155,6 +156,22 @@ Expression join(const Expression& a, int a_operands, const Expression& b, int ho
     if (instruction.function == Scalar::kInput) b_operands = std::max(b_operands, instruction.a + 1);
   for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));
   return e.finish(e.inline_expression(b, second));
+}
+
+Expression rounded_to_bf16(Expression expression) {
+  const auto result = static_cast<int16_t>(expression.code.size() - 1);
+  expression.code.push_back({.function = Scalar::kToBf16, .a = result});
+  return expression;
+}
+
+bool is_rounded_to_bf16(const Expression& expression) {
+  const Instruction& result = expression.code.back();
+  return result.function == Scalar::kToBf16 && static_cast<size_t>(result.a) + 2 == expression.code.size();
+}
+
+Expression without_rounding(Expression expression) {
+  if (is_rounded_to_bf16(expression)) expression.code.pop_back();
+  return expression;
 }
 
 Tensor operator+(At a, Tensor b) { return apply_scalar(Scalar::kAdd, a, b); }

@@ -42,4 +42,10 @@ Expression derivative(const Expression& expression, int operand, int operand_cou
 // Appends `b` to `a`, where operand `hole` of b is a's result; a's operands come first. (The fuse pass.)
 Expression join(const Expression& a, int a_operands, const Expression& b, int hole);
 
+// The expression whose result is rounded to bf16 (Scalar::kToBf16), whether one is, and what it is without. A node that
+// stores such a result in bf16 computes the same without.
+Expression rounded_to_bf16(Expression expression);
+bool is_rounded_to_bf16(const Expression& expression);
+Expression without_rounding(Expression expression);
+
 }  // namespace linnet

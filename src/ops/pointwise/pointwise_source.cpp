@@ -41,6 +41,7 @@ constexpr const char* kFormulas[] = {
     "rintf(a)",                  // round
     "powf(a, b)",                // pow
     "atanf(a)",                  // atan
+    "stored_as_bf16(a)",         // to_bf16
 };
 static_assert(std::size(kFormulas) == static_cast<size_t>(kLastScalar) + 1);
 
@@ -112,6 +113,11 @@ __device__ __forceinline__ void store(float x, float& to) { to = x; }
 __device__ __forceinline__ void store(float x, unsigned short& to) {
   const unsigned bits = __float_as_uint(x);
   to = x != x ? 0x7fff : static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+__device__ __forceinline__ float stored_as_bf16(float x) {
+  unsigned short bits;
+  store(x, bits);
+  return widened(bits);
 }
 )";
 }
