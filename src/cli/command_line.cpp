@@ -162,12 +162,21 @@ Command& Command::take_quantize(std::string& word, std::vector<std::string>& kee
   std::vector<std::string> words = quantization_words();
   words.emplace_back("static");
   return take("--quantize", word,
-              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static (by the scales of "
+              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static (by the "
+              "scales of "
               "`linnet quantize`), int8-weights or int4-weights (for decoding); default: static for a model that has "
               "such scales, none for others",
               {.choices = words})
       .take("--keep", keep, "parameters that stay in fp32 (* stands for any characters); may be given several times",
             {.type = "NAME"});
+}
+
+Command& Command::take_adapters(std::vector<std::string>& words, bool by_request) {
+  return take("--adapter", words,
+              by_request ? "LoRA adapters of another folder, beside the weights of a model folder; of several the "
+                           "requests of --jsonl choose by \"adapter\": NAME"
+                         : "LoRA adapters of another folder (PEFT's), beside the weights of a model folder",
+              {.type = by_request ? "[NAME=]DIR" : "DIR"});
 }
 
 Command Command::subcommand(const char* name, const char* help) {

@@ -16,15 +16,13 @@ int convert(const ConvertArguments& arguments) {
   if (!arguments.dtype.empty()) options.dtype = file_dtype(arguments.dtype);
   options.max_shard_bytes = static_cast<uint64_t>(arguments.shard_gb * 1e9);
   const bool merges = !arguments.adapter.empty();
-  const PretrainedModel model =
-      merges ? open_with_adapters(arguments.from, arguments.adapter, {.architecture = arguments.architecture})
-             : open_pretrained(arguments.from, {.architecture = arguments.architecture});
+  const PretrainedModel model = open_with_adapters(
+      arguments.from, merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
+      {.architecture = arguments.architecture});
   const ParameterLayout layout(*model.module);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   load_parameters(model, layout, parameters.data());
-  if (merges)
-    load_adapters(model, layout, arguments.adapter, parameters.data());
-  else
+  if (!merges)
     for (const std::string& name : model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());
   for (const std::string& name : model.unused) std::fprintf(stderr, "left out: %s\n", name.c_str());
   save_pretrained(model, layout, parameters.data(), arguments.to, options);

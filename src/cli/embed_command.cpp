@@ -22,7 +22,7 @@ struct Arguments {
   bool json = false;
   int threads = 0;
   std::string quantize = {};
-  std::vector<std::string> keep = {};
+  std::vector<std::string> keep = {}, adapters = {};
 };
 
 // Lines read ahead, so that sentences of like length are computed together; the output keeps their order.
@@ -56,7 +56,8 @@ int embed_input(const Arguments& arguments) {
   if (!file_exists(arguments.folder)) fail_user("there is no folder '" + arguments.folder + "'");
   const auto tokenizer = load_pretrained_tokenizer(arguments.folder);
   SentenceEmbedder embedder(arguments.folder, 16, arguments.threads,
-                            folder_quantization(arguments.folder, arguments.quantize, arguments.keep));
+                            folder_quantization(arguments.folder, arguments.quantize, arguments.keep),
+                            parse_adapters(arguments.adapters));
   const EncodeOptions options{.max_length = embedder.max_tokens(), .offsets = false};
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
@@ -85,6 +86,7 @@ void add_embed_command(Command& linnet) {
       .flag("--json", arguments->json, "lines of {\"text\": ..., \"embedding\": [...]}")
       .take_threads(arguments->threads)
       .take_quantize(arguments->quantize, arguments->keep)
+      .take_adapters(arguments->adapters)
       .does([arguments] { return embed_input(*arguments); });
 }
 

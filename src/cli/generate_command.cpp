@@ -139,6 +139,7 @@ void add_generate_command(Command& linnet) {
       .take_threads(arguments->threads)
       .take_device(arguments->device)
       .take_quantize(arguments->quantize, arguments->keep)
+      .take_adapters(arguments->adapters, true)
       .take_isa(arguments->isa)
       .does([arguments] { return generate(*arguments); });
 }

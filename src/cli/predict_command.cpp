@@ -217,6 +217,7 @@ void add_predict_command(Command& linnet) {
       .take_threads(arguments->threads)
       .take_device(arguments->device)
       .take_quantize(arguments->quantize, arguments->keep)
+      .take_adapters(arguments->adapters)
       .does([arguments] { return predict(*arguments); });
 }
 

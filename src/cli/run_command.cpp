@@ -58,6 +58,7 @@ int run_model(const Arguments& arguments) {
       .device = arguments.text.device,
       .quantize = arguments.text.quantize,
       .keep = arguments.text.keep,
+      .adapters = arguments.text.adapters,
       .draft = arguments.text.draft,
       .draft_tokens = arguments.text.draft_tokens,
       .prefix_megabytes = arguments.text.prefix_megabytes};
@@ -128,6 +129,7 @@ void add_run_command(Command& linnet) {
             "MB for beginnings of prompts, which later requests need not compute; 0: none (default: as much as the "
             "slots take, at most 256)",
             {.least = 0, .most = 1e7})
+      .take_adapters(text.adapters, true)
       .take_threads(text.threads)
       .take_device(text.device)
       .take_quantize(text.quantize, text.keep)

@@ -40,7 +40,7 @@ int translate_input(const Arguments& arguments) {
     fail_user("--n-best " + std::to_string(arguments.n_best) + " needs a beam at least as large, which is " +
               std::to_string(config.train.beam));
   force_isa(config.train.isa);
-  Translator translator(arguments.folders, config);
+  Translator translator(arguments.folders, config, parse_adapters(arguments.adapters));
   // At a terminal each line is answered at once.
   const size_t ahead = isatty(STDIN_FILENO) ? 1 : kLinesAhead;
   std::vector<std::string> lines;
@@ -83,6 +83,7 @@ void add_translate_command(Command& linnet) {
       .take_threads(arguments->threads)
       .take_device(arguments->device)
       .take_quantize(arguments->quantize, arguments->keep)
+      .take_adapters(arguments->adapters)
       .does([arguments] { return translate_input(*arguments); });
 }
 

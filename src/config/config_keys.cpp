@@ -209,7 +209,7 @@ const std::vector<ConfigKey>& table() {
       of(kAdapted, between(LORA(alpha), "The adapters' product is multiplied by alpha / rank.", 0, kMaxReal)),
       of(kAdapted, any(LORA(targets),
                        "Linear layers to adapt, by the names that the model's files have, separated by commas (query,"
-                       "value), or all-linear. Empty: the queries and values of attention.")),
+                       "value), or all-linear, which empty stands for: all but the head.")),
       of(kAdapted, one_of(LORA(base_storage),
                           "How the matrices of model.from lie in memory: bf16 takes half of fp32, int8 (with a scale "
                           "for 32 neighbors) little more than a quarter. On the CPU alone.",

@@ -80,7 +80,8 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
                  .window = model.window(),
                  .verify_plans = options.verify_plans,
                  .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
-                 .cache_in_arena = options.cache_in_arena}),
+                 .cache_in_arena = options.cache_in_arena,
+                 .adapters = options.adapters}),
       options_(checked(options, model)) {
   // prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
   const auto prefill_graph = [&](int64_t length) {
@@ -88,6 +89,7 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
     Graph& graph = trace.graph();
     const TensorType one{DType::kI32, {1}};
     const Tensor prompts = graph.input(kPrompts, {DType::kI32, {1, length}});
+    add_adapter_choice(graph, 1);
     const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
     const Tensor hidden = model.hidden(options_.cache ? kept() : TokenRows{prompts});
     const Tensor last = embedding(reshape(hidden, {length, hidden.dim(2)}), graph.input(kLast, one));
@@ -100,6 +102,7 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
     Graph& graph = trace.graph();
     const DecodeStep step =
         by_rows ? row_inputs(graph, rows, options_.max_length) : decode_inputs(graph, rows, options_.max_length);
+    add_adapter_choice(graph, rows);
     const Tensor hidden = model.hidden(step_rows(token_input(graph, rows), step));
     give_logits(graph, model.logits(reshape(hidden, {rows, hidden.dim(2)})));
     return trace.finish();
@@ -109,6 +112,7 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
     Trace trace(trace_options(layout, options_));
     Graph& graph = trace.graph();
     const DecodeStep step = row_inputs(graph, rows, options_.max_length);
+    add_adapter_choice(graph, 1);
     const Tensor hidden = model.hidden(step_rows(token_input(graph, rows), step));
     if (!wants_logits) return trace.finish();
     const Tensor last = embedding(reshape(hidden, {rows, hidden.dim(2)}), graph.input(kLast, {DType::kI32, {1}}));
@@ -201,12 +205,14 @@ const Executor& CausalSlots::compute_whole(const Prompt& prompt, ThreadPool& poo
   std::fill_n(std::ranges::copy(ids, prompt_).out, options_.prompt_lengths[bucket] - size, 0);
   *last_ = static_cast<int32_t>(size) - 1;
   if (slot_) *slot_ = static_cast<int32_t>(prompt.slot);
+  choose_adapter(0, prompt.slot);
   run_prefills_[bucket].run(pool);
   return run_prefills_[bucket];
 }
 
 const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool& pool) {
   const auto size = static_cast<int64_t>(prompt.ids.size());
+  choose_adapter(0, prompt.slot);
   for (int64_t done = reuse(prompt);;) {
     const int64_t count = std::min(size - done, chunk_lengths_.back());
     const size_t bucket = padded_to(chunk_lengths_, count);
@@ -237,7 +243,7 @@ void CausalSlots::for_each_layer(int64_t slot, int64_t first, int64_t block, con
 int64_t CausalSlots::reuse(const Prompt& prompt) {
   if (!prefixes_) return 0;
   int64_t tokens = 0;
-  for (const int64_t block : prefixes_->find(prompt.ids)) {
+  for (const int64_t block : prefixes_->find(prompt.ids, adapter_of(prompt.slot))) {
     for_each_layer(prompt.slot, tokens, block,
                    [](float* cache, const std::byte* kept, size_t bytes) { std::memcpy(cache, kept, bytes); });
     tokens += PrefixCache::kBlock;
@@ -249,7 +255,7 @@ int64_t CausalSlots::reuse(const Prompt& prompt) {
 
 void CausalSlots::keep(const Prompt& prompt) {
   if (!prefixes_) return;
-  for (const PrefixCache::NewBlock& added : prefixes_->keep(prompt.ids))
+  for (const PrefixCache::NewBlock& added : prefixes_->keep(prompt.ids, adapter_of(prompt.slot)))
     for_each_layer(prompt.slot, added.first, added.block,
                    [](const float* cache, std::byte* kept, size_t bytes) { std::memcpy(kept, cache, bytes); });
   counts_.prefix_bytes = prefixes_->used() * block_bytes();

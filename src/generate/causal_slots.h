@@ -36,6 +36,7 @@ struct CausalOptions {
   int threads = 1;                       // the most a pool may have
   bool verify_plans = true;              // see PlanOptions
   bool cache_in_arena = false;           // see SlotOptions
+  int64_t adapters = 0;                  // see SlotOptions
   // Tokens that a slot may be fed in a step. More than one: on the CPU, without beams.
   int64_t tokens_per_step = 1;
   // Bytes in which beginnings of prompts are kept for later ones (PrefixCache); 0: none. On the CPU. kPrefixAsCache: as

@@ -77,6 +77,7 @@ Engine::Engine(CausalModel& model, const ParameterLayout& layout, Store& store, 
     CausalOptions of_draft = options;
     of_draft.max_length = std::min(slots->room(), draft->model.max_length());
     std::erase_if(of_draft.prompt_lengths, [&](int64_t length) { return length > of_draft.max_length; });
+    of_draft.adapters = 0;         // the draft guesses without; the model's own logits decide
     of_draft.tokens_per_step = 2;  // the last guess, if it was accepted, and the token after it
     of_draft.prefix_bytes = slots->keeps_prefixes() ? kPrefixAsCache : 0;
     draft_ = std::make_unique<CausalSlots>(draft->model, draft->layout, draft->store, draft->shared, of_draft);
@@ -267,6 +268,7 @@ void Engine::begin_waiting(ThreadPool& pool) {
     Job& job = *running_.back();
     job.first_slot = slot, job.slot_count = count;
     std::fill_n(taken_.begin() + slot, count, true);
+    for (int64_t i = slot; i < slot + count; ++i) model_->use_adapter(i, job.request.adapter);
     begun.push_back(&job);
   }
   begin(begun, pool);

@@ -44,6 +44,7 @@ struct GenerateRequest {
   int64_t beams = 1;               // > 1: beam search
   bool search = false;             // with one beam: greedy search for the likeliest text, instead of sampling
   int64_t n_best = 1;              // hypotheses of a search that are wanted, at most beams
+  int64_t adapter = -1;            // the set of adapters of CausalOptions::adapters; -1: none
   // Hears each token except the end token; false ends the request. May call submit() and cancel().
   std::function<bool(const GeneratedToken&)> listener = {};
 };

@@ -12,9 +12,9 @@ std::vector<int32_t> block_of(std::span<const int32_t> tokens, int64_t number) {
 
 }  // namespace
 
-std::vector<int64_t> PrefixCache::match(std::span<const int32_t> tokens, int64_t most) {
+std::vector<int64_t> PrefixCache::match(std::span<const int32_t> tokens, int64_t most, int64_t adapter) {
   std::vector<int64_t> chain;
-  for (int64_t before = -1; static_cast<int64_t>(chain.size()) < most;) {
+  for (int64_t before = first_key(adapter); static_cast<int64_t>(chain.size()) < most;) {
     const auto found = by_tokens_.find({before, block_of(tokens, static_cast<int64_t>(chain.size()))});
     if (found == by_tokens_.end()) break;
     chain.push_back(before = found->second);
@@ -33,19 +33,19 @@ void PrefixCache::touch(const std::vector<int64_t>& chain) {
   }
 }
 
-std::vector<int64_t> PrefixCache::find(std::span<const int32_t> tokens) {
+std::vector<int64_t> PrefixCache::find(std::span<const int32_t> tokens, int64_t adapter) {
   if (tokens.empty()) return {};
-  return match(tokens, (static_cast<int64_t>(tokens.size()) - 1) / kBlock);
+  return match(tokens, (static_cast<int64_t>(tokens.size()) - 1) / kBlock, adapter);
 }
 
-std::vector<PrefixCache::NewBlock> PrefixCache::keep(std::span<const int32_t> tokens) {
+std::vector<PrefixCache::NewBlock> PrefixCache::keep(std::span<const int32_t> tokens, int64_t adapter) {
   const int64_t whole = static_cast<int64_t>(tokens.size()) / kBlock;
-  std::vector<int64_t> chain = match(tokens, whole);
+  std::vector<int64_t> chain = match(tokens, whole, adapter);
   std::vector<NewBlock> added;
   while (static_cast<int64_t>(chain.size()) < whole) {
     const int64_t id = free_block();
     if (id < 0) break;
-    const int64_t before = chain.empty() ? -1 : chain.back();
+    const int64_t before = chain.empty() ? first_key(adapter) : chain.back();
     Block& block = blocks_[static_cast<size_t>(id)];
     const auto after = before < 0 ? order_.begin() : std::next(blocks_[static_cast<size_t>(before)].place);
     block.place = order_.insert(after, id);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "generate/generation_inputs.h"
+#include "nn/low_rank.h"
 #include "ops/reduce/reduce.h"
 
 namespace linnet {
@@ -21,10 +22,15 @@ constexpr const char* kCacheRows = "generate.cache_rows";
 
 struct SlotModel::Inputs {
   int32_t *tokens, *positions, *lengths, *starts, *parents, *cache_rows;  // null where no graph has it
+  float* adapters;                                                        // the same
 };
 
 SlotModel::SlotModel(Store& store, const SharedRegions& shared, int64_t vocab_size, const SlotOptions& options)
-    : store_(store), shared_(shared), options_(options), vocab_(vocab_size) {
+    : store_(store),
+      shared_(shared),
+      options_(options),
+      vocab_(vocab_size),
+      adapters_(static_cast<size_t>(options.slots()), -1) {
   if (options.rows < 1 || options.beams < 1) fail_internal("generation needs at least one text and one beam");
   if (options.fed_by_rows && options.beams > 1) fail_internal("a search whose rows are not slots");
 }
@@ -54,6 +60,22 @@ DecodeStep SlotModel::row_inputs(Graph& graph, int64_t rows, int64_t max_length)
 
 Tensor SlotModel::token_input(Graph& graph, int64_t rows) const { return graph.input(kTokens, {DType::kI32, {rows}}); }
 
+void SlotModel::add_adapter_choice(Graph& graph, int64_t rows) const {
+  if (options_.adapters > 0) graph.input(kAdapterChoice, {DType::kF32, {rows, options_.adapters}});
+}
+
+void SlotModel::use_adapter(int64_t slot, int64_t set) {
+  if (set >= options_.adapters) fail_internal("there is no set of adapters " + std::to_string(set));
+  adapters_[static_cast<size_t>(slot)] = set;
+}
+
+void SlotModel::choose_adapter(int64_t row, int64_t slot) {
+  if (!inputs_->adapters) return;
+  float* choice = inputs_->adapters + row * options_.adapters;
+  std::fill_n(choice, options_.adapters, 0.0f);
+  if (const int64_t set = adapter_of(slot); set >= 0) choice[set] = 1;
+}
+
 void SlotModel::give_logits(Graph& graph, Tensor logits) const {
   graph.output("logits", logits);
   if (options_.log_sum_exp) graph.output("log_sum_exp", log_sum_exp_last(logits));
@@ -73,6 +95,11 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> pref
     cache = Location{shared_.arena, (used + 63) / 64 * 64};
   }
   bind_generation_inputs(store_, graphs, cache);
+  if (options_.adapters > 0) {
+    choice_rows_ = decodes.empty() ? 1 : decodes.back().rows;
+    const size_t bytes = sizeof(float) * static_cast<size_t>(choice_rows_ * options_.adapters);
+    store_.bind(kAdapterChoice, {store_.add_region("adapters' choice", MemoryKind::kBatch, bytes), 0}, bytes);
+  }
   const auto plan = [&](Graph& graph) {
     auto made = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning));
     plan_list_.push_back(made.get());
@@ -86,8 +113,10 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> pref
 
 void SlotModel::bind() {
   const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
-  inputs_ = std::make_unique<Inputs>(
-      Inputs{at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents), at(kCacheRows)});
+  inputs_ = std::make_unique<Inputs>(Inputs{at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents),
+                                            at(kCacheRows),
+                                            store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr});
+  if (inputs_->adapters) std::fill_n(inputs_->adapters, choice_rows_ * options_.adapters, 0.0f);
   for (Decode& decode : decodes_) decode.run.emplace(*decode.plan, store_, shared_);
 }
 
@@ -117,6 +146,7 @@ int64_t SlotModel::feed(int64_t slot, int32_t token, int64_t length, int64_t par
   const int64_t row = options_.fed_by_rows ? fed_ : slot;
   if (row >= most_rows()) fail_internal("more tokens are fed than a step was planned for");
   fed_ = std::max(fed_, row + 1);
+  choose_adapter(row, slot);
   set_row(row, slot, token, length);
   if (inputs_->parents) inputs_->parents[slot] = static_cast<int32_t>(parent);
   return row;

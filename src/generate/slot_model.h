@@ -27,6 +27,7 @@ struct SlotOptions {
   // The caches lie in the arena, behind what the plans of generation use of it: for a session that also trains, whose
   // steps need a larger arena and leave nothing in it that a later generation reads, or the other way round.
   bool cache_in_arena = false;
+  int64_t adapters = 0;  // sets of adapters that slots choose among (nn/low_rank.h)
   int64_t slots() const { return rows * beams; }
 };
 
@@ -73,6 +74,9 @@ class SlotModel {
   // Whether texts are computed again from their first token for every token, for comparison.
   virtual bool computes_again() const { return false; }
 
+  // From now on a slot, which is about to begin a prompt, uses this set of adapters; -1: none.
+  void use_adapter(int64_t slot, int64_t set);
+
   // Say what the next decode() feeds: to every slot nothing; then to some slots their token number `length`, after
   // which the slot's history is that of slot `parent` of its group. feed() returns the row of decoded() that is the
   // token's. With `fed_by_rows` a slot may be fed several tokens that follow each other, in one decode() at most
@@ -95,6 +99,11 @@ class SlotModel {
   // The same for a step of so many tokens of any slots.
   DecodeStep row_inputs(Graph& graph, int64_t rows, int64_t max_length) const;
   Tensor token_input(Graph& graph, int64_t rows) const;
+  // The input by which rows choose their adapters, if the model has several sets. One row: all tokens are of one slot.
+  void add_adapter_choice(Graph& graph, int64_t rows) const;
+  // Row `row` of that input is what the slot uses.
+  void choose_adapter(int64_t row, int64_t slot);
+  int64_t adapter_of(int64_t slot) const { return adapters_[static_cast<size_t>(slot)]; }
   // Names the outputs that decode() reads.
   void give_logits(Graph& graph, Tensor logits) const;
   struct DecodeGraph {
@@ -127,7 +136,9 @@ class SlotModel {
   std::vector<Decode> decodes_;  // by rows, ascending; the last has all
   std::vector<const Plan*> plan_list_;
   std::unique_ptr<Inputs> inputs_;
-  int64_t fed_ = 0;  // rows up to the last that is fed
+  std::vector<int64_t> adapters_;  // of each slot
+  int64_t choice_rows_ = 0;        // of the input by which rows choose their adapters
+  int64_t fed_ = 0;                // rows up to the last that is fed
   Output decoded_;
 };
 

@@ -59,7 +59,10 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   model->folder = folder, model->kind = model_kind(folder);
   if (!options.draft.empty() && model->kind != ModelKind::kLanguage)
     fail_user("'" + folder + "' is no language model, so it has no draft model");
-  const RowOptions rows{options.threads, options.device, options.quantize, options.keep};
+  // Adapters of a classifier bring its head.
+  if (model->kind == ModelKind::kEmbedder && are_classifiers(parse_adapters(options.adapters)))
+    model->kind = ModelKind::kClassifier;
+  const RowOptions rows{options.threads, options.device, options.quantize, options.keep, options.adapters};
   if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
     auto opened = model->kind == ModelKind::kEmbedder ? open_embedder(folder, rows) : open_row_classifier(folder, rows);
     model->rows = std::make_unique<RowWorker>(std::move(opened), options.limits.waiting);
@@ -67,7 +70,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   }
   TextGenerationOptions generation;
   generation.threads = options.threads, generation.device = options.device;
-  generation.quantize = options.quantize, generation.keep = options.keep;
+  generation.quantize = options.quantize, generation.keep = options.keep, generation.adapters = options.adapters;
   generation.draft = options.draft, generation.draft_tokens = options.draft_tokens;
   generation.prefix_megabytes = options.prefix_megabytes;
   std::unique_ptr<TextModel> text = open_text_model(folder, generation);

@@ -24,6 +24,7 @@ struct LoadedModelOptions {
   // How weights are kept, in the words of folder_quantization(), and parameters that stay in fp32.
   std::string quantize = {};
   std::vector<std::string> keep = {};
+  std::vector<std::string> adapters = {};  // parse_adapters()
   // Of a language model: see TextGenerationOptions.
   std::string draft;
   int64_t draft_tokens = 4;

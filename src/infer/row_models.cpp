@@ -19,7 +19,8 @@ class Embedder : public RowModel {
  public:
   Embedder(const std::string& folder, const RowOptions& options)
       : tokenizer_(load_pretrained_tokenizer(folder)),
-        embedder_(folder, kRows, options.threads, folder_quantization(folder, options.quantize, options.keep)) {}
+        embedder_(folder, kRows, options.threads, folder_quantization(folder, options.quantize, options.keep),
+                  parse_adapters(options.adapters)) {}
   const std::vector<std::string>& classes() const override { return classes_; }
   size_t width() const override { return static_cast<size_t>(embedder_.width()); }
   std::vector<int32_t> encode(const std::string& text) const override {
@@ -36,7 +37,8 @@ class Embedder : public RowModel {
 
 class RowClassifier : public RowModel {
  public:
-  RowClassifier(const std::string& folder, const RowOptions& options) : opened_(open_text_classifier(folder)) {
+  RowClassifier(const std::string& folder, const RowOptions& options)
+      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))) {
     apply({.threads = options.threads, .device = options.device, .quantize = options.quantize, .keep = options.keep},
           opened_.config, folder);
     force_isa(opened_.config.train.isa);

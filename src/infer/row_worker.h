@@ -31,6 +31,7 @@ struct RowOptions {
   std::string device = "cpu";
   std::string quantize = {};  // folder_quantization()
   std::vector<std::string> keep = {};
+  std::vector<std::string> adapters = {};  // parse_adapters()
 };
 
 // `folder`: a BERT folder as sentence-transformers writes them, or a classifier of texts.

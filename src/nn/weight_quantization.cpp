@@ -15,6 +15,7 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
   if (shape.rows < PackedShape::kPanel || shape.columns < PackedShape::kBlock ||
       shape.columns > PackedShape::kMostColumns)
     return {};
+  if (matches(spec.name, "*.lora_A.*") || matches(spec.name, "*.lora_B.*")) return {};
   if (std::ranges::any_of(keep, [&](const std::string& pattern) { return matches(spec.name, pattern); })) return {};
   return shape;
 }

@@ -44,14 +44,6 @@ std::vector<Target> linear_layers(PretrainedModel& model) {
   return targets;
 }
 
-// The queries and values of attention, as PEFT chooses them for these families.
-std::vector<std::string> default_targets(const std::string& model_type) {
-  if (model_type == "gpt2") return {"c_attn"};
-  if (model_type == "bert") return {"query", "value"};
-  if (model_type == "t5") return {"q", "v"};
-  return {"q_proj", "v_proj"};
-}
-
 // The last names of the layers there are, each once.
 std::string names_of(const std::vector<Target>& targets) {
   std::vector<std::string> names;
@@ -103,24 +95,36 @@ std::optional<LoraOptions> read_lora_options(const ConfigFile& config) {
                      .rank_stabilized = values.flag("rank_stabilized", false)};
 }
 
-void add_adapters(PretrainedModel& model, const LoraOptions& options) {
-  LoraOptions complete = options;
-  if (complete.targets.empty()) complete.targets = default_targets(model.family->model_type);
+namespace {
+
+// `ending`: of the names of a set among several, ".<name>".
+void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& ending) {
   const std::vector<Target> layers = linear_layers(model);
-  for (const Target& target : chosen(model, layers, complete.targets)) {
+  for (const Target& target : chosen(model, layers, options.targets)) {
     const Shape& weight = target.layer->weight.spec().shape;
     const int64_t rows = target.row.rows > 0 ? target.row.rows : weight[0], in = weight[1];
-    if (complete.rank > std::min(rows, in))
-      fail_user("lora.rank = " + std::to_string(complete.rank) + " is above the smaller side of " + target.module +
+    if (options.rank > std::min(rows, in))
+      fail_user("lora.rank = " + std::to_string(options.rank) + " is above the smaller side of " + target.module +
                 ".weight " + Shape{rows, in}.text());
-    const std::string part = part_name(target.module);
-    target.layer->low_rank.add(*target.layer, part, target.row.first_row, rows, in, complete.rank, complete.scale());
+    const std::string part = part_name(target.module) + ending;
+    target.layer->low_rank.add(*target.layer, part, target.row.first_row, rows, in, options.rank, options.scale(), set);
     for (const char* side : {".lora_A", ".lora_B"})
-      model.names.add(target.module + side + kWeight, target.layer->path() + side + "." + part, TensorForm::kSame,
-                      TensorRole::kAdapter);
+      model.names.add(target.module + side + ending + kWeight, target.layer->path() + side + "." + part,
+                      TensorForm::kSame, TensorRole::kAdapter);
   }
-  model.lora = complete;
-  write_lora_options(complete, model.config);
+}
+
+}  // namespace
+
+void add_adapters(PretrainedModel& model, const LoraOptions& options) {
+  model.lora = options;
+  if (options.targets.empty()) model.lora->targets = {kAllLinear};
+  add_to_layers(model, *model.lora, LowRank::kAlways, "");
+  write_lora_options(*model.lora, model.config);
+}
+
+void add_adapter_set(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& name) {
+  add_to_layers(model, options, set, "." + name);
 }
 
 void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters) {

@@ -11,7 +11,8 @@
 #include "base/files.h"
 #include "exec/interpreter.h"
 #include "io/weight_files.h"
-#include "models/gpt.h"
+#include "models/causal_model.h"
+#include "models/text_classifier.h"
 #include "nn/trace.h"
 #include "pretrained/pretrained.h"
 
@@ -23,11 +24,10 @@ namespace fs = std::filesystem;
 struct Adapted {
   explicit Adapted(const std::string& name)
       : adapters("tests/golden/lora/" + name),
-        model(open_with_adapters("tests/golden/pretrained/" + name, adapters, {})),
+        model(open_with_adapters("tests/golden/pretrained/" + name, {{"", adapters}}, {})),
         layout(*model.module),
         parameters(static_cast<size_t>(layout.parameter_count())) {
     load_parameters(model, layout, parameters.data());
-    load_adapters(model, layout, adapters, parameters.data());
   }
   std::string adapters;
   PretrainedModel model;
@@ -92,17 +92,22 @@ TEST_P(Lora, IsSavedAsPeftSavedIt) {
 INSTANTIATE_TEST_SUITE_P(Folders, Lora, testing::Values("gpt2", "bert_classifier", "llama", "t5"),
                          [](const auto& info) { return std::string(info.param); });
 
-// The logits of a decoder whose parameters are these.
+// The logits of two rows of seven tokens by a decoder or a classifier whose parameters are these.
 std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout, const std::vector<float>& parameters) {
-  auto& gpt = model.as<Gpt>();
   Trace trace;
   const Tensor tokens = trace.input("tokens", {DType::kI32, {2, 7}});
-  trace.graph().output("logits", matmul(gpt(tokens), gpt.head_weight(), false, true));
+  if (auto* decoder = dynamic_cast<CausalModel*>(model.module.get()))
+    trace.graph().output("logits", decoder->logits(decoder->hidden({tokens})));
+  else
+    trace.graph().output("logits",
+                         model.as<TextClassifier>().logits(tokens, trace.input("lengths", {DType::kI32, {2}})));
   const Graph graph = trace.finish();
   NamedTensors inputs;
   for (const GraphInput& input : graph.inputs()) {
     HostTensor tensor(graph.value(input.value).type);
-    if (input.name == "tokens") {
+    if (input.name == "lengths") {
+      for (int32_t& length : tensor.as<int32_t>()) length = 7;
+    } else if (input.name == "tokens") {
       for (size_t i = 0; i < tensor.as<int32_t>().size(); ++i)
         tensor.as<int32_t>()[i] = static_cast<int32_t>(3 * i % 29);
     } else {
@@ -116,6 +121,28 @@ std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout,
   const auto values = results.outputs.at("logits").as<float>();
   return {values.begin(), values.end()};
 }
+
+class LoraLogits : public testing::TestWithParam<const char*> {};
+
+// Without merging: the base's weights stay as they are, and the adapters compute beside them.
+TEST_P(LoraLogits, AreThoseOfPeft) {
+  Adapted adapted(GetParam());
+  const std::vector<float> ours = logits(adapted.model, adapted.layout, adapted.parameters);
+  const SafetensorsFile file(adapted.adapters + "/logits.safetensors", SafetensorsTypes::kAll);
+  const SafetensorsEntry& theirs = file.at("logits");
+  ASSERT_EQ(static_cast<int64_t>(ours.size()), theirs.type.shape.elements());
+  std::vector<float> expected(ours.size());
+  read_floats(theirs.dtype, theirs.data, theirs.type.shape.elements(), expected.data());
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    difference += std::pow(static_cast<double>(ours[i]) - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  EXPECT_LT(std::sqrt(difference / norm), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits, testing::Values("gpt2", "bert_classifier", "llama"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
   Adapted adapted("gpt2");
@@ -185,8 +212,32 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   EXPECT_NE(adapter("rank_pattern", "{\"x\": 2}").find("\"rank_pattern\" is not supported"), std::string::npos);
   EXPECT_EQ(adapter("bias", "\"none\""), "");
   // Adapters of another model.
-  EXPECT_NE(problem([] { open_with_adapters("tests/golden/pretrained/gpt2", "tests/golden/lora/t5", {}); }), "");
+  EXPECT_NE(problem([] {
+              open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
+            }),
+            "");
   fs::remove_all(folder);
+}
+
+TEST(LoraModel, FoldersOfAdaptersMayHaveNames) {
+  using Folders = std::vector<AdapterFolder>;
+  EXPECT_EQ(parse_adapters({"a/b"}), (Folders{{"", "a/b"}}));
+  EXPECT_EQ(parse_adapters({"fr=x", "d", "de-2=y=z"}), (Folders{{"fr", "x"}, {"", "d"}, {"de-2", "y=z"}}));
+  const auto refused = [](const std::vector<std::string>& words) { return problem([&] { parse_adapters(words); }); };
+  EXPECT_NE(refused({"a", "b"}).find("NAME=FOLDER"), std::string::npos);
+  EXPECT_NE(refused({"a=x", "a=y"}).find("two with the name a"), std::string::npos);
+  EXPECT_NE(refused({"a b=x"}).find("letters, digits"), std::string::npos);
+  EXPECT_NE(refused({"none=x"}).find("without adapters"), std::string::npos);
+  EXPECT_NE(refused({"a="}).find("names no folder"), std::string::npos);
+
+  const Folders two{{"", "d"}, {"fr", "x"}};
+  EXPECT_EQ(find_adapter(two, "", ""), 0);
+  EXPECT_EQ(find_adapter(two, "fr", ""), 1);
+  EXPECT_EQ(find_adapter(two, "none", ""), -1);
+  EXPECT_EQ(find_adapter({{"fr", "x"}}, "", ""), -1);
+  EXPECT_NE(problem([&] { find_adapter(two, "es", "line 3"); }).find("line 3: there are no adapters \"es\""),
+            std::string::npos);
+  EXPECT_NE(problem([] { find_adapter({}, "es", "line 3"); }).find("no adapters were given"), std::string::npos);
 }
 
 }  // namespace

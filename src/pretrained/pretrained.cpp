@@ -137,7 +137,14 @@ void match_parameters(PretrainedModel& model, const ParameterFile& file, bool ne
 
 void load_packed(const PretrainedModel& model, const ParameterFile& file, const ParameterLayout& layout,
                  const ParameterTarget& target, uint64_t seed) {
-  file.read(layout, target, [&](const ParameterSlot& slot) {
+  const std::vector<BoundRow> rows = bind_names(model.names, layout);
+  const AdapterFiles adapters(model, rows);
+  ParameterTarget adapted = target;
+  adapted.finished = [&](const ParameterSlot& slot) {
+    adapters.read(slot.spec, target.flat);
+    target.finish(slot);
+  };
+  file.read(layout, adapted, [&](const ParameterSlot& slot) {
     for (const NameRow& row : model.names.rows)
       if (row.parameter == slot.spec.name && !may_be_missing(row.role) && row.role != TensorRole::kCopy)
         file.check(slot.spec);  // which says that it is missing
@@ -192,8 +199,10 @@ void load_parameters(const PretrainedModel& model, const ParameterLayout& layout
   const WeightFiles files(model.folder);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const TensorMatch match(model, rows, files, !model.fresh.empty());
+  const AdapterFiles adapters(model, rows);
   for (const ParameterSlot& slot : layout.parameters()) {
     load_parameter(match, slot, target.flat, seed);
+    adapters.read(slot.spec, target.flat);
     target.finish(slot);
   }
   for (const MatchedRow& matched : match.rows) {  // constants that the files have

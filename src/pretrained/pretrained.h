@@ -24,7 +24,10 @@ struct PretrainedModel {
   ConfigFile config;               // config.json
   std::unique_ptr<Module> module;  // a Gpt, Bert...
   NameTable names;
-  std::optional<LoraOptions> lora;  // of its adapters; empty: it has none
+  std::optional<LoraOptions> lora;  // of its adapters; empty: it has none, or several sets
+  // Folders whose adapters load_parameters() reads, after the weights beside them. Several, or one with a name: sets
+  // that the rows of a batch choose from (nn/low_rank.h).
+  std::vector<AdapterFolder> adapters;
 
   // How the folder's files have it; save_pretrained() writes the same form.
   bool with_prefix = true;

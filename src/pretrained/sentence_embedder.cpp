@@ -66,11 +66,12 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
 
 namespace {
 
-PretrainedModel open_encoder(const std::string& folder) {
+PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   const std::string type = ConfigFile(inside(folder, "config.json")).text("model_type", "");
   if (type != kBertFamily.model_type)
     fail_user("'" + folder + "' is a model of the kind \"" + type + "\"; sentence embeddings are of \"bert\"");
-  return open_pretrained(folder, {.architecture = "BertModel"});
+  refuse_names(adapters);
+  return open_with_adapters(folder, adapters, {.architecture = "BertModel"});
 }
 
 }  // namespace
@@ -83,12 +84,13 @@ struct SentenceEmbedder::State {
   std::vector<int64_t> rows, lengths;
   std::unique_ptr<Forward> forward;
 
-  explicit State(const std::string& folder) : model(open_encoder(folder)), encoder(model.as<SentenceEncoder>()) {}
+  State(const std::string& folder, const std::vector<AdapterFolder>& adapters)
+      : model(open_encoder(folder, adapters)), encoder(model.as<SentenceEncoder>()) {}
 };
 
 SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads,
-                                   const WeightQuantization& quantization)
-    : state_(std::make_unique<State>(folder)) {
+                                   const WeightQuantization& quantization, const std::vector<AdapterFolder>& adapters)
+    : state_(std::make_unique<State>(folder, adapters)) {
   State& state = *state_;
   const SentencePooling pooling = read_sentence_pooling(folder);
   const BertConfig& config = state.encoder.bert.config;
@@ -108,8 +110,9 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
         const Tensor lengths = trace.input("lengths", {DType::kI32, {planned}});
         trace.graph().output("embeddings", state.encoder(tokens, lengths, pooling.normalized));
       });
-  state.forward = std::make_unique<Forward>(*state.model.module, functions,
-                                            ForwardOptions{.threads = threads, .quantization = quantization_of(folder, quantization)});
+  state.forward = std::make_unique<Forward>(
+      *state.model.module, functions,
+      ForwardOptions{.threads = threads, .quantization = quantization_of(folder, quantization)});
   if (const auto packed = ParameterFile::open(folder); packed && state.forward->load(*packed)) return;
   state.forward->load(
       [&](const ParameterTarget& parameters) { load_parameters(state.model, state.forward->layout(), parameters); });

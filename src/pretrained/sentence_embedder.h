@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/weight_quantization.h"
+#include "pretrained/lora.h"
 
 namespace linnet {
 
@@ -21,9 +22,11 @@ SentencePooling read_sentence_pooling(const std::string& folder);
 
 class SentenceEmbedder {
  public:
-  // Reads a BERT folder and plans batches of 1, 4 and `rows` sentences, of doubling lengths. threads 0: all there are.
+  // Reads a BERT folder, with the adapters of another if any, and plans batches of 1, 4 and `rows` sentences, of
+  // doubling lengths. threads 0: all there are.
   explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0,
-                            const WeightQuantization& quantization = {});
+                            const WeightQuantization& quantization = {},
+                            const std::vector<AdapterFolder>& adapters = {});
   ~SentenceEmbedder();
 
   int64_t width() const;       // numbers of an embedding

@@ -16,6 +16,8 @@ void save_pretrained_assets(const std::string& folder, const PretrainedModel& mo
 
 // What those hold, without the weights.
 PretrainedModel open_run_model(const std::string& folder);
+// User error where there are adapters to read beside a run, whose weights are those that it trained.
+void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters);
 std::unique_ptr<PretrainedTokenizer> open_run_tokenizer(const std::string& folder);
 
 // Writes the run's model as a folder that other programs load; adapters are merged into the weights.

@@ -18,7 +18,7 @@ namespace {
 class ClassifierOfTexts : public Classifier {
  public:
   ClassifierOfTexts(const std::string& folder, const InferenceOptions& options, int64_t rows)
-      : opened_(open_text_classifier(folder)) {
+      : opened_(open_text_classifier(folder, parse_adapters(options.adapters))) {
     apply(options, opened_.config, folder);
     force_isa(opened_.config.train.isa);
     opened_.config.data.batch_size = rows;
@@ -100,8 +100,9 @@ std::unique_ptr<Classifier> classify_images(const std::string& folder, const Inf
 }
 
 std::unique_ptr<Classifier> open_classifier(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  if (is_text_classifier_folder(folder)) return classify_texts(folder, options, rows);
   const RunFolder run(folder);
+  const bool adapted = !options.adapters.empty() && !run.has_config();
+  if (adapted || is_text_classifier_folder(folder)) return classify_texts(folder, options, rows);
   if (!run.has_config() && is_pretrained_folder(folder))
     fail_user("'" + folder + "' is a " + ConfigFile(folder + "/config.json").text("model_type") +
               " model without a classifier; `linnet train classify --set model.from=" + folder + "` makes one");

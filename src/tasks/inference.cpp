@@ -77,8 +77,9 @@ Evaluation LoadedEvaluation::run() {
   return score(*set, linnet::translate(*session, *set, set->dataset.size()), loss);
 }
 
-Translator::Translator(const std::vector<std::string>& folders, const Config& chosen) {
-  const TranslationEnsemble opened(folders);
+Translator::Translator(const std::vector<std::string>& folders, const Config& chosen,
+                       const std::vector<AdapterFolder>& adapters) {
+  const TranslationEnsemble opened(folders, adapters);
   Config config = chosen;
   shorten(opened, config);
   session_ = load_session(opened, config, {}, config.model.max_seq_len);

@@ -10,6 +10,7 @@ struct InferenceOptions {
   std::string device = "cpu";
   std::string quantize = {};                          // folder_quantization()
   std::vector<std::string> keep = {};                 // parameters that stay in fp32
+  std::vector<std::string> adapters = {};             // parse_adapters()
   std::shared_ptr<ActivationObserver> observer = {};  // of what linear layers read
 };
 
@@ -37,7 +38,8 @@ struct Translation {
 class Translator {
  public:
   // With several folders the mean of the models' probabilities decides. User error for models that do not go together.
-  Translator(const std::vector<std::string>& folders, const Config& config);
+  Translator(const std::vector<std::string>& folders, const Config& config,
+             const std::vector<AdapterFolder>& adapters = {});
 
   // The `n_best` best translations of each line, in the order of the lines. Lines beyond longest() tokens are cut.
   std::vector<std::vector<Translation>> translate(const std::vector<std::string>& lines, int n_best);

@@ -4,7 +4,8 @@
     tests/golden/make_lora.py    needs torch, transformers and peft; writes lora/<name>/
 
 adapter_config.json and adapter_model.safetensors are as PeftModel.save_pretrained() writes them; merged.safetensors holds
-the tensors of merge_and_unload() that differ from the checkpoint's, under the checkpoint's names.
+the tensors of merge_and_unload() that differ from the checkpoint's, under the checkpoint's names. logits.safetensors
+holds what the adapted model computes in float64, of two rows of seven tokens; an encoder-decoder has none.
 """
 
 import json
@@ -60,5 +61,19 @@ def make(name, folder, architecture, settings):
     print(name, len(changed), "tensors changed")
 
 
+def write_logits(name, folder, architecture):
+    base = os.path.join(HERE, "pretrained", folder)
+    out = os.path.join(HERE, "lora", name)
+    model = getattr(transformers, architecture).from_pretrained(base, dtype=torch.float32)
+    adapted = peft.PeftModel.from_pretrained(model, out).eval().double()
+    tokens = torch.tensor([[3 * i % 29 for i in range(7 * row, 7 * row + 7)] for row in range(2)])
+    with torch.inference_mode():
+        logits = adapted(input_ids=tokens).logits
+    save_file({"logits": logits.contiguous()}, os.path.join(out, "logits.safetensors"))
+    print(name, "logits", list(logits.shape))
+
+
 for case, (checkpoint, kind, options) in CASES.items():
     make(case, checkpoint, kind, options)
+    if kind != "T5ForConditionalGeneration":
+        write_logits(case, checkpoint, kind)

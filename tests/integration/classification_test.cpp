@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "integration/program.h"
 
@@ -130,11 +131,32 @@ TEST_F(Classification, LearnsWithAdaptersAloneWhichAreExportedAndMerged) {
   EXPECT_EQ(config["task_type"], "SEQ_CLS");
   const Outcome merged = run({"convert", kGolden + "/bert_model", folder_ / "merged", "--merge", folder_ / "adapter"});
   ASSERT_EQ(merged.exit_code, 0) << merged.error;
-  const Arguments texts{folder_ / "test.tsv", "--json"};
   for (const char* model : {"out", "merged"})
     ASSERT_TRUE(exists(folder_ / (std::string(model) + "/model.safetensors")));
   EXPECT_EQ(contents(folder_ / "out/model.safetensors"), contents(folder_ / "merged/model.safetensors"));
   EXPECT_EQ(run({"export", folder_ / "a", "--adapter", folder_ / "adapter"}).exit_code, 2);  // is there already
+  // Beside the base, without merging: the same classes by their names.
+  const auto predicted = [&](const Arguments& arguments) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    std::vector<std::pair<std::string, double>> found;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      found.emplace_back(json["label"], json["probability"]);
+    }
+    return found;
+  };
+  const auto of_run = predicted({"predict", folder_ / "a", folder_ / "test.tsv", "--json"}),
+             beside = predicted({"predict", kGolden + "/bert_model", "--adapter", folder_ / "adapter",
+                                 folder_ / "test.tsv", "--json"});
+  ASSERT_EQ(of_run.size(), beside.size());
+  ASSERT_FALSE(of_run.empty());
+  for (size_t i = 0; i < of_run.size(); ++i) {
+    EXPECT_EQ(beside[i].first, of_run[i].first);
+    EXPECT_NEAR(beside[i].second, of_run[i].second, 1e-5);
+  }
+  EXPECT_EQ(run({"predict", folder_ / "a", folder_ / "test.tsv", "--adapter", folder_ / "adapter"}).exit_code, 2);
 
   // All but the adapters and the new head stays as it was, and the run goes on to the same bits.
   const auto losses = [&](const char* name) { return of_split(read_metrics(folder_ / name), "train"); };
@@ -166,8 +188,10 @@ TEST_F(Classification, AdaptersLearnBesideWeightsInFewerBits) {
 }
 
 TEST_F(Classification, AdaptersThatCannotBeAreOneLine) {
-  for (const auto& [setting, part] :
-       {std::pair{"lora.targets=c_attn", "needs lora.rank"}, {"lora.rank=-1", "at least 0"}}) {
+  for (const auto& [setting, part] : {std::pair{"lora.targets=c_attn", "needs lora.rank"},
+                                      {"lora.base_storage=int8", "needs lora.rank"},
+                                      {"lora.alpha=8", "needs lora.rank"},
+                                      {"lora.rank=-1", "at least 0"}}) {
     const Outcome outcome = train_classifier("a", {setting});
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;

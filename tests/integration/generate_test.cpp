@@ -16,7 +16,7 @@
 namespace linnet::testing {
 namespace {
 
-const std::string kGolden = LINNET_GOLDEN;
+const std::string kGolden = LINNET_GOLDEN, kAdapters = kGolden + "/../lora";
 
 // Token 17 is the word "w17".
 std::string text_of(const std::vector<int>& ids) {
@@ -229,6 +229,52 @@ TEST_F(Generate, RequestsOfAListGiveWhatTheyGiveAlone) {
     alone["request"] = i;
     EXPECT_EQ(together[i], alone);
   }
+}
+
+// Adapters beside the weights write what merged ones do. Several on one base, which each request chooses, write in one
+// batch what each of them writes alone.
+TEST_F(Generate, AdaptersOnOneBaseWriteWhatEachWritesAlone) {
+  const std::string base = model("gpt2"), weak = kAdapters + "/gpt2", strong = folder_ / "strong";
+  copy_folder(weak, strong);
+  Json config = Json::parse(contents(weak + "/adapter_config.json"));
+  config["lora_alpha"] = 5 * config["lora_alpha"].get<double>();
+  folder_.write("strong/adapter_config.json", config.dump());
+  ASSERT_EQ(run({"convert", base, folder_ / "merged", "--merge", strong}).exit_code, 0);
+
+  const auto request = [](const Json& adapter) {
+    Json json{{"tokens", {5, 9, 31}}, {"temperature", 0}, {"max_tokens", 12}};
+    if (adapter != "") json["adapter"] = adapter;
+    return json.dump() + "\n";
+  };
+  const auto written = [&](const std::string& command, Arguments arguments, const std::string& requests) {
+    arguments.insert(arguments.begin(), command);
+    arguments.emplace_back("--jsonl");
+    if (command == "generate") arguments.emplace_back("-");
+    const Outcome outcome = run(arguments, {.input = requests});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    std::vector<Json> tokens;
+    for (const Json& line : json_lines(outcome.out)) tokens.push_back(line["tokens"]);
+    return tokens;
+  };
+  const Json plain = written("generate", {base}, request("")).at(0),
+             of_weak = written("generate", {base, "--adapter", weak}, request("")).at(0),
+             of_strong = written("generate", {base, "--adapter", strong}, request("")).at(0);
+  EXPECT_NE(plain, of_strong);
+  EXPECT_NE(of_weak, of_strong);
+  EXPECT_EQ(written("generate", {folder_ / "merged"}, request("")).at(0), of_strong);
+
+  const Arguments sets{base, "--adapter", "strong=" + strong, "--adapter", "weak=" + weak};
+  const std::string requests = request("") + request("strong") + request(nullptr) + request("weak");
+  const std::vector<Json> expected{plain, of_strong, plain, of_weak};
+  EXPECT_EQ(written("generate", sets, requests), expected);
+  EXPECT_EQ(written("run", sets, requests), expected);
+
+  Arguments wrong{"generate", "--jsonl", "-"};
+  wrong.insert(wrong.end(), sets.begin(), sets.end());
+  const Outcome outcome = run(wrong, {.input = request("week")});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.error.find("line 1: there are no adapters \"week\"; there are strong, weak"), std::string::npos)
+      << outcome.error;
 }
 
 // The log probabilities of what was written are those that scoring the same text gives.

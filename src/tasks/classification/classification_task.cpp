@@ -209,17 +209,19 @@ bool is_text_classifier_folder(const std::string& folder) {
   return std::ranges::find(names, kArchitecture) != names.end();
 }
 
-OpenedTextClassifier open_text_classifier(const std::string& folder) {
+OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
+  refuse_names(adapters);
   OpenedTextClassifier opened;
   opened.folder = folder;
-  opened.is_run = !is_text_classifier_folder(folder);
+  opened.is_run = RunFolder(folder).has_config() || (adapters.empty() && !is_text_classifier_folder(folder));
+  if (opened.is_run) refuse_adapters(folder, adapters);
   if (opened.is_run) {
     opened.config = RunFolder(folder).load_config();
     opened.tokenizer = open_run_tokenizer(folder);
     opened.model = open_classification_run(folder);
   } else {
     opened.tokenizer = load_pretrained_tokenizer(folder);
-    opened.model = open_pretrained(folder);
+    opened.model = open_with_adapters(folder, adapters, {});
     opened.config.data.task = "classification";
     opened.config.data.context = opened.model.as<TextClassifier>().max_length();
     opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;

@@ -68,7 +68,9 @@ struct OpenedTextClassifier {
   void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
   void take_weights_into(ClassificationSession& session) const;
 };
-OpenedTextClassifier open_text_classifier(const std::string& folder);
+// With the adapters of another folder, if any, beside the weights of a model folder, which may lack a classifier where
+// the adapters bring theirs.
+OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 // `linnet export --out`: a folder that other programs load.
 void export_classification_run(const std::string& folder, const std::string& out);
 // Whether `folder` is a model folder (not a run) that classifies texts.

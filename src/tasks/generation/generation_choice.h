@@ -27,9 +27,11 @@ struct TextGenerationOptions {
   bool no_cache = false, ignore_end = false;
   int threads = 0;  // 0: all there are
   std::string device = "cpu";
-  std::string quantize = {};           // folder_quantization()
-  std::vector<std::string> keep = {};  // parameters that stay in fp32
-  std::string draft;                   // a folder: the draft model (generate/engine.h); "": none
+  std::string quantize = {};               // folder_quantization()
+  std::vector<std::string> keep = {};      // parameters that stay in fp32
+  std::vector<std::string> adapters = {};  // parse_adapters()
+  std::string adapter;                     // of a request, see find_adapter()
+  std::string draft;                       // a folder: the draft model (generate/engine.h); "": none
   int64_t draft_tokens = 4;
   // Of the prefix cache (generate/causal_slots.h); 0: none. Unset: none for a single request, else kPrefixAsCache.
   std::optional<int64_t> prefix_megabytes;

@@ -83,7 +83,7 @@ class TargetFlow : public TextFlow {
 
 SourceGeneration::SourceGeneration(const std::string& folder, const TextGenerationOptions& options)
     : TextModel(folder, options),
-      opened_(open_translation_model(folder)),
+      opened_(open_translation_model(folder, adapters_)),
       makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
   if (!options.draft.empty())
     fail_user("'" + folder + "' answers a source; a draft model is for models that go on from a prompt");

@@ -57,7 +57,7 @@ TextGeneration::~TextGeneration() = default;
 
 TextGeneration::TextGeneration(const std::string& folder, const TextGenerationOptions& options)
     : TextModel(folder, options),
-      opened_(open_language_model(folder)),
+      opened_(open_language_model(folder, adapters_)),
       makers_(opened_.is_run ? GenerationConfig{} : read_generation_config(opened_.folder)) {
   slides_ = true;
   const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
@@ -115,6 +115,7 @@ TextJob TextGeneration::prepare_job(const TextRequest& request, bool warn) const
 
 // `many`: requests may come that begin alike.
 void TextGeneration::load_model(CausalOptions plan, bool many) {
+  if (are_chosen(adapters_)) plan.adapters = std::ssize(adapters_);
   if (options_.prefix_megabytes)
     plan.prefix_bytes = *options_.prefix_megabytes << 20;
   else if (many)

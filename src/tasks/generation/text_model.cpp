@@ -18,12 +18,15 @@ namespace linnet {
 TextModel::TextModel(const std::string& folder, const TextGenerationOptions& options)
     : options_(options),
       quantization_(folder_quantization(folder, options.quantize, options.keep, options.device)),
+      adapters_(parse_adapters(options.adapters)),
       pool_(options.threads > 0 ? options.threads : available_threads()),
       store_(open_backend(options.device)) {}
 
 TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
   TextJob job = prepare_job(request, warn);
   job.stops = request.options.stop, job.log_probabilities = request.options.log_probabilities;
+  const int64_t adapter = find_adapter(adapters_, request.options.adapter, request.where);
+  if (are_chosen(adapters_)) job.adapter = adapter;
   for (const std::string& stop : job.stops)
     if (stop.empty()) fail_user(request.where + ": a stop text is empty");
   if (!job.stops.empty() && job.choice.beams > 1)
@@ -70,7 +73,7 @@ GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) c
                             .slide = slides_ && job.choice.beams == 1,
                             .first_sample = sample};
   settings.log_probabilities = job.log_probabilities;
-  return {.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams};
+  return {.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams, .adapter = job.adapter};
 }
 
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {

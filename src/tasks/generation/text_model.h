@@ -30,6 +30,7 @@ struct TextJob {
   GenerationChoice choice;
   std::vector<std::string> stops;
   bool log_probabilities = false;
+  int64_t adapter = -1;                                  // see GenerateRequest
   std::function<std::unique_ptr<TextFlow>()> flow = {};  // decodes a text as it comes
 };
 
@@ -99,6 +100,7 @@ class TextModel {
 
   const TextGenerationOptions options_;
   const WeightQuantization quantization_;
+  const std::vector<AdapterFolder> adapters_;
   std::vector<int32_t> never_;  // tokens that are not written
   bool slides_ = false;         // a sampled text goes on where the cache is full
   ThreadPool pool_;

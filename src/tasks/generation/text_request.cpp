@@ -43,6 +43,8 @@ class RequestReader {
       options.ignore_end = ignore->get<bool>();
     }
     if (const Json* stop = find("stop")) read_stop(*stop);
+    if (const Json* adapter = find("adapter"))
+      options.adapter = adapter->is_null() ? kNoAdapter : text(*adapter, "adapter");
     check_names();
   }
 

@@ -10,6 +10,7 @@
 #include "models/llama.h"
 #include "pretrained/gpt2.h"
 #include "pretrained/llama.h"
+#include "run/pretrained_run.h"
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
 #include "train/checkpoint.h"
@@ -92,18 +93,19 @@ LanguageModel make_language_model(const Config& config, std::shared_ptr<const Te
   return language;
 }
 
-OpenedLanguageModel open_language_model(const std::string& folder) {
+OpenedLanguageModel open_language_model(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   OpenedLanguageModel opened;
   opened.folder = folder;
   opened.is_run = RunFolder(folder).has_config() || !is_pretrained_folder(folder);
   if (opened.is_run) {
+    refuse_adapters(folder, adapters);
     opened.config = RunFolder(folder).load_config();
     if (task_kind(opened.config) != TaskKind::kLanguage)
       fail_user("run '" + folder + "' is not a language model: its task is \"" + opened.config.data.task + "\"");
     static_cast<LanguageModel&>(opened) = make_language_model(opened.config, load_text_coder(folder), folder);
     return opened;
   }
-  PretrainedModel pretrained = open_pretrained(folder);
+  PretrainedModel pretrained = open_with_adapters(folder, adapters, {});
   if (!dynamic_cast<CausalModel*>(pretrained.module.get()))
     fail_user("'" + folder + "' is a " + pretrained.architecture +
               ", and no decoder alone (of gpt2, llama, mistral, qwen2), which predicts the next token of a text");

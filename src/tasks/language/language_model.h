@@ -34,7 +34,8 @@ struct OpenedLanguageModel : LanguageModel {
   bool is_run = false;
   void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
 };
-OpenedLanguageModel open_language_model(const std::string& folder);
+// With the adapters of other folders, if any, beside the weights of a model folder.
+OpenedLanguageModel open_language_model(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 
 // Writes a model folder that other programs load. User error for a model that no family describes.
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out);

@@ -37,9 +37,11 @@ void check_alike(const OpenedTranslationModel& first, const OpenedTranslationMod
 
 }  // namespace
 
-TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders) {
+TranslationEnsemble::TranslationEnsemble(const std::vector<std::string>& folders,
+                                         const std::vector<AdapterFolder>& adapters) {
+  if (folders.size() > 1 && !adapters.empty()) fail_user("--adapter goes with one model");
   for (const std::string& folder : folders) {
-    members.push_back(open_translation_model(folder));
+    members.push_back(open_translation_model(folder, adapters));
     check_alike(members.front(), members.back());
   }
   static_cast<TranslationModel&>(*this) = members.front();

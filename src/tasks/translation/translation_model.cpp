@@ -123,9 +123,11 @@ TranslationModel make_translation_model(const Config& config, TokenizerPair toke
   return model;
 }
 
-TranslationModel open_translation_folder(const Config& config, const std::string& folder) {
+TranslationModel open_translation_folder(const Config& config, const std::string& folder,
+                                         const std::vector<AdapterFolder>& adapters) {
+  refuse_names(adapters);
   TranslationModel model;
-  set_pretrained(model, open_pretrained(folder, {.lora = lora_options(config)}));
+  set_pretrained(model, open_with_adapters(folder, adapters, {.lora = lora_options(config)}));
   model.tokenizers = open_tokenizers(folder);
   set_special(model);
   check_vocabulary(model, folder);
@@ -161,13 +163,14 @@ Config translation_folder_config(const std::string& folder) {
   return config;
 }
 
-OpenedTranslationModel open_translation_model(const std::string& folder) {
+OpenedTranslationModel open_translation_model(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   OpenedTranslationModel opened;
   opened.folder = folder;
   opened.is_run = !is_translation_folder(folder);
+  if (opened.is_run) refuse_adapters(folder, adapters);
   opened.config = opened.is_run ? RunFolder(folder).load_config() : translation_folder_config(folder);
-  static_cast<TranslationModel&>(opened) =
-      opened.is_run ? load_translation_run(opened.config, folder) : open_translation_folder(opened.config, folder);
+  static_cast<TranslationModel&>(opened) = opened.is_run ? load_translation_run(opened.config, folder)
+                                                         : open_translation_folder(opened.config, folder, adapters);
   return opened;
 }
 

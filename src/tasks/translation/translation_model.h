@@ -26,7 +26,8 @@ TransformerConfig transformer_config(const Config& config, const TokenizerPair& 
 // A model of the configuration's sizes around tokenizers that were trained.
 TranslationModel make_translation_model(const Config& config, TokenizerPair tokenizers);
 // The one config.model.from names, or that of a run folder (without its weights).
-TranslationModel open_translation_folder(const Config& config, const std::string& folder);
+TranslationModel open_translation_folder(const Config& config, const std::string& folder,
+                                         const std::vector<AdapterFolder>& adapters = {});
 TranslationModel load_translation_run(const Config& config, const std::string& folder);
 
 // For use: a run folder or a model folder.
@@ -36,7 +37,9 @@ struct OpenedTranslationModel : TranslationModel {
   bool is_run = false;
   void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
 };
-OpenedTranslationModel open_translation_model(const std::string& folder);
+// With the adapters of another folder, if any, beside the weights of a model folder.
+OpenedTranslationModel open_translation_model(const std::string& folder,
+                                              const std::vector<AdapterFolder>& adapters = {});
 // The configuration alone. `folder` holds a T5 or Marian.
 Config translation_folder_config(const std::string& folder);
 // Whether a model folder holds an encoder-decoder.
