@@ -120,7 +120,7 @@ Command& Command::take(const char* name, T& value, const char* help, const Value
       option->check(CLI::Range(static_cast<Number>(*rules.least), static_cast<Number>(*rules.most)));
   constexpr bool kIsList = std::is_same_v<T, std::vector<std::string>>;
   if constexpr (kIsList)
-    if (name[0] == '-') option->take_all()->expected(1);
+    if (name[0] == '-') option->take_all()->expected(1)->allow_extra_args(false);
   std::string text = help;
   if constexpr (std::is_arithmetic_v<T>)
     if (rules.show_default) text += " (default " + CLI::detail::to_string(value) + ")";

@@ -13,6 +13,7 @@
 
 namespace linnet {
 
+// The input of graphs that says which set of adapters each row uses.
 inline constexpr const char* kAdapterChoice = "adapters.choice";
 
 // The adapters of one linear layer. A layer whose weight stacks several (query, key and value) has up to one for each.

