@@ -1,9 +1,9 @@
 // A model in one file, "model.linnet": weights, configuration and tokenizer. It is a safetensors file, so other
 // programs read its weights; what else belongs to the model lies beside them as tensors of bytes:
 //
-//   tensors        the weights: the model's parameters as graphs read them (nn/parameter_file.h), or, of models that
-//   are
-//                  only trained further, under the names of model.safetensors; then U8 tensors "linnet.file:PATH"
+//   tensors        the weights: the model's parameters as graphs read them (nn/parameter_file.h), or, of models
+//                  that are only trained further, under the names of model.safetensors; then U8 tensors
+//                  "linnet.file:PATH"
 //   __metadata__   that of the weights, and linnet_packed (the format's version), linnet_packed_checksum (of names,
 //                  types, shapes, metadata and data)
 //

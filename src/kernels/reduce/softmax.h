@@ -7,8 +7,8 @@
 
 namespace linnet {
 
-// y[i, j] = exp(x[i, j] - max_i) / sum_j exp(x[i, j] - max_i) for x [rows, width]; y has the type of x and may be x. A row
-// that is -inf everywhere (all of it masked) gives zeros; NaN or +inf make their row NaN.
+// y[i, j] = exp(x[i, j] - max_i) / sum_j exp(x[i, j] - max_i) for x [rows, width]; y has the type of x and may be x. A
+// row that is -inf everywhere (all of it masked) gives zeros; NaN or +inf make their row NaN.
 void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredFloats y, ThreadPool& pool);
 
 // dx = y * (dy - sum over the row of dy * y); all have one type, and dx may be dy or y.
