@@ -37,11 +37,11 @@ def budgets(runs, workload: str, precision: str) -> dict[int, dict]:
     least = study.least_bytes(refused.get("error", ""))
     if not least:
         sys.exit(f"{workload}: no least memory was told: {refused}")
+    at_least = plan(runs, workload, precision, least)
     found = {100: {"budget_mb": None, "plan": whole}}
     for share in SHARES[1:]:
         most = whole["saved_mb"] * share / 100
-        low, high = least, int(whole["predicted_mb"] * 1e6)
-        at_least = plan(runs, workload, precision, least)
+        low, high = least, int((whole["predicted_mb"] + at_least["program_mb"]) * 1e6)
         best = (least, at_least)
         while at_least["saved_mb"] <= most and high - low > PRECISION_OF_SEARCH * whole["predicted_mb"] * 1e6:
             middle = (low + high) // 2

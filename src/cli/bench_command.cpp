@@ -217,13 +217,10 @@ int print_inference(const Arguments& arguments, int threads) {
 
 int print_plan(const Arguments& arguments, const Workload& workload, const Measurement& m) {
   if (arguments.json) {
-    const nlohmann::ordered_json json{{"workload", workload.name},
-                                      {"precision", arguments.precision},
-                                      {"predicted_mb", m.predicted_mb},
-                                      {"saved_mb", m.saved_mb},
-                                      {"recomputation", m.recomputation},
-                                      {"extra_work", m.extra_work},
-                                      {"planning_seconds", m.planning_seconds},
+    const nlohmann::ordered_json json{{"workload", workload.name},      {"precision", arguments.precision},
+                                      {"predicted_mb", m.predicted_mb}, {"program_mb", m.program_mb},
+                                      {"saved_mb", m.saved_mb},         {"recomputation", m.recomputation},
+                                      {"extra_work", m.extra_work},     {"planning_seconds", m.planning_seconds},
                                       {"parameters", m.parameters}};
     std::printf("%s\n", json.dump().c_str());
     return 0;
@@ -233,6 +230,9 @@ int print_plan(const Arguments& arguments, const Workload& workload, const Measu
   if (!m.recomputation.empty()) std::printf("to take less memory it %s\n", m.recomputation.c_str());
   return 0;
 }
+
+// Graphs and plans, 1 MiB, and what forecast_memory() too counts for code that is paged in later and stacks.
+constexpr uint64_t kPlans = 6 << 20;
 
 int bench(const Arguments& arguments) {
   const uint64_t resident = resident_bytes();
@@ -265,6 +265,8 @@ int bench(const Arguments& arguments) {
     const auto memory = parse_byte_size(arguments.memory);
     if (!memory) fail_user("--memory " + arguments.memory + " is not an amount; write for example 2GiB or 500MB");
     options.memory = *memory;
+    // On the host the limit is of what the process takes: batches and model are there already.
+    if (!on_gpu) options.memory_beside = resident_bytes() - resident + kPlans;
   }
   if (arguments.attention_precision != "same")
     options.attention_precision = precision_of(arguments.attention_precision);
@@ -310,8 +312,10 @@ void add_bench_command(Command& linnet) {
             "what of each layer the backward pass computes again: auto (default) what --memory asks for, none, "
             "attention or block",
             {.choices = {"auto", "none", "attention", "block"}})
-      .take("--memory", arguments->memory,
-            "the most memory for parameters, states, batch and activations together, such as 2GiB", {.type = "SIZE"})
+      .take(
+          "--memory", arguments->memory,
+          "the most memory that the process may take more than at its start, such as 2GiB; on a device, of its memory",
+          {.type = "SIZE"})
       .take("--seconds", arguments->seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
       .take("--batch", arguments->batch, "examples in a batch, instead of the workload's own",
             {.least = 1, .most = 1 << 14})

@@ -45,6 +45,18 @@ void write_page(const Arguments& arguments, const Config& config, const PlanAnsw
   std::printf("written to %s\n", arguments.html.c_str());
 }
 
+// As a run would do it: where recomputation alone does not fit into the limit that is set, with more micro-batches.
+PlanAnswer plan_within(Config& config, uint64_t limit, bool exact) {
+  const bool may_cut = config.train.micro_batches == 0 && !config.train.memory.empty();
+  const auto plan_parts = [&] {
+    return plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact});
+  };
+  PlanAnswer answer = plan_parts();
+  while (may_cut && answer.forecast.peak() > limit && halve_micro_batches(config)) answer = plan_parts();
+  answer.largest_batch *= config.train.data_shards * std::max<int64_t>(config.train.micro_batches, 1);
+  return answer;
+}
+
 int plan(const Arguments& arguments) {
   Config config = arguments.load();
   config.process.ranks = static_cast<int>(arguments.ranks);
@@ -57,13 +69,15 @@ int plan(const Arguments& arguments) {
     print_plan_sweep(of_one_shard(config), limit);
     return 0;
   }
-  PlanAnswer answer = plan_memory({.config = of_one_shard(config), .memory = limit, .exact = arguments.exact});
-  answer.largest_batch *= shards;
+  const PlanAnswer answer = plan_within(config, limit, arguments.exact);
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   if (shards > 1)
     std::printf("each of %lld ranks computes %lld of %lld data shards; what follows is of one rank\n",
                 static_cast<long long>(arguments.ranks), static_cast<long long>(shards / arguments.ranks),
                 static_cast<long long>(shards));
+  if (config.train.micro_batches > 1)
+    std::printf("each batch is computed in %lld micro-batches; what follows is of one\n",
+                static_cast<long long>(config.train.micro_batches));
   std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
   std::printf("%s", answer.forecast.text().c_str());
   std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,

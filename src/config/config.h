@@ -100,6 +100,7 @@ struct TrainConfig {
   double label_smoothing = 0.0;
   double ema_decay = 0.0;
   int64_t accumulate_steps = 1;
+  int64_t micro_batches = 0;
   int64_t data_shards = 0;
   int64_t zero = 1;
   int64_t seed = 1;
@@ -168,9 +169,13 @@ void check_keys_belong(const Config& config);
 // The same for one --set, whatever its value.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
 
-// The configuration of one data shard: a step's batch is cut into train.data_shards parts, which batch_size and
-// batch_tokens are here. Where data_shards is 0 there is one for each rank.
+// The configuration of one data shard: a step's batch is cut into train.data_shards parts, and each of them into
+// train.micro_batches, whose gradients are accumulated. batch_size and batch_tokens are those of one part, and
+// accumulate_steps counts them. Where data_shards is 0 there is one for each rank, where micro_batches is 0 there is
+// one.
 Config of_one_shard(Config config);
+// Twice as many micro-batches, each half as large. False, and nothing changes, where a batch cannot be cut further.
+bool halve_micro_batches(Config& config);
 
 // Every key, by section, so that parse_config() gives back an equal Config. With comments: what each means, its choices
 // or range, above it; keys at their default that the task or architecture does not have are left out.

@@ -253,6 +253,11 @@ const std::vector<ConfigKey>& table() {
             "compares the average with the weights, and the better of the two is saved.",
             0, 1),
       between(TRAIN(accumulate_steps), "Batches whose gradients make one update.", 1, 1e6),
+      between(
+          TRAIN(micro_batches),
+          "Parts into which each batch is cut, with one update for all of them: less memory, and other dropout masks "
+          "and rounding. 0: as few as fit into `memory`, once recomputation alone does not do.",
+          0, 1e6),
       between(TRAIN(data_shards),
               "Parts into which a step's batches are cut; they are computed apart, and their gradients are added in an "
               "order that depends on this number alone. Every number of ranks that divides it trains to the same bits; "

@@ -169,15 +169,19 @@ void check_quantize(const Config& config) {
 
 // Each shard is a batch of its own.
 void check_shards(const Config& config) {
-  const int64_t shards = config.train.data_shards;
-  if (shards <= 1) return;
+  const int64_t shards = std::max<int64_t>(config.train.data_shards, 1);
+  const int64_t parts = shards * std::max<int64_t>(config.train.micro_batches, 1);
+  if (parts == 1) return;
   const DataConfig& data = config.data;
-  const std::string into = " cannot be cut into " + named("data_shards", shards);
-  require(data.batch_size % shards == 0, named("batch_size", data.batch_size) + into + " equal parts");
+  const std::string into = " cannot be cut into " + (parts == shards ? named("data_shards", shards)
+                                                     : shards == 1   ? named("micro_batches", parts)
+                                                                     : named("data_shards", shards) + " and " +
+                                                                         named("micro_batches", parts / shards));
+  require(data.batch_size % parts == 0, named("batch_size", data.batch_size) + into + " equal parts");
   const int64_t least = task_row(config).origin == ExampleOrigin::kFiles ? config.model.max_seq_len : 1;
-  require(data.batch_tokens == 0 || data.batch_tokens / shards >= least, named("batch_tokens", data.batch_tokens) +
-                                                                             into + " parts that hold a sentence of " +
-                                                                             std::to_string(least) + " tokens each");
+  require(data.batch_tokens == 0 || data.batch_tokens / parts >= least, named("batch_tokens", data.batch_tokens) +
+                                                                            into + " parts that hold a sentence of " +
+                                                                            std::to_string(least) + " tokens each");
 }
 
 void check_training(const TrainConfig& train) {

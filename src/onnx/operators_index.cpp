@@ -237,9 +237,12 @@ void scatter_elements(OnnxCall& call) {
 }
 
 void one_hot_operator(OnnxCall& call) {
-  const auto depth = static_cast<int64_t>(call.number(1, 0));
+  const double depth_given = call.number(1, 0);
   const std::vector<double> values = call.numbers(2);
-  if (depth < 1 || values.size() != 2) call.fail("depth or values are not what they should be");
+  constexpr double kMostDepth = 1 << 24;
+  if (!(depth_given >= 1 && depth_given <= kMostDepth)) call.fail("a depth that is not between 1 and 2^24");
+  if (values.size() != 2) call.fail("values are two: for off and for on");
+  const auto depth = static_cast<int64_t>(depth_given);
   const Shape indices = call.shape();
   const int axis = call.axis(call.integer("axis", -1), indices.rank() + 1);
   if (indices.rank() + 1 > kMaxRank) call.fail("the result has too many axes");

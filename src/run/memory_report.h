@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "plan/store.h"
 
 namespace linnet {
@@ -20,6 +21,12 @@ struct MemoryForecast {
   uint64_t limit = 0;  // of a device: its free memory
   uint64_t peak() const;
   std::string text() const;  // a table, one item a line, in MB
+};
+
+// Error(kUser) of a run that takes more than the limit that its configuration sets.
+class DoesNotFit : public Error {
+ public:
+  explicit DoesNotFit(const std::string& message) : Error(ErrorKind::kUser, message) {}
 };
 
 // `resident`: of the process, its data, its plans and prefetch buffers, before planned memory is touched.

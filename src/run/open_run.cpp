@@ -14,6 +14,9 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     Config saved = folder.load_config();
     if (saved.train.data_shards == 0) saved.train.data_shards = 1;  // made before runs were divided
     if (request.config.train.data_shards == 0) request.config.train.data_shards = saved.train.data_shards;
+    // What a run began with says how far in the data it is: another limit of memory does not cut its batches anew.
+    if (saved.train.micro_batches == 0) saved.train.micro_batches = 1;
+    if (request.config.train.micro_batches == 0) request.config.train.micro_batches = saved.train.micro_batches;
     for (const std::string& key : keep_saved_values(saved, request.config))
       log_info("resuming with the run's own " + key);
     check_resumable(saved, request.config, folder.path());

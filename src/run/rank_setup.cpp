@@ -10,6 +10,7 @@
 #include "comm/agreement.h"
 #include "kernels/isa.h"
 #include "run/data_fingerprint.h"
+#include "run/memory_report.h"
 
 namespace linnet {
 namespace {
@@ -96,17 +97,35 @@ Config share_config(Communicator& world, const Config& config) {
   return shared;
 }
 
-std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, MakeTaskFrom make) {
-  if (world.size() == 1) return make(assets);
+namespace {
+
+std::unique_ptr<TrainingTask> make_within_memory(const std::string& assets, Config& config, MakeTaskFrom make) {
+  if (config.train.micro_batches > 0) return make(assets);
+  config.train.micro_batches = 1;
+  for (;;) {
+    try {
+      return make(assets);
+    } catch (const DoesNotFit&) {
+      if (!halve_micro_batches(config)) throw;
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
+                                               MakeTaskFrom make) {
+  if (world.size() == 1) return make_within_memory(assets, config, make);
   std::unique_ptr<TrainingTask> task;
   std::unique_ptr<TemporaryFolder> folder;
   run_on_all(world, [&] {
     folder = std::make_unique<TemporaryFolder>();
     if (world.rank() > 0) return;
-    task = make(assets);
+    task = make_within_memory(assets, config, make);
     task->save_assets(folder->path());
   });
   share_files(world, folder->path());
+  broadcast(world, 0, std::as_writable_bytes(std::span(&config.train.micro_batches, 1)));
   run_on_all(world, [&] {
     if (world.rank() > 0) task = make(folder->path());
   });

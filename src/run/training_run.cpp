@@ -464,8 +464,9 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
     if (world.rank() == 0) divide_into_shards(request.config);
   });
   request.config = share_config(world, request.config);
-  const std::unique_ptr<TrainingTask> task = make_shared_task(
-      world, assets, [&](const std::string& from) { return make_task(of_one_shard(request.config), from); });
+  const std::unique_ptr<TrainingTask> task =
+      make_shared_task(world, assets, request.config,
+                       [&](const std::string& from) { return make_task(of_one_shard(request.config), from); });
   check_tasks_agree(world, *task);
   Trainer& trainer = task->trainer();
   run_on_all(world, [&] {
@@ -479,6 +480,8 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
            task->forecast().text());
   if (const std::string again = trainer.largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
+  if (request.config.train.micro_batches > 1)
+    log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) + " micro-batches");
   run_on_all(world, [&] { task->take_memory(); });
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {

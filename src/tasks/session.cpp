@@ -125,9 +125,9 @@ void check_limit(const Session& session, const std::string& advice) {
   const uint64_t need = forecast_memory(resident_bytes(), session.store).peak();
   if (limit == 0 || need <= limit) return;
   const std::string recomputation = session.trainer->largest_fit().text();
-  fail_user("this run does not fit within memory = " + in_words(limit) + ": it needs at least " +
-            std::to_string((need + kPlans) / 1000000 + 1) + " MB" +
-            (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
+  throw DoesNotFit("this run does not fit within memory = " + in_words(limit) + ": it needs at least " +
+                   std::to_string((need + kPlans) / 1000000 + 1) + " MB" +
+                   (recomputation.empty() ? "" : ", where it " + recomputation) + advice);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "train/learner.h"
 
+#include <malloc.h>
+
 #include "base/error.h"
 
 namespace linnet {
@@ -21,10 +23,12 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
   if (!resident.data.empty()) resident_ = std::make_unique<ResidentSteps>(*trainer_, store_, shared_, loss, resident);
   if (options.memory > 0) {
     shape_ = trainer_->add_evaluation_shape(std::move(loss));
-    trainer_->plan_training_within_memory(0);
-    if (store_.total_bytes() > options.memory)
+    trainer_->plan_training_within_memory(options.memory_beside);
+    const uint64_t needed = store_.total_bytes() + options.memory_beside;
+    if (needed > options.memory)
       fail_user("the model does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
-                std::to_string(store_.total_bytes()));
+                std::to_string(needed));
+    malloc_trim(0);  // what the search for a plan freed should not count
   } else {
     shape_ = trainer_->add_shape(std::move(loss));
   }

@@ -42,8 +42,9 @@ struct TrainerOptions {
   // SingleShapeLearner: of what it plans (SingleShapeLearner::memory_bytes()). For a session: with what the process
   // holds anyway; on a device, of its memory.
   uint64_t memory = 0;
-  bool training = true;      // false: only evaluation; no gradients and no moments
-  bool verify_plans = true;  // see PlanOptions
+  uint64_t memory_beside = 0;  // SingleShapeLearner: bytes of `memory` that something else takes
+  bool training = true;        // false: only evaluation; no gradients and no moments
+  bool verify_plans = true;    // see PlanOptions
   // For a SingleShapeLearner, which makes the store itself: where it trains (open_backend("cuda")). Otherwise the store
   // says.
   const Backend* backend = &cpu_backend();

@@ -42,7 +42,8 @@ TrainerOptions trainer_options(const Workload& workload, const MeasureOptions& m
   options.passes.attention_precision = measured.attention_precision;
   if (measured.precision == Precision::kBf16 && !measured.store_fp32) options.passes.storage_type = DType::kBF16;
   options.backend = measured.backend;
-  options.recompute = measured.recompute, options.memory = measured.memory;
+  options.recompute = measured.recompute;
+  options.memory = measured.memory, options.memory_beside = measured.memory_beside;
   return options;
 }
 
@@ -238,7 +239,7 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
   }
   if (options.memory > 0) {
     trainer.add_evaluation_shape(workload.loss);
-    trainer.plan_training_within_memory(0);
+    trainer.plan_training_within_memory(options.memory_beside);
   } else {
     trainer.add_shape(workload.loss);
   }
@@ -254,7 +255,9 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
 
 Measurement plan_step(const Workload& workload, const MeasureOptions& options) {
   size_t bytes = 0;
-  const Measurement m = plan_only(workload, options, bytes);
+  Measurement m = plan_only(workload, options, bytes);
+  m.program_mb = static_cast<double>(options.memory_beside) / 1e6;
+  bytes += options.memory_beside;
   if (options.memory > 0 && bytes > options.memory)
     fail_user(workload.name + " does not fit within " + std::to_string(options.memory) + " bytes: it needs at least " +
               std::to_string(bytes));

@@ -17,7 +17,8 @@ struct MeasureOptions {
   bool store_fp32 = false;                            // activations are stored in fp32 with kBf16 too
   const Backend* backend = &cpu_backend();
   RecomputeMode recompute = RecomputeMode::kAuto;
-  uint64_t memory = 0;  // most bytes of planned memory; 0: no limit
+  uint64_t memory = 0;         // most bytes to take; 0: no limit
+  uint64_t memory_beside = 0;  // of them by what is not planned: the program's own
   int threads = 1;
   double seconds = 5;  // of timed steps
   int64_t least = 3;   // timed steps, however long they take
@@ -49,8 +50,8 @@ struct Measurement {
 // `resident_at_start`: of the process, before it knew what to do.
 Measurement measure(const Workload& workload, const MeasureOptions& options, uint64_t resident_at_start);
 
-// What a training step would take: predicted_mb, saved_mb, planning_seconds, extra_work, recomputation. Takes no memory
-// and runs nothing. User error where options.memory is less than the least that works.
+// What a training step would take: predicted_mb, program_mb, saved_mb, planning_seconds, extra_work, recomputation.
+// Takes no memory and runs nothing. User error where options.memory is less than the least that works.
 Measurement plan_step(const Workload& workload, const MeasureOptions& options);
 
 // Bytes of planned memory of a training step, whatever options.memory says, without taking them.

@@ -85,8 +85,13 @@ TEST(Memory, ThePlanCommandAgreesWithTheRun) {
 TEST(Memory, ABudgetIsKeptAndTheLeastIsNamed) {
   const TemporaryFolder folder;
   const auto arguments = [&](const std::string& name, const std::string& memory, const char* steps) {
-    Arguments list{"train", "reference",        "--run", folder / name,      "--set",   "max_seq_len=192",
-                   "--set", "train_samples=64", "--set", "valid_samples=16", "--steps", steps};
+    Arguments list{"train",   "reference",
+                   "--run",   folder / name,
+                   "--set",   "max_seq_len=192",
+                   "--set",   "train_samples=64",
+                   "--set",   "valid_samples=16",
+                   "--set",   "micro_batches=1",
+                   "--steps", steps};
     if (!memory.empty()) list.insert(list.end(), {"--memory", memory});
     return list;
   };
@@ -118,6 +123,47 @@ TEST(Memory, ABudgetIsKeptAndTheLeastIsNamed) {
   };
   EXPECT_EQ(losses("least"), losses("straight"));
   EXPECT_EQ(losses("straight").size(), 4u);
+}
+
+// Where recomputation is not enough, batches are cut; a resumed run goes on with the parts that the run began with.
+TEST(Memory, ABudgetBelowTheLeastOfABatchCutsIt) {
+  const TemporaryFolder folder;
+  const auto arguments = [&](const std::string& name, const std::string& memory, const char* steps) {
+    Arguments list{
+        "train", "reference",        "--run", folder / name, "--set", "max_seq_len=192", "--set",   "train_samples=16",
+        "--set", "valid_samples=16", "--set", "dropout=0",   "--set", "num_layers=1",    "--steps", steps};
+    if (!memory.empty()) list.insert(list.end(), {"--memory", memory});
+    return list;
+  };
+  Arguments whole_batches = arguments("whole", "30MB", "4");
+  whole_batches.insert(whole_batches.end(), {"--set", "micro_batches=1"});
+  const Outcome refused = run(whole_batches);
+  EXPECT_EQ(refused.exit_code, 2);
+  const std::string before = "needs at least ";
+  const size_t at = refused.error.find(before);
+  ASSERT_NE(at, refused.error.npos) << refused.error;
+  const double budget = std::stod(refused.error.substr(at + before.size())) - 4;
+
+  const Outcome straight = run(arguments("straight", "", "4"));
+  ASSERT_EQ(straight.exit_code, 0) << straight.error;
+  const Outcome cut = run(arguments("cut", std::to_string(budget) + "MB", "2"), {.log = "info"});
+  ASSERT_EQ(cut.exit_code, 0) << cut.error;
+  EXPECT_LE(static_cast<double>(cut.peak_bytes), budget * 1e6);
+  EXPECT_NE(cut.error.find("micro-batches"), cut.error.npos) << cut.error;
+  expect_predicted(static_cast<double>(cut.peak_bytes) / 1e6, predicted_mb(cut.error));
+  Arguments resumed = arguments("cut", "", "4");
+  resumed.emplace_back("--resume");
+  const Outcome second = run(resumed, {.log = "info"});
+  ASSERT_EQ(second.exit_code, 0) << second.error;
+  EXPECT_NE(second.error.find("micro-batches"), second.error.npos) << second.error;
+  const auto losses = [&](const char* name) {
+    std::vector<double> result;
+    for (const Metrics& line : of_split(read_metrics(folder / name), "train")) result.push_back(std::stod(line.loss));
+    return result;
+  };
+  const std::vector<double> expected = losses("straight"), found = losses("cut");
+  ASSERT_EQ(found.size(), 4u);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << "step " << i + 1;
 }
 
 // Asking is no mistake: the answer for a run that is too large is its figure, and what would fit.
