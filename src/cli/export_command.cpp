@@ -96,8 +96,7 @@ void add_export_command(Command& linnet) {
       .take("--opset", arguments->opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
       .take("--precision", arguments->precision,
             "of ONNX weights and products: fp32, fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq (weights "
-            "of 8 "
-            "bits)",
+            "of 8 bits; of a model that `linnet quantize` has calibrated, products of 8-bit numbers)",
             {.show_default = true})
       .flag("--no-cache", arguments->no_cache, "ONNX decoders without keys and values of earlier tokens")
       .flag("--joined-past", arguments->joined_past,

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "onnx/export_folder.h"
+#include "pretrained/static_scales.h"
 #include "run/run_folder.h"
 #include "tasks/classification/onnx_classifier.h"
 #include "tasks/images/image_session.h"
@@ -15,8 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 
 OnnxFolderOptions options_of(const ExportOnnxRequest& request) {
-  return {.onnx = {.opset = request.opset, .precision = request.precision},
-          .files = {.cache = request.cache, .joined_past = request.joined_past}};
+  OnnxFolderOptions options{.onnx = {.opset = request.opset, .precision = request.precision},
+                            .files = {.cache = request.cache, .joined_past = request.joined_past}};
+  if (request.precision == OnnxPrecision::kInt8Qdq)
+    if (const auto scales = read_static_scales(request.model)) options.onnx.input_scales = scales->input_scales;
+  return options;
 }
 
 void export_model_folder(const std::string& folder, const ExportOnnxRequest& request) {

@@ -1,6 +1,7 @@
 #include "onnx/export_precision.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -151,9 +152,52 @@ void multiply_whole_numbers_in(OnnxGraph& graph, const std::map<std::string, int
   graph.nodes = std::move(nodes);
 }
 
-void set_int8(OnnxModel& model, OnnxPrecision precision) {
-  const std::map<std::string, int> weights = weights_of(model, precision);
+// Of an initializer that holds a parameter, a part of it ("NAME.1") or its transpose; 0: it has none.
+float input_scale_of(const std::string& initializer, const InputScales& scales) {
+  for (size_t end = initializer.size(); end != std::string::npos; end = end == 0 ? end : initializer.rfind('.', end - 1))
+    if (const auto found = scales.find(initializer.substr(0, end)); found != scales.end()) return found->second;
+  return 0;
+}
+
+// What the weights' products read, rounded to 8 bits and back. Products that read the same with the same scale share it.
+void round_inputs(OnnxModel& model, const std::map<std::string, int>& weights, const InputScales& scales) {
+  const std::string zero = "input.zero";
+  std::set<std::string> made;
+  each_graph(model.graph, [&](OnnxGraph& graph) {
+    std::vector<OnnxNode> nodes;
+    for (OnnxNode& node : graph.nodes) {
+      if (node.in.size() > 1 && weights.contains(node.in[1])) {
+        const float scale = input_scale_of(node.in[1], scales);
+        const std::string x = node.in[0], step = "input.scale." + std::to_string(std::bit_cast<uint32_t>(scale));
+        if (made.insert(step).second) {
+          OnnxTensor tensor = float_tensor({}, {scale});
+          tensor.name = step;
+          model.graph.initializers.push_back(std::move(tensor));
+        }
+        const std::string whole = graph.name + "/" + x + "/" + step + ".int8", rounded = whole + ".dequantized";
+        if (made.insert(whole).second) {
+          nodes.push_back({.name = whole, .op = "QuantizeLinear", .in = {x, step, zero}, .out = {whole}});
+          nodes.push_back({.name = rounded, .op = "DequantizeLinear", .in = {whole, step, zero}, .out = {rounded}});
+        }
+        node.in[0] = rounded;
+      }
+      nodes.push_back(std::move(node));
+    }
+    graph.nodes = std::move(nodes);
+  });
+  auto byte = std::make_shared<std::vector<std::byte>>(1);
+  OnnxTensor tensor{.name = zero, .element = OnnxElement::kInt8, .dims = {}};
+  tensor.data = *byte, tensor.owner = byte;
+  model.graph.initializers.push_back(std::move(tensor));
+}
+
+void set_int8(OnnxModel& model, OnnxPrecision precision, const InputScales& input_scales) {
+  std::map<std::string, int> weights = weights_of(model, precision);
   const bool dynamic = precision == OnnxPrecision::kInt8Dynamic;
+  if (!dynamic && !input_scales.empty()) {
+    std::erase_if(weights, [&](const auto& entry) { return input_scale_of(entry.first, input_scales) == 0; });
+    round_inputs(model, weights, input_scales);
+  }
   quantize_weights(model.graph, weights, dynamic ? 63 : 127);
   if (!dynamic) return dequantize_weights(model, weights);
   each_graph(model.graph, [&](OnnxGraph& graph) { multiply_whole_numbers_in(graph, weights); });
@@ -169,9 +213,10 @@ OnnxPrecision onnx_precision(const std::string& name) {
   fail_user("--precision \"" + name + "\"; there are fp32, fp16, int8-dynamic and int8-qdq");
 }
 
-void set_precision(OnnxModel& model, OnnxPrecision precision) {
+void set_precision(OnnxModel& model, OnnxPrecision precision, const InputScales& input_scales) {
   if (precision == OnnxPrecision::kF16) set_half(model);
-  if (precision == OnnxPrecision::kInt8Dynamic || precision == OnnxPrecision::kInt8Qdq) set_int8(model, precision);
+  if (precision == OnnxPrecision::kInt8Dynamic || precision == OnnxPrecision::kInt8Qdq)
+    set_int8(model, precision, input_scales);
 }
 
 }  // namespace linnet

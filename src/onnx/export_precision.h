@@ -1,5 +1,6 @@
 // Exported models in fewer bits.
 #pragma once
+#include <map>
 #include <string>
 
 #include "io/onnx/model.h"
@@ -13,6 +14,9 @@ enum class OnnxPrecision {
   kInt8Qdq,      // weights of 8 bits and a DequantizeLinear behind each: the form TensorRT and ONNX Runtime know
 };
 
+// By parameter: the scale of what its product reads, as calibration or training for static int8 found it.
+using InputScales = std::map<std::string, float>;
+
 // "fp32", "fp16", "int8-dynamic" or "int8-qdq"; user error naming them for another.
 OnnxPrecision onnx_precision(const std::string& name);
 
@@ -20,6 +24,8 @@ OnnxPrecision onnx_precision(const std::string& name);
 // int8-qdq) that nothing else reads, with a scale for each output channel and zero point 0. They go from -127 to 127;
 // with int8-dynamic from -63 to 63, as pairs of products of more overflow the 16-bit sums of processors without VNNI.
 // Their scales are found now, their values are written piece by piece like all weights.
-void set_precision(OnnxModel& model, OnnxPrecision precision);
+// With int8-qdq and input scales, only weights that have one get 8 bits, and what their products read goes through
+// QuantizeLinear and DequantizeLinear with zero point 0: a runtime can multiply 8-bit numbers.
+void set_precision(OnnxModel& model, OnnxPrecision precision, const InputScales& input_scales = {});
 
 }  // namespace linnet

@@ -208,6 +208,39 @@ TEST(OnnxNetwork, FewerBitsComeBackClose) {
   EXPECT_THROW(onnx_precision("fp8"), Error);
 }
 
+// The scales of static int8 go with the file: what was calibrated here multiplies bytes wherever the file runs.
+TEST(OnnxNetwork, ScalesOfStaticInt8BecomeProductsOfBytes) {
+  const PretrainedModel model = open_pretrained(std::string(kModels) + "bert_model");
+  const ParameterLayout layout(*model.module);
+  std::vector<float> flat(static_cast<size_t>(layout.parameter_count()));
+  load_parameters(model, layout, flat.data());
+  OnnxOptions options{.precision = OnnxPrecision::kInt8Qdq};
+  int64_t weights = 0;
+  for (const ParameterSlot& slot : layout.parameters()) {
+    if (slot.spec.shape.rank() != 2 || slot.spec.name.find("layers.") == std::string::npos) continue;
+    options.input_scales[slot.spec.name] = 5.0F / 127;
+    ++weights;
+  }
+  ASSERT_GE(weights, 8);
+  check_round_trip(*model.module, flat, options, {}, 0.1);
+
+  const Folder folder;
+  const auto products = [&](const OnnxOptions& written) {
+    save_onnx(layout, flat.data(), onnx_files(*model.module)[0], folder.path, written);
+    const auto network = load_onnx(folder / "model.onnx");
+    Trace trace;
+    std::map<std::string, Tensor> inputs;
+    for (const auto& input : network->inputs())
+      inputs[input.name] = trace.input(input.name, {DType::kI32, {2, 8}});
+    for (const auto& [name, tensor] : network->run(inputs)) trace.graph().output(name, tensor);
+    const Graph graph = optimize(trace.finish());
+    return std::ranges::count_if(graph.nodes(), [](const Node& node) { return node.op->name == "quantized_matmul"; });
+  };
+  EXPECT_GE(products(options), weights);
+  options.input_scales.clear();
+  EXPECT_EQ(products(options), 0);
+}
+
 CnnConfig small_images() {
   return {
       .height = 6, .width = 8, .channels = 2, .filters = 4, .classes = 3, .mean = {0.4, 0.5}, .deviation = {0.2, 0.3}};

@@ -91,7 +91,7 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
                const std::string& path, const OnnxOptions& options) {
   OnnxModel model = make_onnx(layout, parameters, source, options);
-  set_precision(model, options.precision);
+  set_precision(model, options.precision, options.input_scales);
   write_onnx(model, path, {.most_inside = options.most_inside});
 }
 

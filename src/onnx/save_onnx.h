@@ -46,6 +46,7 @@ struct OnnxOptions {
   int64_t opset = 17;                    // 14 to 18
   uint64_t most_inside = 1'800'000'000;  // bytes of weights; more go to a file beside the model
   OnnxPrecision precision = OnnxPrecision::kF32;
+  InputScales input_scales = {};  // of kInt8Qdq
 };
 
 constexpr int64_t kLeastOnnxOpset = 14, kMostOnnxOpset = 18;

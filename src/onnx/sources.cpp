@@ -198,7 +198,7 @@ OnnxModel make_onnx(const ParameterLayout& layout, const float* parameters, cons
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,
                const OnnxOptions& options) {
   OnnxModel model = make_onnx(layout, parameters, file, options);
-  set_precision(model, options.precision);
+  set_precision(model, options.precision, options.input_scales);
   write_onnx(model, (std::filesystem::path(folder) / file.name).string(), {.most_inside = options.most_inside});
 }
 
