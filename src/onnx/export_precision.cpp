@@ -154,12 +154,16 @@ void multiply_whole_numbers_in(OnnxGraph& graph, const std::map<std::string, int
 
 // Of an initializer that holds a parameter, a part of it ("NAME.1") or its transpose; 0: it has none.
 float input_scale_of(const std::string& initializer, const InputScales& scales) {
-  for (size_t end = initializer.size(); end != std::string::npos; end = end == 0 ? end : initializer.rfind('.', end - 1))
-    if (const auto found = scales.find(initializer.substr(0, end)); found != scales.end()) return found->second;
-  return 0;
+  std::string name = initializer;
+  for (;;) {
+    if (const auto found = scales.find(name); found != scales.end()) return found->second;
+    const size_t dot = name.rfind('.');
+    if (dot == std::string::npos) return 0;
+    name.resize(dot);
+  }
 }
 
-// What the weights' products read, rounded to 8 bits and back. Products that read the same with the same scale share it.
+// What the weights' products read, rounded to 8 bits and back, once for all products that read the same at one scale.
 void round_inputs(OnnxModel& model, const std::map<std::string, int>& weights, const InputScales& scales) {
   const std::string zero = "input.zero";
   std::set<std::string> made;
