@@ -13,7 +13,7 @@ import study
 from study import median, show
 
 WORKLOAD, LAYERS, HEADS, LENGTH = "bert-base", 12, 12, 512
-BATCHES = (1.5, 2, 3, 4, 6, 8)  # times the first one
+BATCHES = (1.5, 2, 3, 4)  # times the first one
 
 # Name -> arguments of `linnet bench`, arguments of the peer.
 STAGES = {

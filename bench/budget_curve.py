@@ -37,6 +37,7 @@ def budgets(runs, workload: str, precision: str) -> dict[int, dict]:
     least = study.least_bytes(refused.get("error", ""))
     if not least:
         sys.exit(f"{workload}: no least memory was told: {refused}")
+    least += 1 << 20  # what the program itself holds differs a little between processes
     at_least = plan(runs, workload, precision, least)
     found = {100: {"budget_mb": None, "plan": whole}}
     for share in SHARES[1:]:

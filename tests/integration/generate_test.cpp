@@ -268,6 +268,14 @@ TEST_F(Generate, AdaptersOnOneBaseWriteWhatEachWritesAlone) {
   const std::vector<Json> expected{plain, of_strong, plain, of_weak};
   EXPECT_EQ(written("generate", sets, requests), expected);
   EXPECT_EQ(written("run", sets, requests), expected);
+  // A draft model knows none of the adapters, and changes nothing but the speed.
+  Arguments drafted = sets;
+  drafted.insert(drafted.end(), {"--draft", base, "--draft-tokens", "3"});
+  EXPECT_EQ(written("generate", drafted, requests), expected);
+  // On a base of 8-bit weights, adapters stay those that were trained.
+  Arguments quantized = sets, alone{base, "--adapter", strong};
+  for (Arguments* arguments : {&quantized, &alone}) arguments->insert(arguments->end(), {"--quantize", "int8-weights"});
+  EXPECT_EQ(written("generate", quantized, requests).at(1), written("generate", alone, request("")).at(0));
 
   Arguments wrong{"generate", "--jsonl", "-"};
   wrong.insert(wrong.end(), sets.begin(), sets.end());
