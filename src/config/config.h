@@ -32,6 +32,7 @@ struct ModelConfig {
   bool tie_head = false;
   int64_t filters = 16;
   int64_t depth = 20;
+  int64_t patch_size = 4;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -49,8 +50,11 @@ struct DataConfig {
   double held_out = 0.1;
   int64_t image_size = 0;
   std::string image_fit = "crop";
+  std::string image_memory = "4GiB";
+  int64_t image_threads = 0;
   int64_t augment_shift = 0, augment_cutout = 0;
   bool augment_mirror = false;
+  double augment_rotate = 0, augment_mixup = 0;
   int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
   std::string tokenizer = "sentencepiece";
   std::string tokenizer_model = "bpe";

@@ -63,6 +63,7 @@ ConfigKey of(std::vector<const char*> owners, ConfigKey key) {
 // Owners that several keys share.
 const std::vector<const char*> kPairs{"transformer", "t5", "marian"}, kTexts{"language", "masked_language"},
     kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"},
+    kLayers{"transformer", "t5", "marian", "gpt", "llama", "bert", "vit"},
     kAdapted{"transformer", "t5", "marian", "gpt", "llama", "bert"}, kGenerated{"dates", "random"};
 
 constexpr double kMaxSize = 1 << 30;             // of one axis of a tensor
@@ -75,38 +76,39 @@ const std::vector<ConfigKey>& table() {
   static const std::vector<ConfigKey> keys = {
       one_of(MODEL(architecture),
              "An encoder-decoder Transformer for translation (in the layout of T5 or Marian, too), a convolutional "
-             "or residual network for task = \"images\", a decoder "
+             "or residual network or a vision Transformer (vit) for task = \"images\", a decoder "
              "of GPT-2's or Llama's kind for task = \"language\", a BERT for task = \"masked_language\" or "
              "\"classification\".",
-             {"transformer", "cnn", "resnet", "gpt", "llama", "bert", "t5", "marian"}),
+             {"transformer", "cnn", "resnet", "vit", "gpt", "llama", "bert", "t5", "marian"}),
       of({"transformer", "t5", "marian", "gpt", "llama", "bert", "images"},
          any(MODEL(from),
              "A model folder in the layout of Hugging Face to start from: its configuration takes the place of the "
              "keys "
              "below, its tokenizer that of the tokenizer keys. For task = \"images\" an ONNX file or the folder of an "
-             "imported one, in place of the architecture; for task = \"classification\" also an ONNX file with a "
+             "imported one, in place of the architecture, or the model folder of a vit; for task = \"classification\" "
+             "also an ONNX file with a "
              "tokenizer beside it.")),
-      of(kTokens,
+      of(kLayers,
          between(MODEL(d_model), "Width of the model: the features of a token. Even, and divisible by num_heads.", 2,
                  kMaxSize)),
-      of(kTokens, between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize)),
-      of({"transformer", "t5", "marian", "bert"},
+      of(kLayers, between(MODEL(num_heads), "Attention heads; each has d_model / num_heads features.", 1, kMaxSize)),
+      of({"transformer", "t5", "marian", "bert", "vit"},
          between(MODEL(num_encoder_layers), "Encoder layers. The key num_layers sets both stacks.", 1, kMaxLayers)),
       of({"transformer", "t5", "marian", "gpt", "llama"},
          between(MODEL(num_decoder_layers), "Decoder layers.", 1, kMaxLayers)),
-      of(kTokens, between(MODEL(d_ff), "Width of the feed-forward layers.", 1, kMaxSize)),
+      of(kLayers, between(MODEL(d_ff), "Width of the feed-forward layers.", 1, kMaxSize)),
       of(kTokens,
          between(MODEL(max_seq_len),
                  "Most tokens of a sentence, its begin and end included. Longer pairs are left out of training.", 4,
                  kMaxSize)),
-      of(kTokens, below(MODEL(dropout), "Share of activations dropped in training.", 0, 1)),
+      of(kLayers, below(MODEL(dropout), "Share of activations dropped in training.", 0, 1)),
       of({"transformer", "marian"},
          one_of(MODEL(norm),
                 "Layer norm after each sub-layer, as in the paper, or before it, which trains more easily.",
                 {"post", "pre"})),
       of({"transformer", "marian"},
          any(MODEL(final_norm), "One more layer norm at the end of each stack; advisable when norm is \"pre\".")),
-      of({"transformer", "t5", "marian", "bert"},
+      of({"transformer", "t5", "marian", "bert", "vit"},
          one_of(MODEL(activation), "Of the feed-forward layers.", {"relu", "gelu"})),
       of(kPairs, any(MODEL(share_embeddings), "One embedding table for source and target. Needs joint_vocab.")),
       of({"transformer", "t5", "marian", "llama"},
@@ -117,6 +119,10 @@ const std::vector<ConfigKey>& table() {
                  "Of the residual network: 18, 34 or 50 as for large images; 20, 32, 44, 56 (6 n + 2) as for "
                  "small ones.",
                  8, 1202)),
+      of({"vit"}, between(MODEL(patch_size),
+                          "Of the vision Transformer: side of the squares in pixels that an image is cut into, each of "
+                          "which is a token. It divides the image's height and width.",
+                          1, 4096)),
 
       one_of(DATA(task),
              "\"text\" reads sentences and their translations, \"images\" reads images to classify, \"language\" reads "
@@ -166,11 +172,28 @@ const std::vector<ConfigKey>& table() {
          one_of(DATA(image_fit),
                 "How images become of that size: scaled and the middle kept, or both sides scaled by themselves.",
                 {"crop", "stretch"})),
+      of({"images"},
+         resumable(any(DATA(image_memory),
+                       "The most memory that decoded images may take, such as 4GiB. Image files that need more are "
+                       "decoded anew for every batch. The bits are the same."))),
+      of({"images"},
+         resumable(between(DATA(image_threads),
+                           "Threads that decode and change images while a step is computed; 0: as many as `threads`. "
+                           "The bits are the same.",
+                           0, 4096))),
       of({"images"}, between(DATA(augment_shift),
                              "Training images are shifted by up to so many pixels in either direction.", 0, 4096)),
       of({"images"}, any(DATA(augment_mirror), "Left and right are exchanged in every second training image.")),
       of({"images"}, between(DATA(augment_cutout),
                              "Side of a square, somewhere in each training image, that is covered; 0: none.", 0, 4096)),
+      of({"images"},
+         between(DATA(augment_rotate),
+                 "Training images are rotated about their center by up to so many degrees either way.", 0, 180)),
+      of({"images"},
+         between(DATA(augment_mixup),
+                 "Mixup: each training image is blended with another one, by a share from Beta(a, a) with this a, and "
+                 "has both labels by that share; 0: none.",
+                 0, 1000)),
       of(kGenerated, between(DATA(train_samples), "Examples of an epoch of a generated task.", 1, kMaxCount)),
       of(kGenerated, between(DATA(valid_samples), "Validation examples of a generated task.", 1, kMaxCount)),
       of(kGenerated, between(DATA(test_samples), "Test examples of a generated task.", 1, kMaxCount)),
@@ -303,7 +326,7 @@ const std::vector<ConfigKey>& table() {
               "that gradients are not rounded to zero; where they overflow the step is skipped and the scale halved.",
               1, 1 << 24),
       between(TRAIN(loss_scale_steps), "The loss scale doubles after so many steps without an overflow.", 1, kMaxCount),
-      of(kTokens,
+      of(kLayers,
          one_of(
              TRAIN(attention_precision),
              "same, or bf16: attention alone multiplies in bf16 and all else in `precision`. On a GPU that is cuDNN's "

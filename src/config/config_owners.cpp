@@ -38,7 +38,7 @@ bool asks_for_nothing(const ConfigKey& key, const Config& config) {
   const std::string_view name = key.name;
   if (name == "batch_tokens" && config.data.batch_tokens == 0) return true;
   if (name == "num_encoder_layers" || name == "num_decoder_layers")
-    if (task_kind(config) != TaskKind::kImages) return true;
+    if (task_kind(config) != TaskKind::kImages || config.model.architecture == "vit") return true;
   return field_value(key, config) == field_value(key, Config{});
 }
 

@@ -89,6 +89,30 @@ TEST(Config, KeysOfOtherTasksAreRefused) {
   for (const Preset& preset : presets()) check_keys_belong(parse_config(to_toml(load_config(preset.name), true), "p"));
 }
 
+TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
+  const auto refused = [](const std::vector<std::string>& settings, const std::string& part) {
+    Config config = load_config("vit-tiny");
+    for (const std::string& setting : settings) set_value(config, setting);
+    EXPECT_CONTAINS(user_error([&] { validate(config); }), part);
+  };
+  refused({"image_memory=much"}, "image_memory = \"much\" is not an amount; write for example 4GiB or 500MB");
+  refused({"num_heads=5"}, "d_model = 192 is not divisible by num_heads = 5");
+  refused({"patch_size=5"}, "image_size = 32 is not divisible by patch_size = 5");
+  const Config vit = load_config("vit-tiny");
+  validate(vit);
+  for (const char* setting : {"num_layers=6", "patch_size=2", "augment_rotate=10", "augment_mixup=0.4"})
+    check_setting_belongs(vit, setting);
+  EXPECT_CONTAINS(user_error([&] { check_setting_belongs(vit, "depth=20"); }), "has no \"depth\"");
+  EXPECT_CONTAINS(user_error([&] { check_setting_belongs(load_config("mnist"), "patch_size=2"); }),
+                  "has no \"patch_size\"");
+  Config layers = vit;
+  set_value(layers, "num_layers=4");  // both stacks, of which it has one
+  check_keys_belong(layers);
+  // The bits of a run do not depend on these.
+  for (const char* key : {"image_memory", "image_threads"}) EXPECT_TRUE(may_change_on_resume(key)) << key;
+  EXPECT_FALSE(may_change_on_resume("augment_rotate"));
+}
+
 TEST(Config, PathsThatTomlCannotHoldAreRefused) {
   Config config;
   config.data.train_source = config.data.train_target = "caf\xE9.txt";

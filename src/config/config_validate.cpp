@@ -152,10 +152,19 @@ void check_classification(const Config& config) {
   require(config.data.batch_size > 0, "task = \"classification\" needs a batch_size");
 }
 
-void check_images(const DataConfig& data) {
+void check_images(const Config& config) {
+  const DataConfig& data = config.data;
+  const ModelConfig& model = config.model;
   require(data.batch_size > 0, "task = \"images\" needs a batch_size");
   require(data.train_source.empty() && data.train_tsv.empty(),
           "task = \"images\" reads no text, but a training file is given");
+  require(parse_byte_size(data.image_memory).has_value(),
+          "image_memory = \"" + data.image_memory + "\" is not an amount; write for example 4GiB or 500MB");
+  if (model.architecture != "vit" || !model.from.empty()) return;
+  require(model.d_model % model.num_heads == 0,
+          named("d_model", model.d_model) + " is not divisible by " + named("num_heads", model.num_heads));
+  require(data.image_size % model.patch_size == 0,
+          named("image_size", data.image_size) + " is not divisible by " + named("patch_size", model.patch_size));
 }
 
 // Training for static int8.
@@ -211,7 +220,7 @@ void validate(const Config& config) {
   check_quantize(config);
   switch (task_kind(config)) {
     case TaskKind::kImages:
-      return check_images(config.data);
+      return check_images(config);
     case TaskKind::kClassification:
       return check_classification(config);
     case TaskKind::kLanguage:

@@ -493,6 +493,42 @@ save_every = 1000
 patience = 10
 metric = "bleu"
 )"},
+    {"vit-tiny", "A vision Transformer (ViT-Ti) for small images, a folder for each class: --data FOLDER.", R"(
+[model]
+architecture = "vit"
+d_model = 192
+num_heads = 3
+num_layers = 12
+d_ff = 768
+dropout = 0.0
+activation = "gelu"
+patch_size = 4
+
+[data]
+task = "images"
+image_size = 32
+held_out = 0.1
+batch_size = 64
+augment_shift = 4
+augment_mirror = true
+augment_mixup = 0.2
+
+[train]
+optimizer = "adamw"
+learning_rate = 1e-3
+schedule = "cosine"
+final_learning_rate = 1e-5
+warmup_steps = 300
+beta2 = 0.999
+epsilon = 1e-8
+weight_decay = 0.05
+label_smoothing = 0.1
+clip_norm = 1.0
+max_steps = 5000
+eval_every = 250
+save_every = 250
+metric = "accuracy"
+)"},
 };
 
 }  // namespace

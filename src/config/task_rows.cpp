@@ -13,7 +13,7 @@ constexpr std::array kPairModels{Names("transformer"), Names("t5"), Names("maria
 constexpr std::array kPairMetrics{Names("bleu"), Names("chrf"), Names("exact_match")};
 constexpr std::array kDecoders{Names("gpt"), Names("llama")};
 constexpr std::array kEncoders{Names("bert")};
-constexpr std::array kImageModels{Names("cnn"), Names("resnet")};
+constexpr std::array kImageModels{Names("cnn"), Names("resnet"), Names("vit")};
 constexpr std::array kMaskedMetrics{Names("masked_accuracy")};
 constexpr std::array kTextClassMetrics{Names("accuracy"), Names("f1")};
 constexpr std::array kImageClassMetrics{Names("accuracy")};

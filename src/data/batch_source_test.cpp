@@ -86,6 +86,11 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{
       {"pairs", [](uint64_t seed) { return std::make_unique<BatchStream>(pair_data, buckets, seed); }},
       {"images", [](uint64_t seed) { return std::make_unique<ImageBatches>(image_data, 4, seed); }},
+      {"changed images",
+       [](uint64_t seed) {
+         return std::make_unique<ImageBatches>(
+             image_data, 4, seed, ImageBatchOptions{.augmentation = {.shift = 1, .mixup = 1}, .threads = 3});
+       }},
       {"labelled",
        [](uint64_t seed) {
          return std::make_unique<LabelledBatches>(labelled, 4, std::vector<int64_t>{8, 20}, seed);

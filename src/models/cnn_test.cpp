@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
+#include "exec/interpreter.h"
+#include "nn/parameter_layout.h"
 #include "train/learner.h"
+#include "train/step_graphs.h"
 
 namespace linnet {
 namespace {
@@ -67,6 +71,58 @@ TEST(Cnn, RowsWithoutALabelChangeNothing) {
     weights[rubbish != 0].assign(trained.begin(), trained.end());
   }
   EXPECT_EQ(weights[0], weights[1]);
+}
+
+// Each row's loss is that of its two labels by their shares, with the smoothing of both; a row without a label has
+// none. The gradient towards the last bias is the sum of probabilities less targets.
+TEST(Cnn, AMixedImageHasTheLossOfBothLabels) {
+  constexpr double kSmoothing = 0.1;
+  constexpr int64_t kClasses = 3, kRows = 14;
+  CnnConfig config = small();
+  config.classes = kClasses;
+  Cnn model(config);
+  const ParameterLayout layout(model);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i] = 0.02f * static_cast<float>(i * 37 % 23) - 0.2f;
+  const auto label = [](size_t row) { return row < kRows ? static_cast<int32_t>(row % 3) : -1; };
+  const auto other = [](size_t row) { return row < kRows ? static_cast<int32_t>(row / 2 % 3) : -1; };
+  const auto share = [](size_t row) { return static_cast<float>(row % 5) / 4; };
+  const auto run = [&](const Graph& graph) {
+    const Halves data;
+    NamedTensors inputs;
+    for (const GraphInput& input : graph.inputs()) {
+      HostTensor tensor(graph.value(input.value).type);
+      if (input.name == "parameters") std::ranges::copy(parameters, tensor.as<float>().begin());
+      if (input.name == "images") std::ranges::copy(data.images, tensor.as<uint8_t>().begin());
+      for (size_t row = 0; row < kBatch; ++row) {
+        if (input.name == "labels") tensor.as<int32_t>()[row] = label(row);
+        if (input.name == "other_labels") tensor.as<int32_t>()[row] = other(row);
+        if (input.name == "shares") tensor.as<float>()[row] = share(row);
+      }
+      inputs[input.name] = std::move(tensor);
+    }
+    return interpret(graph, inputs);
+  };
+  const LossFunction loss = [&](Trace& trace) { return image_loss(model, trace, kBatch, kSmoothing, true); };
+  const std::vector<double> logits = run(evaluate_graph(layout, loss, "parameters")).outputs.at("logits").values();
+  double expected = 0, slopes[kClasses] = {};
+  for (size_t row = 0; row < kRows; ++row) {
+    const double* x = logits.data() + row * kClasses;
+    double total = 0, mean = 0;
+    for (int64_t c = 0; c < kClasses; ++c) total += std::exp(x[c]), mean += x[c] / kClasses;
+    for (const auto& [target, part] : {std::pair{label(row), share(row)}, {other(row), 1 - share(row)}}) {
+      expected += part * (std::log(total) - (1 - kSmoothing) * x[target] - kSmoothing * mean);
+      slopes[target] -= part * (1 - kSmoothing);
+    }
+    for (int64_t c = 0; c < kClasses; ++c) slopes[c] += std::exp(x[c]) / total - kSmoothing / kClasses;
+  }
+  const InterpreterResult trained = run(accumulate_graph(layout, loss, {}));
+  EXPECT_NEAR(trained.states.at("loss_sum")[0], expected, 1e-4);
+  EXPECT_EQ(trained.states.at("token_count")[0], kRows);
+  const ParameterSlot& bias = layout.parameters().back();
+  ASSERT_EQ(bias.spec.name, "head.bias");
+  for (int64_t c = 0; c < kClasses; ++c)
+    EXPECT_NEAR(trained.states.at("gradient")[bias.offset + c], slopes[c], 1e-4) << c;
 }
 
 TEST(Cnn, PredictionsAreAnOutputOfEvaluationOnly) {

@@ -25,7 +25,8 @@ class ImageModel : public Module {
 
 // Cross-entropy of a batch. Inputs of the graph: "images" u8 [B, height, width, channels] and "labels" i32 [B]; rows
 // with a negative label count for nothing. Outside of training the graph also has the outputs "predictions" i32 [B],
-// each row's most likely class, and "logits" [B, classes].
-Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smoothing = 0);
+// each row's most likely class, and "logits" [B, classes]. `mixed`: in training images are blends of two; the inputs
+// "other_labels" i32 [B] and "shares" f32 [B, 1] say what with, and how much of the image has the first label.
+Loss image_loss(ImageModel& model, Trace& trace, int64_t batch, double label_smoothing = 0, bool mixed = false);
 
 }  // namespace linnet

@@ -19,6 +19,8 @@ Shape file_shape(const NameRow& row, Shape shape) {
       return {shape[1], shape[0]};
     case TensorForm::kOneRow:
       return {1, shape[0]};
+    case TensorForm::kChannelsFirst:
+      return {shape[0], shape[3], shape[1], shape[2]};
   }
   return shape;
 }
@@ -45,10 +47,21 @@ void check_cover(const NameTable& names, const ParameterLayout& layout) {
   }
 }
 
+// Where element `i` of a file's filters [out, in, height, width] lies in ours.
+int64_t filter_index(const Shape& in_file, int64_t i) {
+  const int64_t channels = in_file[1], pixels = in_file[2] * in_file[3];
+  const int64_t pixel = i % pixels, channel = i / pixels % channels, filter = i / pixels / channels;
+  return (filter * pixels + pixel) * channels + channel;
+}
+
 // `count` elements of the file from element `first`, as floats.
 void gather(const BoundRow& bound, const float* parameters, int64_t first, int64_t count, float* out) {
   if (!bound.spec) return void(std::fill_n(out, count, bound.row->constant));
   const float* from = parameters + bound.offset;
+  if (bound.row->form == TensorForm::kChannelsFirst) {
+    for (int64_t i = 0; i < count; ++i) out[i] = from[filter_index(bound.shape, first + i)];
+    return;
+  }
   if (bound.row->form != TensorForm::kTransposed) return void(std::copy_n(from + first, count, out));
   const int64_t in = bound.shape[0], width = bound.shape[1], end = first + count;
   for (int64_t column = 0; column < width; ++column)
@@ -81,6 +94,12 @@ std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& 
 void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, float* parameters) {
   float* to = parameters + bound.offset;
   const int64_t elements = bound.shape.elements();
+  if (bound.row->form == TensorForm::kChannelsFirst) {
+    std::vector<float> values(static_cast<size_t>(elements));
+    read_floats(dtype, data, elements, values.data());
+    for (int64_t i = 0; i < elements; ++i) to[filter_index(bound.shape, i)] = values[static_cast<size_t>(i)];
+    return;
+  }
   if (bound.row->form != TensorForm::kTransposed) return read_floats(dtype, data, elements, to);
   constexpr int64_t kRows = 64;  // of the file at once, so that whole cache lines of the parameter are written
   const int64_t in = bound.shape[0], width = bound.shape[1];

@@ -3,8 +3,8 @@
 namespace linnet {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&kGpt2Family,  &kBertFamily, &kLlamaFamily, &kMistralFamily,
-                                               &kQwen2Family, &kT5Family,   &kMarianFamily};
+  static const std::vector<const Family*> list{&kGpt2Family,  &kBertFamily, &kLlamaFamily,  &kMistralFamily,
+                                               &kQwen2Family, &kT5Family,   &kMarianFamily, &kVitFamily};
   return list;
 }
 

@@ -21,7 +21,8 @@ struct Family {
   NameTable (*names)(const ConfigFile& config, const std::string& architecture);
 };
 
-extern const Family kGpt2Family, kBertFamily, kLlamaFamily, kMistralFamily, kQwen2Family, kT5Family, kMarianFamily;
+extern const Family kGpt2Family, kBertFamily, kLlamaFamily, kMistralFamily, kQwen2Family, kT5Family, kMarianFamily,
+    kVitFamily;
 
 const std::vector<const Family*>& families();
 // User error naming the file when there is no such family, with those there are.

@@ -14,8 +14,9 @@ namespace linnet {
 
 enum class TensorForm {
   kSame,
-  kTransposed,  // [in, out] in the file, [out, in] here: GPT-2's Conv1D
-  kOneRow,      // [1, n] in the file, [n] here: Marian's final_logits_bias
+  kTransposed,     // [in, out] in the file, [out, in] here: GPT-2's Conv1D
+  kOneRow,         // [1, n] in the file, [n] here: Marian's final_logits_bias
+  kChannelsFirst,  // [out, in, height, width] in the file, [out, height, width, in] here: filters
 };
 
 enum class TensorRole {

@@ -158,7 +158,7 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
 void PretrainedModel::fail_type() const {
   fail_user((folder.empty() ? "the model" : "'" + folder + "'") + " is a " + architecture +
             ", which does not fit this task: text generation takes a decoder (GPT-2, Llama), classification and masked "
-            "tokens a BERT, translation a T5 or Marian");
+            "tokens a BERT, translation a T5 or Marian, images a ViT");
 }
 
 bool is_pretrained_folder(const std::string& folder) {

@@ -37,6 +37,21 @@ std::pair<double, double> distance(std::span<const T> a, std::span<const double>
   return {norm(difference), norm(compared)};
 }
 
+// Gives a runner the inputs of a graph in float64, but for its parameters.
+template <class Runner>
+void set_inputs(const NamedTensors& named, Runner& runner) {
+  for (const NamedTensors::value_type& entry : named) {
+    const std::string& input = entry.first;
+    const HostTensor& tensor = entry.second;
+    if (input == "parameters" || input == "constants") continue;
+    if (tensor.type().dtype == DType::kI32) runner.template set<int32_t>(input, tensor.as<int32_t>());
+    if (tensor.type().dtype != DType::kF64) continue;
+    const std::vector<double> values = tensor.values();
+    const std::vector<float> floats(values.begin(), values.end());
+    runner.template set<float>(input, std::span<const float>(floats));
+  }
+}
+
 std::map<std::string, std::string> companions(const std::string& folder) {
   std::map<std::string, std::string> result;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -105,8 +120,7 @@ void PretrainedGolden::check_output(const std::string& name, const Output& outpu
 
   Forward forward(*model.module, {trace_output}, 2);
   std::copy(parameters.begin(), parameters.end(), forward.parameters());
-  for (const auto& [input, tensor] : named)
-    if (tensor.type().dtype == DType::kI32) forward.set<int32_t>(input, tensor.as<int32_t>());
+  set_inputs(named, forward);
   const auto [error32, same_size] = distance(forward.run().output(name), expected);
   EXPECT_LE(error32, 1e-5 * same_size) << name << " in float32";
 }
@@ -121,8 +135,7 @@ void PretrainedGolden::check_loss_and_gradients(const LossFunction& loss) const 
   // Two micro-batches, so that the gradient stays where it is accumulated.
   SingleShapeLearner learner(*model.module, loss, {.accumulate_steps = 2, .threads = 2});
   std::copy(parameters.begin(), parameters.end(), learner.trainer().state("parameters"));
-  for (const auto& [input, tensor] : named)
-    if (tensor.type().dtype == DType::kI32) learner.set<int32_t>(input, tensor.as<int32_t>());
+  set_inputs(named, learner);
   EXPECT_NEAR(learner.evaluate(), expected, 1e-5 * expected);
   learner.trainer().accumulate(0, 1, 0);
   const double count = exact.outputs.at("token_count")[0];
@@ -168,8 +181,7 @@ void PretrainedGolden::check_training_in_fp16(const LossFunction& loss) const {
   Trainer& trainer = learner.trainer();
   std::copy(parameters.begin(), parameters.end(), trainer.state("parameters"));
   trainer.reset_ema();
-  for (const auto& [input, tensor] : inputs(evaluate_graph(layout, loss, "parameters", DType::kF64)))
-    if (tensor.type().dtype == DType::kI32) learner.set<int32_t>(input, tensor.as<int32_t>());
+  set_inputs(inputs(evaluate_graph(layout, loss, "parameters", DType::kF64)), learner);
   learner.set<float>("spike", {1});
   EXPECT_NEAR(learner.evaluate(), number("loss"), 2e-3 * number("loss"));
 

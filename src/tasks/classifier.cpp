@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/images/image_file.h"
 #include "kernels/isa.h"
 #include "run/run_folder.h"
 #include "tasks/classification/classification_task.h"
@@ -63,11 +62,7 @@ class ClassifierOfImages : public Classifier {
                         .channels = format_.channels};
     images.class_names = format_.class_names;
     images.labels.assign(paths.size(), -1);
-    const auto bytes = static_cast<size_t>(images.image_bytes());
-    images.pixels.resize(paths.size() * bytes);
-    const ImageInfo size{format_.height, format_.width, format_.channels};
-    for (size_t i = 0; i < paths.size(); ++i)
-      read_fitted_image(paths[i], size, fit_, std::span(images.pixels).subspan(i * bytes, bytes));
+    images.files = {.paths = paths, .fit = fit_, .channels = format_.channels};
     return softmax_rows(session_->logits(images), classes().size());
   }
 

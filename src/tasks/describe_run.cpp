@@ -18,9 +18,12 @@ std::string line(const char* name, const std::string& value) { return fmt::forma
 std::string model_text(const Config& config, const std::string& folder) {
   const ModelConfig& m = config.model;
   if (!m.from.empty()) return fmt::format("{}, started from '{}'", m.architecture, m.from);
-  if (m.architecture == "cnn" || m.architecture == "resnet") {
-    std::string text = m.architecture == "cnn" ? fmt::format("{}, {} filters", m.architecture, m.filters)
-                                               : fmt::format("{} of depth {}", m.architecture, m.depth);
+  if (m.architecture == "cnn" || m.architecture == "resnet" || m.architecture == "vit") {
+    std::string text = fmt::format("{} of depth {}", m.architecture, m.depth);
+    if (m.architecture == "cnn") text = fmt::format("{}, {} filters", m.architecture, m.filters);
+    if (m.architecture == "vit")
+      text = fmt::format("vit, {} layers of width {}, {} heads, patches of {} x {}", m.num_encoder_layers, m.d_model,
+                         m.num_heads, m.patch_size, m.patch_size);
     if (!file_exists(folder + "/images.json")) return text;
     const ImageFormat format = ImageFormat::load(folder);
     return text + fmt::format(", images of {} x {} x {} in {} classes", format.height, format.width, format.channels,

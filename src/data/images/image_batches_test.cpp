@@ -83,9 +83,10 @@ TEST(ImageBatches, EvaluationTakesEachImageInOrder) {
   ASSERT_EQ(evaluation_batches(dataset, 4), 3);
   std::vector<uint8_t> images(8, 99);
   std::vector<int32_t> labels(4, 99);
-  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 1, images.data(), labels.data()), 4);
+  ThreadPool pool(2);
+  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 1, images.data(), labels.data(), pool), 4);
   EXPECT_EQ(images, (std::vector<uint8_t>{4, 4, 5, 5, 6, 6, 7, 7}));
-  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 2, images.data(), labels.data()), 2);
+  EXPECT_EQ(fill_evaluation_batch(dataset, 4, 2, images.data(), labels.data(), pool), 2);
   EXPECT_EQ(images, (std::vector<uint8_t>{8, 8, 9, 9, 0, 0, 0, 0}));
   EXPECT_EQ(labels, (std::vector<int32_t>{0, 0, -1, -1}));
 }

@@ -1,10 +1,12 @@
 #include "data/images/image_folder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "data/images/image_file.h"
 #include "text/unicode/utf8.h"
 
@@ -49,10 +51,14 @@ std::vector<ImageFile> list_images(const std::string& directory, const std::vect
 std::string size_text(const ImageInfo& info) { return std::to_string(info.width) + "x" + std::to_string(info.height); }
 
 // The one size of all files, with the most channels any of them has.
-ImageInfo common_info(const std::vector<ImageFile>& files, int64_t size) {
-  ImageInfo common = image_info(files[0].path);
-  for (const ImageFile& file : files) {
-    const ImageInfo info = image_info(file.path);
+ImageInfo common_info(const std::vector<ImageFile>& files, int64_t size, ThreadPool& pool) {
+  std::vector<ImageInfo> infos(files.size());
+  pool.run(static_cast<int64_t>(files.size()),
+           [&](int64_t i, int) { infos[static_cast<size_t>(i)] = image_info(files[static_cast<size_t>(i)].path); });
+  ImageInfo common = infos[0];
+  for (size_t i = 0; i < files.size(); ++i) {
+    const ImageFile& file = files[i];
+    const ImageInfo& info = infos[i];
     if (size == 0 && (info.height != common.height || info.width != common.width))
       fail_user("'" + file.path + "' is " + size_text(info) + " pixels, but '" + files[0].path + "' is " +
                 size_text(common) + ": image_size makes them alike (--set image_size=64)");
@@ -62,10 +68,34 @@ ImageInfo common_info(const std::vector<ImageFile>& files, int64_t size) {
   return common;
 }
 
-void drop_equal_channels(ImageDataset& dataset) {
-  std::vector<uint8_t>& pixels = dataset.pixels;
+bool is_grey(std::span<const uint8_t> pixels) {
   for (size_t i = 0; i < pixels.size(); i += 3)
-    if (pixels[i] != pixels[i + 1] || pixels[i] != pixels[i + 2]) return;
+    if (pixels[i] != pixels[i + 1] || pixels[i] != pixels[i + 2]) return false;
+  return true;
+}
+
+// Decodes files until one has color.
+bool is_grey_in_files(const ImageDataset& dataset, ThreadPool& pool) {
+  constexpr int64_t kAtOnce = 64;
+  std::vector<std::vector<uint8_t>> images(static_cast<size_t>(pool.size()),
+                                           std::vector<uint8_t>(static_cast<size_t>(dataset.image_bytes())));
+  std::atomic<bool> grey = true;
+  for (int64_t first = 0; first < dataset.count && grey; first += kAtOnce)
+    pool.run(std::min(kAtOnce, dataset.count - first), [&](int64_t i, int worker) {
+      std::vector<uint8_t>& image = images[static_cast<size_t>(worker)];
+      dataset.read(first + i, image);
+      if (!is_grey(image)) grey = false;
+    });
+  return grey;
+}
+
+void drop_equal_channels(ImageDataset& dataset, ThreadPool& pool) {
+  if (!dataset.in_memory()) {
+    if (is_grey_in_files(dataset, pool)) dataset.channels = 1;
+    return;
+  }
+  std::vector<uint8_t>& pixels = dataset.pixels;
+  if (!is_grey(pixels)) return;
   for (size_t i = 0; i < pixels.size() / 3; ++i) pixels[i] = pixels[3 * i];
   pixels.resize(pixels.size() / 3);
   pixels.shrink_to_fit();
@@ -97,28 +127,36 @@ ImageDataset read_image_folder(const std::string& directory, const std::vector<s
     if (invalid_utf8_at(name) != std::string::npos)
       fail_user("'" + directory + "/" + name + "': the name of a class must be valid UTF-8");
   const std::vector<ImageFile> files = list_images(directory, dataset.class_names);
-  const ImageInfo info = common_info(files, loading.size);
+  ThreadPool pool(loading.threads > 0 ? loading.threads : available_threads());
+  const ImageInfo info = common_info(files, loading.size, pool);
   dataset.count = static_cast<int64_t>(files.size());
   dataset.height = info.height;
   dataset.width = info.width;
   dataset.channels = info.channels;
   const auto bytes = static_cast<size_t>(dataset.image_bytes());
-  dataset.pixels.resize(files.size() * bytes);
-  for (size_t i = 0; i < files.size(); ++i) {
-    read_fitted_image(files[i].path, info, loading.fit, std::span(dataset.pixels).subspan(i * bytes, bytes));
-    dataset.labels.push_back(files[i].label);
+  for (const ImageFile& file : files) dataset.labels.push_back(file.label);
+  dataset.files = {.paths = {}, .fit = loading.fit, .channels = info.channels};
+  if (static_cast<uint64_t>(files.size() * bytes) > loading.memory) {
+    for (const ImageFile& file : files) dataset.files.paths.push_back(file.path);
+  } else {
+    dataset.pixels.resize(files.size() * bytes);
+    pool.run(dataset.count, [&](int64_t i, int) {
+      const auto at = static_cast<size_t>(i);
+      read_fitted_image(files[at].path, info, loading.fit, std::span(dataset.pixels).subspan(at * bytes, bytes));
+    });
   }
-  if (dataset.channels == 3) drop_equal_channels(dataset);
+  if (dataset.channels == 3) drop_equal_channels(dataset, pool);
   return dataset;
 }
 
 void make_colour(ImageDataset& dataset) {
   if (dataset.channels != 1) return;
+  dataset.channels = 3;
+  if (!dataset.in_memory()) return;
   std::vector<uint8_t> colour(dataset.pixels.size() * 3);
   for (size_t i = 0; i < dataset.pixels.size(); ++i)
     std::fill_n(colour.begin() + static_cast<ptrdiff_t>(3 * i), 3, dataset.pixels[i]);
   dataset.pixels = std::move(colour);
-  dataset.channels = 3;
 }
 
 }  // namespace linnet

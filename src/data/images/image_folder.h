@@ -15,6 +15,8 @@ std::vector<std::string> list_folders(const std::string& directory);
 struct ImageLoading {
   int64_t size = 0;  // pixels of either side; 0: as they are, and all must be alike
   ImageFit fit = ImageFit::kCrop;
+  int threads = 0;               // that decode files; 0: all that the process may use
+  uint64_t memory = UINT64_MAX;  // bytes: images that take more stay files (ImageDataset::files)
 };
 
 // Classes are the folders, in that order; images of a class are sorted by name. Files of other kinds are left out. The

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/images/image_batches.h"
 #include "data/images/image_file.h"
 #include "data/images/image_splits.h"
 #include "data/images/image_testing.h"
@@ -112,6 +113,71 @@ TEST_F(ImageFolderTest, PicturesOfAnySizeAreMadeAlike) {
   EXPECT_GT(pixel(stretched, 0, 3, 0), 200);
   EXPECT_LT(pixel(stretched, 1, 3, 0), 60);  // wide.png: black at the left
   EXPECT_GT(pixel(stretched, 1, 0, 3), 200);
+}
+
+// What does not fit into memory is decoded when it is asked for, and is the same: pixels, channels, parts, moments,
+// batches.
+TEST_F(ImageFolderTest, FilesAreTheSameAsImagesInMemory) {
+  for (const bool has_colour : {false, true}) {
+    SCOPED_TRACE(has_colour);
+    for (int i = 0; i < 9; ++i) {
+      Pixels pixels;
+      for (int p = 0; p < 5 * 6; ++p) {
+        const auto value = static_cast<uint8_t>(i * 29 + p * 7);
+        for (int c = 0; c < 3; ++c) pixels.push_back(static_cast<uint8_t>(has_colour && i == 7 ? value + c : value));
+      }
+      image("all/" + std::to_string(i % 2) + "/" + std::to_string(i) + ".bmp", 6, 5, 3, pixels);
+    }
+    const ImageDataset memory = read_image_folder(folder_ + "/all", {}, {.size = 4});
+    for (const int threads : {1, 3}) {
+      ImageDataset files = read_image_folder(folder_ + "/all", {}, {.size = 4, .threads = threads, .memory = 100});
+      EXPECT_TRUE(files.pixels.empty());
+      EXPECT_FALSE(files.in_memory());
+      EXPECT_EQ(files.channels, has_colour ? 3 : 1);
+      EXPECT_EQ(files.channels, memory.channels);
+      EXPECT_EQ(files.labels, memory.labels);
+      EXPECT_EQ(channel_moments(files, threads).mean, channel_moments(memory).mean);
+      EXPECT_EQ(channel_moments(files, threads).deviation, channel_moments(memory).deviation);
+      Pixels decoded(static_cast<size_t>(files.image_bytes()));
+      for (int64_t i = 0; i < files.count; ++i) {
+        files.read(i, decoded);
+        EXPECT_TRUE(std::ranges::equal(decoded, memory.image(i))) << i;
+      }
+      ImageBatches from_files(files, 4, 5, {.augmentation = {.mirror = true}, .threads = threads});
+      ImageBatches from_memory(memory, 4, 5, {.augmentation = {.mirror = true}});
+      for (int i = 0; i < 7; ++i)
+        EXPECT_TRUE(std::ranges::equal(from_files.next().arrays[0].bytes, from_memory.next().arrays[0].bytes)) << i;
+      ImageDataset rest = memory, part = split_off(rest, 4), part_of_files = split_off(files, 4);
+      EXPECT_EQ(part_of_files.labels, part.labels);
+      part_of_files.read(3, decoded);
+      EXPECT_TRUE(std::ranges::equal(decoded, part.image(3)));
+      files.read(4, decoded);
+      EXPECT_TRUE(std::ranges::equal(decoded, rest.image(4)));
+      make_colour(files), make_colour(rest);
+      decoded.resize(static_cast<size_t>(files.image_bytes()));
+      files.read(0, decoded);
+      EXPECT_TRUE(std::ranges::equal(decoded, rest.image(0)));
+    }
+  }
+}
+
+// A file that is damaged later ends the epoch at its batch, by name; the batches before it come whole.
+TEST_F(ImageFolderTest, AFileThatCannotBeDecodedAnyMoreIsNamedAtItsBatch) {
+  for (int i = 0; i < 12; ++i)
+    grey("all/" + std::to_string(i % 2) + "/" + std::to_string(i) + ".png", static_cast<uint8_t>(10 + i));
+  const ImageDataset files = read_image_folder(folder_ + "/all", {}, {.memory = 1});
+  ImageBatches batches(files, 2, 5, {.threads = 2});
+  std::vector<uint8_t> values;
+  for (int i = 0; i < 6; ++i) values.push_back(static_cast<uint8_t>(batches.next().arrays[0].bytes[0]));
+  const std::string name = std::to_string((values[4] - 10) % 2) + "/" + std::to_string(values[4] - 10) + ".png";
+  write("all/" + name, "no picture");
+  batches.seek(0, 0);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(static_cast<uint8_t>(batches.next().arrays[0].bytes[0]), values[static_cast<size_t>(i)]);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_NE(error_of([&] { batches.next(); }).find("'all/" + name + "' cannot be decoded"), std::string::npos);
+  batches.seek(0, 5);
+  EXPECT_EQ(static_cast<uint8_t>(batches.next().arrays[0].bytes[0]), values[5]);
 }
 
 TEST_F(ImageFolderTest, FoldersOfClassesAloneAreDividedBySeed) {

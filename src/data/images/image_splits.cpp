@@ -55,10 +55,14 @@ ImageSplits load_idx(const std::string& directory) {
 ImageSplits load_folders(const std::string& directory, const ImageLoading& loading) {
   ImageSplits splits{.train = read_image_folder(directory + "/train", {}, loading)};
   const auto& names = splits.train.class_names;
+  ImageLoading rest = loading;  // the parts share the memory
+  rest.memory -= splits.train.pixels.size();
   for (const auto& [name, part] :
        {std::pair{"valid", &splits.validation}, {"val", &splits.validation}, {"test", &splits.test}})
-    if (part->count == 0 && file_exists(directory + "/" + name))
-      *part = read_image_folder(directory + "/" + name, names, loading);
+    if (part->count == 0 && file_exists(directory + "/" + name)) {
+      *part = read_image_folder(directory + "/" + name, names, rest);
+      rest.memory -= part->pixels.size();
+    }
   // A part may be grey by chance; all parts are what the most colourful one is.
   const auto parts = {&splits.train, &splits.validation, &splits.test};
   if (std::ranges::any_of(parts, [](const ImageDataset* part) { return part->channels == 3; }))

@@ -7,12 +7,16 @@
 #include "data/images/image_batches.h"
 #include "models/cnn.h"
 #include "models/resnet.h"
+#include "models/vit.h"
 #include "onnx/image_network.h"
+#include "pretrained/pretrained.h"
+#include "pretrained/vit.h"
 
 namespace linnet {
 namespace {
 
-constexpr const char *kFormatFile = "/images.json", *kNetworkFile = "/network.onnx";
+constexpr const char *kFormatFile = "/images.json", *kNetworkFile = "/network.onnx", *kVitFolder = "/pretrained",
+                     *kVitFile = "/pretrained/config.json";
 
 std::string size_text(int64_t height, int64_t width, int64_t channels) {
   return std::to_string(height) + " x " + std::to_string(width) + " x " + std::to_string(channels);
@@ -21,11 +25,13 @@ std::string size_text(int64_t height, int64_t width, int64_t channels) {
 std::unique_ptr<ImageModel> make_model(const Config& config, const ImageFormat& format) {
   const auto classes = static_cast<int64_t>(format.class_names.size());
   const ImageShape shape{format.height, format.width, format.channels, classes};
+  if (!format.vit.empty() || starts_from_vit(config)) return std::make_unique<Vit>(vit_config_of(config, format));
   const std::string& network = format.network.empty() ? config.model.from : format.network;
   if (!network.empty())
     return std::make_unique<OnnxImageModel>(load_onnx(network), shape, format.mean, format.deviation);
   if (config.model.architecture == "resnet")
     return std::make_unique<ResNet>(ResNetConfig{config.model.depth, shape, format.mean, format.deviation});
+  if (config.model.architecture == "vit") return std::make_unique<Vit>(vit_config_of(config, format));
   return std::make_unique<Cnn>(CnnConfig{.height = format.height,
                                          .width = format.width,
                                          .channels = format.channels,
@@ -37,8 +43,44 @@ std::unique_ptr<ImageModel> make_model(const Config& config, const ImageFormat& 
 
 }  // namespace
 
-ImageFormat ImageFormat::of(const ImageDataset& train) {
-  const ChannelMoments moments = channel_moments(train);
+bool starts_from_vit(const Config& config) {
+  const std::string& folder = config.model.from;
+  if (folder.empty() || is_onnx_path(folder) || !is_pretrained_folder(folder)) return false;
+  const std::string type = ConfigFile(folder + "/config.json").text("model_type");
+  if (type != "vit")
+    fail_user("model.from = \"" + folder + "\": a " + type + " model; task = \"images\" starts from a vit");
+  if (config.model.architecture != "vit")
+    fail_user("model.from = \"" + folder + "\": a ViT needs architecture = \"vit\", not \"" +
+              config.model.architecture + "\"");
+  return true;
+}
+
+VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
+  const ModelConfig& model = config.model;
+  const ImageShape images{format.height, format.width, format.channels,
+                          static_cast<int64_t>(format.class_names.size())};
+  VitConfig vit{.patch = model.patch_size,
+                .width = model.d_model,
+                .heads = model.num_heads,
+                .layers = model.num_encoder_layers,
+                .hidden = model.d_ff,
+                .dropout = model.dropout,
+                .activation = model.activation == "relu" ? Activation::kRelu : Activation::kGelu};
+  if (!format.vit.empty() || starts_from_vit(config)) {
+    vit = vit_config(ConfigFile(format.vit.empty() ? model.from + "/config.json" : format.vit));
+    const ImageShape& own = vit.images;
+    if (own.height != images.height || own.width != images.width || own.channels != images.channels)
+      fail_user("the ViT takes images of " + size_text(own.height, own.width, own.channels) + ", and the data's are " +
+                size_text(images.height, images.width, images.channels) +
+                " (--set image_size=" + std::to_string(own.height) + " scales them)");
+  }
+  vit.images = images;
+  vit.mean = format.mean, vit.deviation = format.deviation;
+  return vit;
+}
+
+ImageFormat ImageFormat::of(const ImageDataset& train, int threads) {
+  const ChannelMoments moments = channel_moments(train, threads);
   return {train.height, train.width, train.channels, train.class_names, moments.mean, moments.deviation};
 }
 
@@ -46,6 +88,11 @@ void ImageFormat::save(const std::string& folder) const {
   const nlohmann::ordered_json json{{"height", height},       {"width", width}, {"channels", channels},
                                     {"classes", class_names}, {"mean", mean},   {"deviation", deviation}};
   if (!network.empty()) write_onnx(load_onnx(network)->model(), folder + kNetworkFile);
+  if (!vit.empty()) {
+    const ConfigFile file(vit);
+    make_directories(folder + kVitFolder);
+    file.save(folder + kVitFile);
+  }
   write_file_atomically(folder + kFormatFile, json.dump(1) + "\n");
 }
 
@@ -61,6 +108,7 @@ ImageFormat ImageFormat::load(const std::string& folder) {
     json.at("mean").get_to(format.mean);
     json.at("deviation").get_to(format.deviation);
     if (file_exists(folder + kNetworkFile)) format.network = folder + kNetworkFile;
+    if (file_exists(folder + kVitFile)) format.vit = folder + kVitFile;
     return format;
   } catch (const nlohmann::json::exception& error) {
     fail_user(path + ": not what a run of images leaves there: " + error.what());
@@ -80,42 +128,55 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
                            int64_t train_images)
     : OwnedImageModel{make_model(config, format)},
       Session(config, *owned, training, verify_plans),
-      batch_size(config.data.batch_size) {
+      batch_size(config.data.batch_size),
+      decoding_threads_(decoding_threads(config)) {
   std::vector<ResidentOptions::Input> device_data;
   if (train_images > 0)
     device_data = {{"images", {DType::kU8, {train_images, format.height, format.width, format.channels}}},
                    {"labels", {DType::kI32, {train_images}}}};
-  plan(image_inputs(batch_size, format.height * format.width * format.channels),
-       {[this, smoothing = config.train.label_smoothing](Trace& trace) {
-         return image_loss(*owned, trace, batch_size, smoothing);
+  const bool mixed = training && config.data.augment_mixup > 0;
+  plan(image_inputs(batch_size, format.height * format.width * format.channels, mixed),
+       {[this, mixed, smoothing = config.train.label_smoothing](Trace& trace) {
+         return image_loss(*owned, trace, batch_size, smoothing, mixed);
        }},
        device_data);
 }
 
-std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
+void ImageSession::evaluate_batches(const ImageDataset& dataset, const EvaluatedBatch& body) {
   OwnedBatch owned(image_inputs(batch_size, dataset.image_bytes()));
-  std::vector<float> all;
+  ThreadPool pool(dataset.in_memory() ? 1 : decoding_threads_);
   for (int64_t index = 0; index < evaluation_batches(dataset, batch_size); ++index) {
-    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, owned.data<uint8_t>(0), owned.data(1));
-    trainer->evaluate(owned.batch);
+    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, owned.data<uint8_t>(0), owned.data(1), pool);
+    const double loss_sum = trainer->evaluate(owned.batch).sum;
+    body(rows, owned.data(1), loss_sum);
+  }
+}
+
+std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
+  std::vector<float> all;
+  evaluate_batches(dataset, [&](int64_t rows, const int32_t*, double) {
     const float* found = trainer->evaluation_output(0, "logits").as<const float>();
     all.insert(all.end(), found, found + rows * image_model().images.classes);
-  }
+  });
   return all;
 }
 
 Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
-  OwnedBatch owned(image_inputs(batch_size, dataset.image_bytes()));
   double sum = 0;
   int64_t right = 0;
-  for (int64_t index = 0; index < evaluation_batches(dataset, batch_size); ++index) {
-    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, owned.data<uint8_t>(0), owned.data(1));
-    sum += trainer->evaluate(owned.batch).sum;
+  evaluate_batches(dataset, [&](int64_t rows, const int32_t* labels, double loss_sum) {
+    sum += loss_sum;
     const int32_t* predictions = trainer->evaluation_output(0, "predictions").as<const int32_t>();
-    for (int64_t row = 0; row < rows; ++row) right += predictions[row] == owned.data(1)[row];
-  }
+    for (int64_t row = 0; row < rows; ++row) right += predictions[row] == labels[row];
+  });
   const auto count = static_cast<double>(dataset.count);
   return {sum / count, dataset.count, {{"accuracy", static_cast<double>(right) / count}}, {}};
+}
+
+int decoding_threads(const Config& config) {
+  for (const int64_t asked : {config.data.image_threads, config.train.threads})
+    if (asked > 0) return static_cast<int>(asked);
+  return available_threads();
 }
 
 }  // namespace linnet

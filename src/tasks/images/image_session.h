@@ -1,11 +1,12 @@
 // An image classifier with what a command needs around it: its planned memory, and evaluation.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "data/images/image_dataset.h"
-#include "models/image_model.h"
+#include "models/vit.h"
 #include "run/training_task.h"
 #include "tasks/session.h"
 
@@ -17,13 +18,20 @@ struct ImageFormat {
   std::vector<std::string> class_names;
   std::vector<double> mean, deviation;  // of the training images' channels, pixels from 0 to 1
   std::string network = {};             // the ONNX file of an imported network; empty: the configuration's model
+  std::string vit = {};                 // config.json of the ViT folder that training began with; empty: there is none
 
-  static ImageFormat of(const ImageDataset& train);
-  static ImageFormat load(const std::string& folder);  // user error naming the file
+  static ImageFormat of(const ImageDataset& train, int threads = 0);  // see channel_moments()
+  static ImageFormat load(const std::string& folder);                 // user error naming the file
   void save(const std::string& folder) const;
   // User error, saying how, when images are of another size or have other classes.
   void check(const ImageDataset& images, const std::string& what) const;
 };
+
+// Whether model.from names a model folder rather than an ONNX file. User error where that is no ViT, or where
+// architecture is not "vit".
+bool starts_from_vit(const Config& config);
+// The sizes of a vit: those of the configuration, or of the folder it began with, which has to fit the images.
+VitConfig vit_config_of(const Config& config, const ImageFormat& format);
 
 // The model, made before the session that plans it.
 struct OwnedImageModel {
@@ -44,6 +52,14 @@ class ImageSession : public OwnedImageModel, public Session {
   Evaluation evaluate(const ImageDataset& dataset);
 
   const int64_t batch_size;
+
+ private:
+  using EvaluatedBatch = std::function<void(int64_t rows, const int32_t* labels, double loss_sum)>;
+  void evaluate_batches(const ImageDataset& dataset, const EvaluatedBatch& body);
+  const int decoding_threads_;
 };
+
+// How many threads decode images for a configuration.
+int decoding_threads(const Config& config);
 
 }  // namespace linnet

@@ -9,15 +9,22 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "config/byte_size.h"
 #include "data/images/image_splits.h"
+#include "pretrained/pretrained.h"
 #include "pretrained/torchvision.h"
+#include "pretrained/vit.h"
+#include "run/pretrained_run.h"
 #include "run/run_folder.h"
 
 namespace linnet {
 namespace {
 
 ImageLoading loading_of(const Config& config) {
-  return {.size = config.data.image_size, .fit = image_fit(config.data.image_fit)};
+  return {.size = config.data.image_size,
+          .fit = image_fit(config.data.image_fit),
+          .threads = decoding_threads(config),
+          .memory = parse_byte_size(config.data.image_memory).value_or(UINT64_MAX)};
 }
 
 ImageSplits load_splits(const Config& config) {
@@ -27,13 +34,6 @@ ImageSplits load_splits(const Config& config) {
   return load_image_splits(
       data.data_dir, loading_of(config),
       {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
-}
-
-Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
-  const DataConfig& data = config.data;
-  Augmentation how{.shift = data.augment_shift, .mirror = data.augment_mirror, .cutout = data.augment_cutout};
-  for (const double mean : format.mean) how.fill.push_back(static_cast<uint8_t>(std::lround(255 * mean)));
-  return how;
 }
 
 void check_classes(const ImageDataset& train, const std::string& directory) {
@@ -46,26 +46,66 @@ void check_classes(const ImageDataset& train, const std::string& directory) {
 
 }  // namespace
 
-ImageTask::ImageTask(const Config& config, const std::string&, Capacity capacity) {
+Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
+  const DataConfig& data = config.data;
+  Augmentation how{.shift = data.augment_shift,
+                   .mirror = data.augment_mirror,
+                   .cutout = data.augment_cutout,
+                   .rotate = data.augment_rotate,
+                   .mixup = data.augment_mixup};
+  for (const double mean : format.mean) how.fill.push_back(static_cast<uint8_t>(std::lround(255 * mean)));
+  return how;
+}
+
+ImageTask::ImageTask(const Config& config, const std::string& from, Capacity capacity) : config_(config) {
   {
     ImageSplits splits = load_splits(config);
     train_ = std::move(splits.train), valid_ = std::move(splits.validation);
   }
   check_classes(train_, config.data.data_dir);
-  format_ = ImageFormat::of(train_);
-  format_.network = config.model.from;
+  format_ = ImageFormat::of(train_, decoding_threads(config));
+  take_model(from);
   log_info(std::to_string(train_.count) + " images to train on, " + std::to_string(valid_.count) +
            " to choose by, of size " + std::to_string(train_.height) + " x " + std::to_string(train_.width) + " x " +
-           std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes");
+           std::to_string(train_.channels) + " in " + std::to_string(train_.classes()) + " classes" +
+           (train_.in_memory() ? "" : ", decoded for every batch (image_memory = " + config.data.image_memory + ")"));
   const Augmentation augmentation = augmentation_of(config, format_);
-  session_.emplace(config, format_, true, capacity == Capacity::kMustSuffice, augmentation.any() ? 0 : train_.count);
+  const bool as_they_are = train_.in_memory() && !augmentation.any();
+  session_.emplace(config, format_, true, capacity == Capacity::kMustSuffice, as_they_are ? train_.count : 0);
   if (allocate_within(*session_, "; a smaller batch_size needs less (see `linnet plan`)", capacity)) {
-    batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed), augmentation);
+    batches_.emplace(train_, config.data.batch_size, static_cast<uint64_t>(config.train.seed),
+                     ImageBatchOptions{.augmentation = augmentation, .threads = decoding_threads(config)});
     if (session_->resident)
       for (const BatchArray& data : batches_->device_data()) session_->resident->stage(data.name, data.bytes);
   }
   malloc_trim(0);  // what loading and planning freed should not count
   forecast_ = forecast_memory(resident_bytes(), session_->store);
+}
+
+// What the model that training begins with says of images.
+void ImageTask::take_model(const std::string& from) {
+  if (!from.empty() && file_exists(from + "/images.json")) {  // a run goes on with what it began with
+    const ImageFormat saved = ImageFormat::load(from);
+    if (!saved.vit.empty()) {
+      format_.vit = saved.vit, format_.mean = saved.mean, format_.deviation = saved.deviation;
+      return;
+    }
+  }
+  if (!starts_from_vit(config_)) {
+    format_.network = config_.model.from;
+    return;
+  }
+  vit_folder_ = config_.model.from;
+  format_.vit = vit_folder_ + "/config.json";
+  const VitConfig vit = vit_config(ConfigFile(format_.vit));
+  format_.mean = vit.mean, format_.deviation = vit.deviation;
+}
+
+void ImageTask::initialize() {
+  trainer().initialize();
+  if (vit_folder_.empty()) return;
+  const OpenOptions options{.architecture = "ViTForImageClassification", .labels = train_.classes()};
+  load_initial_weights(trainer(), open_pretrained(vit_folder_, options), config_);
 }
 
 ImageDataset load_image_split(const Config& config, std::string& split) {
@@ -90,8 +130,24 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
   return all;
 }
 
+namespace {
+
+void export_vit(const std::string& folder, const Config& config, const std::string& out) {
+  const ImageFormat format = ImageFormat::load(folder);
+  const VitConfig vit = vit_config_of(config, format);
+  ImageSession session(config, format, false);
+  take_run_weights(session, folder);
+  const PretrainedModel model = new_pretrained(vit_config_file(vit, format.class_names));
+  save_pretrained(model, session.layout, session.store.as<float>("parameters"), out,
+                  {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
+}
+
+}  // namespace
+
 void export_image_run(const std::string& folder, const std::string& out) {
   const Config config = RunFolder(folder).load_config();
+  if (config.model.architecture == "vit" && ImageFormat::load(folder).network.empty())
+    return export_vit(folder, config, out);
   if (config.model.architecture != "resnet")
     fail_user("'" + folder + "': the architecture \"" + config.model.architecture +
               "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/process_memory.h"
+#include "config/byte_size.h"
 #include "config/task_rows.h"
 #include "data/images/image_folder.h"
 #include "tasks/images/image_task.h"
@@ -156,6 +157,8 @@ PlanAnswer plan_images(const PlanRequest& request) {
   if (!config.data.data_dir.empty()) paths.push_back(config.data.data_dir);
   const DataAtHand data = data_at_hand("folder of images", paths, request.exact, kQuickImages);
   const bool outlined = data.bytes > 0 && has_images(config.data.data_dir);
+  const uint64_t memory = parse_byte_size(config.data.image_memory).value_or(UINT64_MAX);
+  const auto decoded = [&] { return static_cast<uint64_t>(images * format.height * format.width * format.channels); };
   if (data.read || (data.bytes > 0 && !outlined)) {
     const ImageTask task(config, "", Capacity::kMayBeShort);
     format = task.format(), images = task.train_count(), resident = task.forecast().resident;
@@ -167,14 +170,14 @@ PlanAnswer plan_images(const PlanRequest& request) {
       format.class_names.resize(10), format.mean = {0}, format.deviation = {1};
       answer.assumption = data.why_not + "; assuming MNIST's, 60,000 images of 28 x 28 x 1 in 10 classes.";
     }
-    resident = resident_bytes() + static_cast<uint64_t>(images * format.height * format.width * format.channels);
+    resident = resident_bytes() + std::min(decoded(), memory);
   }
+  // Images that are decoded or changed on the way are not kept on the device.
+  const bool as_they_are = decoded() <= memory && !augmentation_of(config, format).any();
   const auto make_session = [&](int64_t rows) {
     Config other = config;
     other.data.batch_size = rows;
-    const DataConfig& data = config.data;  // images that are changed on the way are not kept on the device
-    const bool changed = data.augment_shift > 0 || data.augment_mirror || data.augment_cutout > 0;
-    return std::make_unique<ImageSession>(other, format, true, false, changed ? 0 : images);
+    return std::make_unique<ImageSession>(other, format, true, false, as_they_are ? images : 0);
   };
   answer_rows(answer, *make_session(config.data.batch_size), images, resident, request, make_session);
   answer.batches = std::to_string(config.data.batch_size) + " images of " + std::to_string(format.height) + " x " +
