@@ -93,6 +93,82 @@ TEST_F(Images, FoldersOfPicturesOfAnySize) {
   EXPECT_NE(others.error.find("1 image of 3"), std::string::npos) << others.error;
 }
 
+// Augmented training has the same weights with any number of decoding threads, from files and from memory, whole and
+// resumed.
+TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
+  write_pictures(folder_, 60);
+  const auto train = [&](const std::string& run_folder, const Arguments& more) {
+    Arguments arguments{"train", "images", "--data", folder_ / "pictures", "--run", folder_ / run_folder};
+    for (const char* setting : {"image_size=10", "batch_size=8", "max_steps=20", "eval_every=10", "save_every=5",
+                                "schedule=constant", "augment_shift=1", "augment_rotate=15", "augment_cutout=2",
+                                "augment_mirror=true", "augment_mixup=0.3", "label_smoothing=0.1"})
+      arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  };
+  const auto weights = [&](const std::string& run_folder) {
+    return contents(folder_ / (run_folder + "/model.safetensors"));
+  };
+  train("whole", {"--set", "image_threads=1"});
+  train("files", {"--set", "image_memory=1KiB", "--set", "image_threads=3"});
+  train("parts", {"--set", "max_steps=10"});
+  train("parts", {"--resume", "--set", "max_steps=20", "--set", "image_memory=2000", "--set", "image_threads=2"});
+  EXPECT_EQ(weights("files"), weights("whole"));
+  EXPECT_EQ(weights("parts"), weights("whole"));
+  const Outcome evaluated = run({"eval", folder_ / "files", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(evaluated.out)["images"], 6) << evaluated.error;
+}
+
+// A vision Transformer learns, goes out as a folder that others read, and such a folder starts another run.
+TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
+  const auto settings = [](std::initializer_list<const char*> names) {
+    Arguments arguments;
+    for (const char* setting : names) arguments.insert(arguments.end(), {"--set", setting});
+    return arguments;
+  };
+  const auto train = [&](const std::string& run_folder, Arguments more) {
+    Arguments arguments{"train", "vit-tiny", "--data", folder_.path(), "--run", folder_ / run_folder};
+    const Arguments common =
+        settings({"image_size=0", "patch_size=3", "d_model=16", "num_heads=2", "num_encoder_layers=2", "d_ff=32",
+                  "batch_size=32", "held_out_images=50", "augment_shift=0", "augment_mirror=false", "augment_mixup=0",
+                  "warmup_steps=10", "learning_rate=0.005", "eval_every=60", "save_every=60"});
+    arguments.insert(arguments.end(), common.begin(), common.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  const auto accuracy = [&](const std::string& run_folder) {
+    const Outcome evaluated = run({"eval", folder_ / run_folder, "--json"});
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.error;
+    return nlohmann::json::parse(evaluated.out)["accuracy"].get<double>();
+  };
+  const Outcome trained = train("run", settings({"max_steps=180"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_GT(accuracy("run"), 0.95);
+  const Outcome exported = run({"export", folder_ / "run", "--out", folder_ / "vit"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.error;
+  const auto config = nlohmann::json::parse(contents(folder_ / "vit/config.json"));
+  EXPECT_EQ(config["architectures"][0], "ViTForImageClassification");
+  EXPECT_EQ(config["patch_size"], 3);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "vit/preprocessor_config.json"));
+
+  // One small step leaves what was learned.
+  const std::string from = "model.from=" + folder_ / "vit";
+  Arguments more = settings({"max_steps=1", "learning_rate=1e-6", "final_learning_rate=0"});
+  more.insert(more.end(), {"--set", from});
+  const Outcome again = train("again", more);
+  ASSERT_EQ(again.exit_code, 0) << again.error;
+  std::filesystem::remove_all(folder_ / "vit");
+  EXPECT_NEAR(accuracy("again"), accuracy("run"), 0.03);
+  const Outcome onnx = run({"export", folder_ / "again", "--onnx", folder_ / "onnx"});
+  EXPECT_EQ(onnx.exit_code, 0) << onnx.error;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "onnx/model.onnx"));
+
+  const Outcome uneven = train("uneven", settings({"patch_size=4"}));
+  EXPECT_EQ(uneven.exit_code, 2);
+  EXPECT_NE(uneven.error.find("cannot be cut into patches of 4 x 4"), std::string::npos) << uneven.error;
+}
+
 TEST_F(Images, NeverMoreThanHalfIsHeldOut) {
   ASSERT_EQ(train_images("run", {"--set", "held_out_images=5000", "--steps", "5"}).exit_code, 0);
   const auto json = nlohmann::json::parse(run({"eval", folder_ / "run", "--split", "valid", "--json"}).out);
