@@ -17,6 +17,7 @@ struct ConfigArguments {
   std::optional<std::string> steps, epochs, batch, learning_rate;  // short forms of keys, as they were written
   int threads = 0;
   std::string isa, device, memory;
+  std::string parallel;  // --parallel, of commands that take --ranks
 
   void declare(Command& command);
   // Reads, applies the settings, validates, and selects the instruction set.

@@ -101,6 +101,7 @@ Config ConfigArguments::load(bool resume) const {
                                            {"--batch", "batch_size", &batch},
                                            {"--lr", "learning_rate", &learning_rate}})
     if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
+  if (!parallel.empty()) set_value(loaded, "parallel=" + parallel, "--parallel " + parallel);
   if (!memory.empty()) set_value(loaded, "memory=" + memory, "--memory " + memory);
   if (threads > 0) loaded.train.threads = threads;
   if (!isa.empty()) loaded.train.isa = isa;

@@ -60,8 +60,9 @@ PlanAnswer plan_within(Config& config, uint64_t limit, bool exact) {
 int plan(const Arguments& arguments) {
   Config config = arguments.load();
   config.process.ranks = static_cast<int>(arguments.ranks);
-  if (config.train.data_shards == 0) config.train.data_shards = arguments.ranks;
-  check_share({config.train.data_shards, 0, config.process.ranks});
+  const RankDivision division = divide_ranks(config.train.parallel, config.process.ranks);
+  if (config.train.data_shards == 0) config.train.data_shards = division.data;
+  check_share({config.train.data_shards, 0, division.data});
   validate(config);
   const int64_t shards = config.train.data_shards;
   const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
@@ -71,9 +72,11 @@ int plan(const Arguments& arguments) {
   }
   const PlanAnswer answer = plan_within(config, limit, arguments.exact);
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
+  if (division.tensor > 1)
+    std::printf("each %d ranks compute one model together; what follows is of one rank\n", division.tensor);
   if (shards > 1)
-    std::printf("each of %lld ranks computes %lld of %lld data shards; what follows is of one rank\n",
-                static_cast<long long>(arguments.ranks), static_cast<long long>(shards / arguments.ranks),
+    std::printf("each of %d %s computes %lld of %lld data shards; what follows is of one rank\n", division.data,
+                division.tensor > 1 ? "such groups" : "ranks", static_cast<long long>(shards / division.data),
                 static_cast<long long>(shards));
   if (config.train.micro_batches > 1)
     std::printf("each batch is computed in %lld micro-batches; what follows is of one\n",
@@ -99,6 +102,10 @@ void add_plan_command(Command& linnet) {
       .flag("--exact", arguments->exact, "read the data, however many they are, for the sizes that training will have")
       .take("--ranks", arguments->ranks, "the memory of each of N processes that train together",
             {.type = "N", .least = 1, .most = 4096})
+      .take(
+          "--parallel", arguments->parallel,
+          "with --ranks: how they share the work, for example tensor=2 or data=2,tensor=2; see docs/many_processes.md",
+          {.type = "LAYOUT"})
       .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--sweep", arguments->sweep,
             "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")

@@ -107,6 +107,7 @@ struct TrainConfig {
   int64_t micro_batches = 0;
   int64_t data_shards = 0;
   int64_t zero = 1;
+  std::string parallel;
   int64_t seed = 1;
   int64_t eval_every = 500;
   int64_t eval_pairs = 0;
@@ -173,10 +174,19 @@ void check_keys_belong(const Config& config);
 // The same for one --set, whatever its value.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
 
+// What train.parallel says of `ranks` processes: "tensor=2" of 4 is 2 ranks for each model, and 2 models that train on
+// different data. User error where it does not fit the number of ranks.
+struct RankDivision {
+  int data = 1, tensor = 1;
+};
+RankDivision divide_ranks(const std::string& parallel, int ranks);
+// The numbers in the text; 0 for one that is left out. User error where it is not understood.
+RankDivision parse_parallel(const std::string& text);
+
 // The configuration of one data shard: a step's batch is cut into train.data_shards parts, and each of them into
 // train.micro_batches, whose gradients are accumulated. batch_size and batch_tokens are those of one part, and
-// accumulate_steps counts them. Where data_shards is 0 there is one for each rank, where micro_batches is 0 there is
-// one.
+// accumulate_steps counts them. Where data_shards is 0 there is one for each rank of those that train on
+// different data, where micro_batches is 0 there is one.
 Config of_one_shard(Config config);
 // Twice as many micro-batches, each half as large. False, and nothing changes, where a batch cannot be cut further.
 bool halve_micro_batches(Config& config);

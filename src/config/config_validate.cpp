@@ -193,6 +193,31 @@ void check_shards(const Config& config) {
                                                                             std::to_string(least) + " tokens each");
 }
 
+// What ranks that share the layers of one model cannot do.
+void check_tensor(const Config& config) {
+  const TrainConfig& train = config.train;
+  parse_parallel(train.parallel);
+  // One process may use what several have trained.
+  if (config.process.ranks == 1) return;
+  if (divide_ranks(train.parallel, config.process.ranks).tensor == 1) return;
+  const std::string key = "parallel = \"" + train.parallel + "\"";
+  require(train.device == "cpu", key + ": tensor parallel runs on the CPU alone: it needs device = \"cpu\"");
+  require(task_kind(config) != TaskKind::kImages, key + ": networks for images are not divided: leave tensor out");
+  require(config.lora.rank == 0, key + ": adapters are not divided: it needs lora.rank = 0");
+  require(config.model.from.empty(), key + ": a model folder (model.from) cannot be read in parts yet");
+  require(train.memory.empty() || train.recompute != "auto",
+          key +
+              ": ranks might choose differently what to compute again within memory: set recompute to block, "
+              "attention or none");
+  require(!train.tensorboard,
+          key + ": no rank has the whole gradient for the histograms: it needs tensorboard = false");
+  require(train.sample_length == 0, key +
+                                        ": samples are not written while ranks divide the model: it needs "
+                                        "sample_length = 0");
+  require(task_kind(config) != TaskKind::kTranslation || train.metric == "loss",
+          key + ": nothing is translated while ranks divide the model: it needs metric = \"loss\"");
+}
+
 void check_training(const TrainConfig& train) {
   require(train.learning_rate > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
@@ -216,6 +241,7 @@ void validate(const Config& config) {
   check_lora(config);
   check_training(config.train);
   check_shards(config);
+  check_tensor(config);
   check_device(config.train);
   check_quantize(config);
   switch (task_kind(config)) {

@@ -1,11 +1,13 @@
 #include "nn/parameter_layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "passes/tensor_parallel.h"
 
 namespace linnet {
 
@@ -84,10 +86,11 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
 }  // namespace
 
 ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
-                                 const WeightQuantization& quantization)
-    : observer_(quantization.observer) {
-  const std::vector<ParameterSpec> specs = model.parameters();
+                                 const WeightQuantization& quantization, std::shared_ptr<const ModelDivision> division)
+    : observer_(quantization.observer), division_(std::move(division)) {
+  std::vector<ParameterSpec> specs = model.parameters();
   check_specs(specs);
+  if (division_) take_parts(specs);
   check_groups(groups);
   for (const ParameterGroup& group : groups) check_patterns(specs, group.patterns);
   check_patterns(specs, quantization.keep);
@@ -167,9 +170,45 @@ size_t ParameterLayout::slots_in(const TrainedRange& range) const {
   }));
 }
 
+void ParameterLayout::take_parts(std::vector<ParameterSpec>& specs) const {
+  for (ParameterSpec& spec : specs)
+    if (const auto found = division_->parameters.find(spec.name); found != division_->parameters.end())
+      spec.shape = local_shape(spec.shape, found->second, division_->rank);
+}
+
+const Sharding* ParameterLayout::sharding_of(const ParameterSlot& slot) const {
+  if (!division_) return nullptr;
+  const auto found = division_->parameters.find(slot.spec.name);
+  return found == division_->parameters.end() ? nullptr : &found->second;
+}
+
+Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {
+  Shape shape = slot.spec.shape;
+  if (const Sharding* sharding = sharding_of(slot))
+    shape.set(sharding->axis, std::accumulate(sharding->parts.begin(), sharding->parts.end(), int64_t{0}));
+  return shape;
+}
+
+int64_t ParameterLayout::whole_parameter_count() const {
+  int64_t count = 0;
+  for (const ParameterSlot& slot : parameters_) count += whole_shape(slot).elements();
+  return count;
+}
+
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
+  if (!division_) return add_range(specs, group, false);
+  for (const bool is_divided : {true, false}) {
+    std::vector<ParameterSpec> some;
+    for (const ParameterSpec& spec : specs)
+      if (division_->parameters.contains(spec.name) == is_divided) some.push_back(spec);
+    add_range(some, group, is_divided);
+  }
+}
+
+void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group, bool is_divided) {
   if (specs.empty()) return;
   TrainedRange range{parameter_count_, 0, 0, group, ranges_.empty() ? "" : "." + std::to_string(ranges_.size())};
+  range.is_divided = is_divided;
   for (const bool decay : {true, false}) {
     for (const ParameterSpec& spec : specs) {
       if (spec.weight_decay != decay) continue;
@@ -196,7 +235,19 @@ void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* 
 }  // namespace
 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
-  initialize_all(std::span(parameters_).first(stored_slots_), seed, parameters, pool);
+  const std::span<const ParameterSlot> slots = std::span(parameters_).first(stored_slots_);
+  if (!division_) return initialize_all(slots, seed, parameters, pool);
+  std::vector<float> whole;  // one after another: a rank has no memory for several whole parameters
+  for (const ParameterSlot& slot : slots) {
+    const Shape shape = whole_shape(slot);
+    whole.resize(static_cast<size_t>(shape.elements()));
+    initialize(slot.spec.initializer, slot.spec.name, seed, shape, whole);
+    const Sharding* sharding = sharding_of(slot);
+    for_runs(shape, sharding ? *sharding : Sharding::whole(), division_->rank,
+             [&](int64_t from, int64_t to, int64_t count) {
+               std::copy_n(whole.data() + from, count, parameters + slot.offset + to);
+             });
+  }
 }
 void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) const {
   initialize_all(constants_, 0, constants, pool);

@@ -5,12 +5,16 @@
 // Order: the groups that are trained one after another, in each the parameters with weight decay before the others;
 // then all that are frozen, then buffers (running statistics). Constants (positions) lie elsewhere.
 //
+// With tensor parallel the layout is that of a rank: slots have the shapes of its parts, and parameters that are
+// divided make ranges of their own before those that every rank has.
+//
 // Weights may be quantized: for inference (WeightQuantization), and in groups with a storage of their own. They come
 // last in the order, and only in the buffers that weights are loaded through: the flat buffer of graphs ends
 // before them, and each lies packed in a region of its own (declare_quantized() in nn/model_store.h).
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +27,8 @@ namespace linnet {
 
 class Store;
 class ThreadPool;
+struct ModelDivision;  // passes/tensor_parallel.h
+struct Sharding;       // ops/sharding.h
 
 struct ParameterSlot {
   ParameterSpec spec;
@@ -44,6 +50,8 @@ struct TrainedRange {
   int64_t decay_count;    // the first so many have weight decay
   ParameterGroup group;
   std::string suffix;  // of the names of its inputs: "" for the first range ("parameters", "moment1"), then ".1", ...
+  // Of parameters that the ranks of a tensor group divide: the sum of squares of its gradient is a part of the model's.
+  bool is_divided = false;
 };
 
 // A matrix that is trained and stored in bf16. It is a range of its own, whose states are named after it; `offset` is
@@ -58,7 +66,8 @@ class ParameterLayout {
   // Throws Error(kUser) for a pattern that no parameter has, and when everything is frozen.
   // `quantization` is for inference: user error when one of its patterns has no parameter.
   explicit ParameterLayout(const Module& model, std::span<const ParameterGroup> groups = {},
-                           const WeightQuantization& quantization = {});
+                           const WeightQuantization& quantization = {},
+                           std::shared_ptr<const ModelDivision> division = nullptr);
 
   const std::vector<ParameterSlot>& parameters() const { return parameters_; }  // all that is saved, in order
   std::span<const ParameterSlot> trained() const { return {parameters_.data(), trained_slots_}; }
@@ -86,9 +95,15 @@ class ParameterLayout {
   int64_t buffer_offset() const { return buffer_offset_; }
   int64_t stored_count() const { return stored_count_; }
   int64_t constant_count() const { return constant_count_; }
+  // Of tensor parallel; null: every parameter is whole.
+  const ModelDivision* division() const { return division_.get(); }
+  const std::shared_ptr<const ModelDivision>& shared_division() const { return division_; }
+  const Sharding* sharding_of(const ParameterSlot& slot) const;  // null: it is whole
+  Shape whole_shape(const ParameterSlot& slot) const;
+  int64_t whole_parameter_count() const;                            // of all ranks together
   ActivationObserver* observer() const { return observer_.get(); }  // null: there is none
 
-  // All but the quantized ones.
+  // All but the quantized ones. A rank draws whole parameters and keeps its parts.
   void initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const;
   void initialize_constants(float* constants, ThreadPool& pool) const;
 
@@ -99,6 +114,8 @@ class ParameterLayout {
     const ParameterGroup* trained;  // null: it is not
   };
   void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group);
+  void add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group, bool is_divided);
+  void take_parts(std::vector<ParameterSpec>& specs) const;
   void add_quantized(const QuantizedSpec& quantized);
 
   std::vector<ParameterSlot> parameters_, constants_;
@@ -106,6 +123,7 @@ class ParameterLayout {
   std::vector<TrainedRange> ranges_;
   std::vector<PackedRange> packed_ranges_;
   std::shared_ptr<ActivationObserver> observer_;
+  std::shared_ptr<const ModelDivision> division_;
   size_t trained_slots_ = 0, buffer_slots_ = 0, stored_slots_ = 0, quantized_bytes_ = 0;
   int64_t parameter_count_ = 0, trained_count_ = 0, buffer_offset_ = 0, stored_count_ = 0, constant_count_ = 0;
 };

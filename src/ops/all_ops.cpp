@@ -8,6 +8,7 @@
 #include "ops/attention/cached_attention.h"
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/cache/cache.h"
+#include "ops/collective/collective.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv_pool/conv_pool.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -54,6 +55,10 @@ std::span<const OpEntry> all_ops() {
       OpEntry{&kFill, fill_kernels()},
       OpEntry{&kLiteral, literal_kernels()},
       OpEntry{&kCast, cast_kernels()},
+
+      OpEntry{&kAllReduce, all_reduce_kernels()},
+      OpEntry{&kShare, share_kernels()},
+      OpEntry{&kAllGather, all_gather_kernels()},
 
       OpEntry{&kEmbedding, embedding_kernels()},
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},

@@ -1,3 +1,5 @@
+#include "ops/collective/collective.h"
+#include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
 
@@ -17,8 +19,14 @@ Graph remove_dead_code(const Graph& graph) {
     for (ValueId in : node.in) live[static_cast<size_t>(in)] = true;
   }
   Rewriter rewriter(graph);
-  for (NodeId id = 0; id < graph.node_count(); ++id)
-    if (kept[static_cast<size_t>(id)]) rewriter.copy(graph.node(id));
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    const Node& node = graph.node(id);
+    if (!kept[static_cast<size_t>(id)]) continue;
+    if (is(node, kShare))  // it has told the backward pass what it had to
+      rewriter.map(node.out[0], rewriter[node.in[0]]);
+    else
+      rewriter.copy(node);
+  }
   return rewriter.finish();
 }
 

@@ -114,7 +114,8 @@ class Epilogue {
     if (found == dropouts_.end() || !is(backward, kDropout)) return nullptr;
     const auto &forward = found->second->attrs.as<DropoutAttrs>(), &back = backward.attrs.as<DropoutAttrs>();
     const bool same = forward.site == back.site && forward.probability == back.probability &&
-                      forward.layout == back.layout && found->second->in[1] == backward.in[1];
+                      forward.layout == back.layout && forward.first_column == back.first_column &&
+                      found->second->in[1] == backward.in[1];
     return same ? found->second : nullptr;
   }
 

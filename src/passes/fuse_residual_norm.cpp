@@ -40,7 +40,8 @@ class FuseResidualNorm {
 
   bool is_dropout(NodeId id) const {
     return id != kNone && id < graph_.node_count() && is(graph_.node(id), kDropout) &&
-           graph_.node(id).attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense;
+           graph_.node(id).attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense &&
+           graph_.node(id).attrs.as<DropoutAttrs>().is_whole();
   }
 
   // Additions whose first reader is a norm: they are computed there.

@@ -37,9 +37,15 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
   return request.init;
 }
 
+namespace {
+
+int data_ranks(const Config& config) { return divide_ranks(config.train.parallel, config.process.ranks).data; }
+
+}  // namespace
+
 void divide_into_shards(Config& config) {
-  if (config.train.data_shards == 0) config.train.data_shards = config.process.ranks;
-  check_share({config.train.data_shards, 0, config.process.ranks});
+  if (config.train.data_shards == 0) config.train.data_shards = data_ranks(config);
+  check_share({config.train.data_shards, 0, data_ranks(config)});
   validate(config);
 }
 

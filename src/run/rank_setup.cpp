@@ -82,7 +82,7 @@ void check_tasks_agree(Communicator& world, TrainingTask& task) {
   if (world.size() == 1) return;
   std::string text;
   for (const ParameterSlot& slot : task.trainer().layout().parameters())
-    text += slot.spec.name + " " + TensorType{DType::kF32, slot.spec.shape}.text() + "\n";
+    text += slot.spec.name + " " + TensorType{DType::kF32, task.trainer().layout().whole_shape(slot)}.text() + "\n";
   check_equal(world, "model", text);
   check_equal(world, "division into batches",
               std::to_string(task.batches().batches_per_epoch()) + " batches of " +
@@ -137,11 +137,19 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   static_assert(std::is_trivially_copyable_v<Progress>);
   broadcast(world, 0, std::as_writable_bytes(std::span(&progress, 1)));
   trainer.pull_states();
+  const ParameterLayout& layout = trainer.layout();
   for (const std::string& state : trainer.states()) {
     if (trainer.is_divided(state)) continue;
-    const ParameterLayout& layout = trainer.layout();
     const int64_t count = state == "parameters" ? layout.stored_count() : layout.trained_count();
-    broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));
+    if (!layout.division()) {
+      broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));
+      continue;
+    }
+    // What tensor ranks divide was drawn by each from the seed, or comes from a file (load_divided_states).
+    for (const ParameterSlot& slot : layout.parameters())
+      if (slot.offset < count && !layout.sharding_of(slot))
+        broadcast(world, 0,
+                  std::span(trainer.state(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
   }
   LossScale scale = trainer.loss_scale();
   static_assert(std::is_trivially_copyable_v<LossScale>);

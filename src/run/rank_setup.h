@@ -27,7 +27,7 @@ using MakeTaskFrom = FunctionRef<std::unique_ptr<TrainingTask>(const std::string
 std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
                                                MakeTaskFrom make);
 
-// The states of rank 0's trainer that no rank shares with others, and where the run stands.
+// The states of rank 0's trainer that ranks do not divide, and where the run stands.
 void share_state(Communicator& world, Trainer& trainer, Progress& progress);
 
 }  // namespace linnet

@@ -88,7 +88,10 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
   set_kind(o, c.optimizer, c.momentum);
   options.accumulate_steps = c.accumulate_steps;
-  options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank, config.process.ranks};
+  const RankDivision division = training ? divide_ranks(c.parallel, config.process.ranks) : RankDivision{};
+  options.tensor = {config.process.rank % division.tensor, division.tensor};
+  options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank / division.tensor,
+                    config.process.ranks / division.tensor};
   options.divide_moments = c.zero > 0;
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "comm/agreement.h"
+#include "comm/tensor_group.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
 #include "run/anomaly.h"
@@ -47,8 +48,14 @@ class TrainingRun {
         task_(task),
         trainer_(task.trainer()),
         world_(*request.world),
-        shards_(trainer_.is_sharded() ? std::make_optional<ShardedStep>(trainer_, world_) : std::nullopt),
-        divided_(trainer_.divides_moments() ? std::make_optional<DividedStates>(trainer_, world_) : std::nullopt),
+        groups_(world_, trainer_.options().tensor.ranks),
+        tensor_scope_(groups_.tensor),
+        shards_(trainer_.is_sharded()
+                    ? std::make_optional<ShardedStep>(trainer_, groups_.data, has_tensor() ? &groups_.tensor : nullptr)
+                    : std::nullopt),
+        whole_(trainer_.divides_moments() || has_tensor()
+                   ? std::make_optional<WholeStates>(trainer_, groups_.data, groups_.tensor)
+                   : std::nullopt),
         steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
         schedule_(schedule_of(config_)),
         last_step_(last_step(config_, task.batches().batches_per_epoch())) {
@@ -98,6 +105,8 @@ class TrainingRun {
 
   bool is_first_rank() const { return world_.rank() == 0; }
   bool is_alone() const { return world_.size() == 1; }
+  // Whether ranks share the layers of one model: then they run every node of a step and of an evaluation together.
+  bool has_tensor() const { return trainer_.options().tensor.ranks > 1; }
 
   // Whether the run ends here. Several ranks must end at the same point: each learns of the other's wishes where they
   // exchange messages anyway (ShardedStep::finish), and after evaluations.
@@ -112,7 +121,12 @@ class TrainingRun {
       if (is_first_rank()) load_weights();
     });
     share_state(world_, trainer_, progress_);
-    if (divided_ && progress_.step > 0) load_divided_states(folder_.state_path(), trainer_, *divided_, is_first_rank());
+    if (whole_ && progress_.step > 0) {
+      load_divided_states(folder_.state_path(), trainer_, *whole_);
+    } else if (has_tensor() && !request_.init.empty()) {
+      load_divided_model(RunFolder(request_.init).model_path(), trainer_, *whole_);
+      trainer_.reset_ema();
+    }
     catch_stop_signals();
     task_.batches().seek(progress_.epoch, progress_.batch);
     last_saved_ = progress_.step;
@@ -134,7 +148,7 @@ class TrainingRun {
       if (metadata["isa"] != current_isa())
         log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
                     ": losses will differ in the last digits");
-    } else if (!request_.init.empty()) {
+    } else if (!request_.init.empty() && !has_tensor()) {
       load_run_weights(trainer_, RunFolder(request_.init));
     }
     if (!resumed && config_.quantize != "none") calibrate_steps(task_);
@@ -173,6 +187,7 @@ class TrainingRun {
       rates_.push_back(rate(step));
       if (is_due(step)) break;
     }
+    if (has_tensor()) agree_on_stop(stop_requested());
     try {
       // A rank that abandoned a step alone would leave the others waiting for its gradient.
       std::optional<StopPoints> points;
@@ -321,7 +336,8 @@ class TrainingRun {
   // Empty: abandoned, because a stop was requested on this rank.
   std::optional<Judged> judge_unless_stopped() {
     try {
-      const StopPoints points;
+      std::optional<StopPoints> points;
+      if (!has_tensor()) points.emplace();
       // Evaluation writes over what the step has left in memory.
       if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
         reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_ * static_cast<int64_t>(last_scale_));
@@ -372,22 +388,26 @@ class TrainingRun {
     return true;
   }
 
-  void save_best(const std::string& state) {
+  // Every rank calls it.
+  void save_best(const std::string& state) { save_weights(folder_.model_path(), state); }
+
+  void save_weights(const std::string& path, const std::string& state) {
+    if (has_tensor()) return save_divided_model(path, trainer_, state, metadata(), *whole_);
     if (!is_first_rank()) return;
     trainer_.pull_states();
-    save_model(folder_.model_path(), trainer_.layout(), trainer_.values(state), metadata());
+    save_model(path, trainer_.layout(), trainer_.values(state), metadata());
   }
 
   void save() {
     if (shards_) shards_->share_average();
     if (is_first_rank()) {
       reporter_->sync();
-      save_training_state(folder_.state_path(), trainer_, progress_, metadata(), divided_ ? &*divided_ : nullptr);
-    } else if (divided_) {
-      give_training_state(trainer_, *divided_);
+      save_training_state(folder_.state_path(), trainer_, progress_, metadata(), whole_ ? &*whole_ : nullptr);
+    } else if (whole_) {
+      give_training_state(trainer_, *whole_);
     }
     last_saved_ = progress_.step, unsaved_result_ = false;
-    if (is_first_rank() && progress_.step > 0 && is_kept(progress_.step)) keep_checkpoint();
+    if (progress_.step > 0 && is_kept(progress_.step)) keep_checkpoint();
   }
 
   bool is_kept(int64_t step) const {
@@ -397,10 +417,8 @@ class TrainingRun {
   void keep_checkpoint() {
     const bool for_good = config_.keep_every > 0 && progress_.step % config_.keep_every == 0;
     if (config_.keep_checkpoints == 0 && !for_good) return;
-    trainer_.pull_states();
-    save_model(kept_checkpoint_path(folder_.path(), progress_.step), trainer_.layout(), trainer_.values("parameters"),
-               metadata());
-    remove_old_checkpoints(folder_.path(), config_);
+    save_weights(kept_checkpoint_path(folder_.path(), progress_.step), "parameters");
+    if (is_first_rank()) remove_old_checkpoints(folder_.path(), config_);
   }
 
   Metadata metadata() const {
@@ -413,9 +431,9 @@ class TrainingRun {
   void close() {
     const bool is_missing = is_first_rank() && !file_exists(folder_.state_path());
     if (any_rank(world_, unsaved_result_ || last_saved_ != progress_.step || is_missing)) save();
-    if (!is_first_rank()) return;
     // Stopped before the first evaluation: better than nothing to load.
     if (progress_.best_step == 0) save_best(trainer_.evaluated_state());
+    if (!is_first_rank()) return;
     reporter_->clear();
     if (stopped_)
       log_info("stopped at step " + std::to_string(progress_.step) + " and saved; --resume goes on from there");
@@ -427,8 +445,10 @@ class TrainingRun {
   TrainingTask& task_;
   Trainer& trainer_;
   Communicator& world_;
+  RankGroups groups_;
+  const TensorGroupScope tensor_scope_;
   std::optional<ShardedStep> shards_;
-  std::optional<DividedStates> divided_;
+  std::optional<WholeStates> whole_;  // where ranks divide states
   StepQueue steps_;
   std::vector<double> rates_;  // of the steps that are begun next
   const Schedule schedule_;
@@ -472,7 +492,7 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
   run_on_all(world, [&] {
     if (world.rank() == 0) check_space(folder, trainer);
   });
-  log_info(std::to_string(trainer.layout().parameter_count()) + " parameters, " +
+  log_info(std::to_string(trainer.layout().whole_parameter_count()) + " parameters, " +
            std::to_string(task->batches().shape_count()) +
            (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
            where_it_runs(request.config.train, trainer.options().threads, world.size()) +

@@ -11,6 +11,7 @@
 #include "nn/activation_observer.h"
 #include "nn/model_store.h"
 #include "nn/quantized_training.h"
+#include "nn/tensor_parallel.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
@@ -52,11 +53,20 @@ WeightQuantization prepare_quantization(const Config& config, Module& model, boo
   return {.observer = std::move(observer)};
 }
 
+std::shared_ptr<const ModelDivision> division_of(const Config& config, const Module& model, bool training,
+                                                 const LossFunction& loss) {
+  const TensorRank rank = trainer_options(config, training).tensor;
+  if (rank.ranks == 1) return nullptr;
+  if (!loss) fail_user("task = \"" + config.data.task + "\" has no tensor parallel: leave tensor out of parallel");
+  return divide_model(model, loss, rank);
+}
+
 }  // namespace
 
-Session::Session(const Config& config, Module& model, bool training, bool verify_plans)
+Session::Session(const Config& config, Module& model, bool training, bool verify_plans, const LossFunction& loss)
     : training(training),
-      layout(model, parameter_groups(config), prepare_quantization(config, model, training)),
+      layout(model, parameter_groups(config), prepare_quantization(config, model, training),
+             division_of(config, model, training, loss)),
       store(open_backend(config.train.device)),
       shared(add_shared_regions(store)),
       trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {
@@ -72,10 +82,11 @@ void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<Loss
         std::make_unique<ResidentSteps>(*trainer, store, shared, losses.front(), ResidentOptions{.data = device_data});
   for (size_t i = 0; i < losses.size(); ++i) {
     phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
+    LossFunction loss = loss_of_rank(losses[i], layout.shared_division());
     if (training && !is_limited())
-      trainer->add_shape(losses[i]);
+      trainer->add_shape(std::move(loss));
     else
-      trainer->add_evaluation_shape(losses[i]);
+      trainer->add_evaluation_shape(std::move(loss));
   }
 }
 

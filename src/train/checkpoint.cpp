@@ -15,13 +15,6 @@ namespace {
 
 using Slots = std::span<const ParameterSlot>;
 
-// The named tensors of one flat buffer; `prefix` tells the states of a training state apart. Without a buffer the data
-// are fetched while the file is written.
-void add_tensors(std::vector<SafetensorsTensor>& tensors, Slots slots, const std::string& prefix, const float* flat) {
-  for (const auto& [spec, offset] : slots)
-    tensors.push_back({prefix + spec.name, {DType::kF32, spec.shape}, flat ? flat + offset : nullptr});
-}
-
 void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to) {
   const SafetensorsEntry& entry = file.at(name);
   if (entry.type != expected)
@@ -91,11 +84,19 @@ Slots slots_of(const Trainer& trainer, const std::string& state) {
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
 
+// The tensors of a state that rank 0 has as a whole; the others are null.
+void add_state(std::vector<SafetensorsTensor>& tensors, const Trainer& trainer, const std::string& state, Slots slots,
+               const std::string& prefix) {
+  for (const ParameterSlot& slot : slots)
+    tensors.push_back({prefix + slot.spec.name,
+                       {DType::kF32, trainer.layout().whole_shape(slot)},
+                       WholeStates::is_divided(trainer, state, slot) ? nullptr : trainer.state(state) + slot.offset});
+}
+
 std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : trainer.states())
-    add_tensors(tensors, slots_of(trainer, state), state + ".",
-                trainer.is_divided(state) ? nullptr : trainer.state(state));
+    add_state(tensors, trainer, state, slots_of(trainer, state), state + ".");
   for (const auto& [name, type] : trainer.all_packed())
     tensors.push_back({kPackedPrefix + name, type, trainer.store().data(name)});
   return tensors;
@@ -139,53 +140,99 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
 
 namespace {
 
-// Calls visit(state, slot) for the tensors of divided states, in the order of the file.
+// Calls visit(state, slot) for the tensors of a training state that ranks divide, in the order of the file.
 template <class Visit>
 void for_divided(const Trainer& trainer, const Visit& visit) {
   for (const std::string& state : trainer.states())
-    if (trainer.is_divided(state))
-      for (const ParameterSlot& slot : slots_of(trainer, state)) visit(state, slot);
+    for (const ParameterSlot& slot : slots_of(trainer, state))
+      if (WholeStates::is_divided(trainer, state, slot)) visit(state, slot);
 }
 
-// Between two steps the gradient is zero, and its memory free.
-float* scratch_of(const Trainer& trainer) { return trainer.state("gradient"); }
-void clear_scratch(const Trainer& trainer) { std::fill_n(scratch_of(trainer), trainer.layout().trained_count(), 0.0F); }
+// Where a model's parameter comes from: a moving average has trained ones alone.
+const std::string& state_of(const Trainer& trainer, const ParameterSlot& slot, const std::string& trained) {
+  static const std::string parameters = "parameters";
+  return slot.offset < trainer.layout().trained_count() ? trained : parameters;
+}
+
+// Gathers the tensors that a file lacks by name, in whatever order it asks for them.
+class Fetcher {
+ public:
+  explicit Fetcher(WholeStates* whole) : whole_(whole) {}
+  void add(const std::string& name, const std::string& state, const ParameterSlot& slot) {
+    tensors_.emplace(name, std::pair(state, &slot));
+  }
+  const void* operator()(const SafetensorsTensor& tensor) const {
+    const auto& [state, slot] = tensors_.at(tensor.name);
+    return whole_->gather(state, *slot);
+  }
+
+ private:
+  WholeStates* whole_;
+  std::map<std::string, std::pair<std::string, const ParameterSlot*>> tensors_;
+};
+
+constexpr int kFetches = 2;  // of save_safetensors(), of each tensor
+
+// Rank 0 has read the tensor's file, and gives every rank its part.
+void share_tensor(const std::optional<SafetensorsFile>& file, const std::string& name, const Trainer& trainer,
+                  const std::string& state, const ParameterSlot& slot, WholeStates& whole) {
+  if (!file) return whole.scatter(state, slot, nullptr);
+  float* to = whole.place(slot);
+  copy_tensor(*file, name, {DType::kF32, trainer.layout().whole_shape(slot)}, to);
+  whole.scatter(state, slot, to);
+}
 
 }  // namespace
 
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
-                         const Metadata& metadata, DividedStates* divided) {
+                         const Metadata& metadata, WholeStates* whole) {
   trainer.pull_states();
-  std::map<std::string, std::pair<std::string, int64_t>> slots;  // the state and the offset of a tensor
+  Fetcher fetch(whole);
   for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
-    slots[state + "." + slot.spec.name] = {state, slot.offset};
+    fetch.add(state + "." + slot.spec.name, state, slot);
   });
   Metadata facts = with_progress(metadata, progress);
   add_loss_scale(facts, trainer);
-  save_safetensors(path, state_tensors(trainer), facts, [&](const SafetensorsTensor& tensor) -> const void* {
-    const auto& [state, offset] = slots.at(tensor.name);
-    divided->gather(state, offset, tensor.type.shape.elements(), scratch_of(trainer));
-    return scratch_of(trainer);
-  });
-  if (!slots.empty()) clear_scratch(trainer);
+  save_safetensors(path, state_tensors(trainer), facts, fetch);
 }
 
-void give_training_state(const Trainer& trainer, DividedStates& divided) {
-  for (int times = 0; times < 2; ++times)
-    for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
-      divided.gather(state, slot.offset, slot.spec.shape.elements(), nullptr);
-    });
+void give_training_state(const Trainer& trainer, WholeStates& whole) {
+  for (int times = 0; times < kFetches; ++times)
+    for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) { whole.gather(state, slot); });
 }
 
-void load_divided_states(const std::string& path, const Trainer& trainer, DividedStates& divided, bool is_first_rank) {
+void load_divided_states(const std::string& path, const Trainer& trainer, WholeStates& whole) {
   std::optional<SafetensorsFile> file;
-  if (is_first_rank) file.emplace(path);
-  for (const std::string& state : trainer.states()) {
-    if (!trainer.is_divided(state)) continue;
-    if (file) copy_tensors(*file, slots_of(trainer, state), state + ".", scratch_of(trainer));
-    divided.scatter(state, scratch_of(trainer));
+  if (whole.is_first_rank()) file.emplace(path);
+  for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
+    share_tensor(file, state + "." + slot.spec.name, trainer, state, slot, whole);
+  });
+}
+
+void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
+                        const Metadata& metadata, WholeStates& whole) {
+  const ParameterLayout& layout = trainer.layout();
+  if (!whole.is_first_rank()) {
+    for (int times = 0; times < kFetches; ++times)
+      for (const ParameterSlot& slot : layout.parameters())
+        if (layout.sharding_of(slot)) whole.gather(state_of(trainer, slot, state), slot);
+    return;
   }
-  if (file) clear_scratch(trainer);
+  std::vector<SafetensorsTensor> tensors;
+  Fetcher fetch(&whole);
+  for (const ParameterSlot& slot : layout.parameters()) {
+    const std::string& from = state_of(trainer, slot, state);
+    add_state(tensors, trainer, from, {&slot, 1}, "");
+    fetch.add(slot.spec.name, from, slot);
+  }
+  save_safetensors(path, tensors, metadata, fetch);
+}
+
+void load_divided_model(const std::string& path, const Trainer& trainer, WholeStates& whole) {
+  std::optional<SafetensorsFile> file;
+  if (whole.is_first_rank()) file.emplace(path);
+  for (const ParameterSlot& slot : trainer.layout().parameters())
+    share_tensor(file, slot.spec.name, trainer, "parameters", slot, whole);
 }
 
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata) {
@@ -195,7 +242,9 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
     fail_user(path + ": training state of format " + std::to_string(version) + ", this program reads format " +
               std::to_string(kStateFormatVersion));
   for (const std::string& state : trainer.states())
-    if (!trainer.is_divided(state)) copy_tensors(file, slots_of(trainer, state), state + ".", trainer.state(state));
+    for (const ParameterSlot& slot : slots_of(trainer, state))
+      if (!WholeStates::is_divided(trainer, state, slot))
+        copy_tensors(file, {&slot, 1}, state + ".", trainer.state(state));
   for (const auto& [name, type] : trainer.all_packed())
     copy_tensor(file, kPackedPrefix + name, type, trainer.store().data(name));
   read_loss_scale(file, trainer);
@@ -213,7 +262,8 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
 
 uint64_t checkpoint_bytes(const Trainer& trainer) {
   std::vector<SafetensorsTensor> model;
-  add_tensors(model, trainer.layout().parameters(), "", nullptr);
+  for (const ParameterSlot& slot : trainer.layout().parameters())
+    model.push_back({slot.spec.name, {DType::kF32, trainer.layout().whole_shape(slot)}, nullptr});
   // The new file of each kind stands beside the old one until it is renamed; the larger kind is written last.
   const uint64_t state = safetensors_size(state_tensors(trainer)) + 4096, weights = safetensors_size(model) + 4096;
   return state + weights + std::max(state, weights);

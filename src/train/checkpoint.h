@@ -6,7 +6,7 @@
 #include <string>
 
 #include "nn/model_store.h"
-#include "train/divided_states.h"
+#include "train/whole_states.h"
 
 namespace linnet {
 
@@ -30,18 +30,23 @@ using Metadata = std::map<std::string, std::string>;
 // Weights by name, all as fp32.
 void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
                 const Metadata& metadata);
+// The same of a trainer whose parameters ranks divide, with the trained ones from a state. All ranks call it at the
+// same point; rank 0 writes the file, or reads it.
+void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
+                        const Metadata& metadata, WholeStates& whole);
+void load_divided_model(const std::string& path, const Trainer& trainer, WholeStates& whole);
 // Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape.
 Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target);
 
-// `divided`: of a trainer that divides its moments, which are gathered while the file is written; the other ranks call
+// `whole`: of a trainer whose states ranks divide, which are gathered while the file is written; the other ranks call
 // give_training_state() meanwhile.
 void save_training_state(const std::string& path, const Trainer& trainer, const Progress& progress,
-                         const Metadata& metadata, DividedStates* divided = nullptr);
-void give_training_state(const Trainer& trainer, DividedStates& divided);
-// All states but the divided ones.
+                         const Metadata& metadata, WholeStates* whole = nullptr);
+void give_training_state(const Trainer& trainer, WholeStates& whole);
+// All but what ranks divide.
 Progress load_training_state(const std::string& path, Trainer& trainer, Metadata* metadata = nullptr);
-// Those, on every rank; `path` is read by rank 0.
-void load_divided_states(const std::string& path, const Trainer& trainer, DividedStates& divided, bool is_first_rank);
+// That, on every rank; `path` is read by rank 0.
+void load_divided_states(const std::string& path, const Trainer& trainer, WholeStates& whole);
 
 // Bytes a run folder needs at most while it is replacing its files.
 uint64_t checkpoint_bytes(const Trainer& trainer);

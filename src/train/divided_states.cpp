@@ -71,15 +71,15 @@ void DividedStates::gather(const std::string& state, int64_t first, int64_t coun
   world_.exchange(outgoing, incoming);
 }
 
-void DividedStates::scatter(const std::string& state, const float* whole) {
+void DividedStates::scatter(const std::string& state, int64_t first, int64_t count, const float* whole) {
   float* own = trainer_.state(state);
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
-  for_parts(0, trainer_.layout().trained_count(), [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
+  for_parts(first, count, [&](int rank, int64_t in_state, int64_t in_own, int64_t part) {
     if (world_.rank() == 0 && rank == 0)
-      std::copy_n(whole + in_state, part, own + in_own);
+      std::copy_n(whole + in_state - first, part, own + in_own);
     else if (world_.rank() == 0)
-      outgoing.push_back({rank, bytes_at(whole + in_state, part)});
+      outgoing.push_back({rank, bytes_at(whole + in_state - first, part)});
     else if (rank == world_.rank())
       incoming.push_back({0, bytes_at(own + in_own, part)});
   });

@@ -1,5 +1,5 @@
-// States that no rank has as a whole (ZeRO): each has them for its slices of the parameters. Files are independent of
-// that: rank 0 writes and reads whole states, a tensor or a state at a time, and the others take part.
+// States that no rank has as a whole (ZeRO): each has them for its slices of the parameters. See also
+// train/whole_states.h.
 #pragma once
 #include <string>
 #include <vector>
@@ -23,8 +23,8 @@ class DividedStates {
   // Every rank calls these, in the same order.
   // The elements [first, first + count) of a state come to `whole` on rank 0; other ranks give null.
   void gather(const std::string& state, int64_t first, int64_t count, float* whole);
-  // All ranks take their slices of what rank 0 has in `whole`.
-  void scatter(const std::string& state, const float* whole);
+  // All ranks take their slices of the same elements, which rank 0 has in `whole`.
+  void scatter(const std::string& state, int64_t first, int64_t count, const float* whole);
 
  private:
   // visit(rank, first in the state, first in the rank's slices, count) for what the ranks have of a part.

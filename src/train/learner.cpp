@@ -3,12 +3,15 @@
 #include <malloc.h>
 
 #include "base/error.h"
+#include "nn/tensor_parallel.h"
 
 namespace linnet {
 
 SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options,
                                        const ResidentOptions& resident, std::span<const ParameterGroup> groups)
-    : layout_(model, groups), store_(*options.backend) {
+    : layout_(model, groups, {}, options.tensor.ranks > 1 ? divide_model(model, loss, options.tensor) : nullptr),
+      store_(*options.backend) {
+  loss = loss_of_rank(std::move(loss), layout_.shared_division());
   shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);

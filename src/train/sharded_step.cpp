@@ -4,6 +4,7 @@
 
 #include "base/signals.h"
 #include "base/timeline.h"
+#include "comm/tensor_group.h"
 #include "kernels/reduce/reduce.h"
 
 namespace linnet {
@@ -46,9 +47,10 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
   declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share));
 }
 
-ShardedStep::ShardedStep(Trainer& trainer, Communicator& world)
+ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor)
     : trainer_(trainer),
       world_(world),
+      tensor_(tensor),
       store_(trainer.store()),
       share_(trainer.options().shards),
       gradient_(floats(store_, "gradient", static_cast<size_t>(trainer.layout().trained_count()))),
@@ -58,7 +60,7 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world)
       buffers_before_(buffers_.size()),
       waiting_at_last_(static_cast<int64_t>(nodes_before_last(share_).size())) {
   nodes_.reserve(few_.size()), sent_nodes_.reserve(few_.size());
-  if (world.size() == 1 || !store_.device().is_host()) return;
+  if (world.size() == 1 || tensor || !store_.device().is_host()) return;
   additions_of_last_ = waiting_at_last_ + 1 - static_cast<int64_t>(share_.nodes_of(share_.rank).size());
   buckets_ = gradient_buckets(trainer.layout());
   sort_by_completion(buckets_, last_writers(trainer.train_executor(0).plan(), trainer.layout(), buckets_), world);
@@ -150,7 +152,7 @@ void ShardedStep::add() {
   size_t last = stack_.nodes().size();
   std::vector<float>& few = few_[last];
   few[kLoss] = *store_.as<float>("loss_sum"), few[kTokens] = *store_.as<float>("token_count");
-  few[kStops] = stop_requested() ? 1.0F : 0.0F;
+  few[kStops] = !tensor_ && stop_requested() ? 1.0F : 0.0F;
   std::ranges::copy(buffers_, few.begin() + kBuffers);
   for (int64_t additions = stack_.push({share_.first() + added_, 1}); additions > 0; --additions, --last) {
     if (!sends) add_values(trainer_.pool(), gradient_.data(), waiting_gradient(last - 1).data(), gradient_.size());
@@ -190,7 +192,12 @@ void ShardedStep::add_squares() {
     all_gather_slice_blocks(world_, squares_, count);
     double sum = 0;
     for (const double block : squares_) sum += block;
-    total = &range == &trainer_.layout().ranges().front() ? static_cast<float>(sum) : total + static_cast<float>(sum);
+    auto squares = static_cast<float>(sum);
+    if (range.is_divided) {
+      scratch_.resize(sum_scratch_size(1, tensor_->size()));
+      sum_over_ranks(*tensor_, {&squares, 1}, scratch_, trainer_.pool());
+    }
+    total = &range == &trainer_.layout().ranges().front() ? squares : total + squares;
   }
   store_.fill("sum_of_squares", &total, sizeof total);
 }

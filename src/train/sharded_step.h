@@ -32,8 +32,10 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
 
 class ShardedStep {
  public:
-  // Of a trainer with several shards, whose store is allocated.
-  ShardedStep(Trainer& trainer, Communicator& world);
+  // Of a trainer with several shards, whose store is allocated. With tensor parallel `world` are the ranks that have
+  // the same part of the layers, and `tensor` those that share them: then the gradient is added after the backward
+  // pass, as both would use the messages at once, and who trains agrees on stops before the step.
+  explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr);
 
   // The batches of a step that are this rank's.
   BatchShare batches() const;
@@ -63,6 +65,7 @@ class ShardedStep {
 
   Trainer& trainer_;
   Communicator& world_;
+  Communicator* const tensor_;  // null: every rank has whole layers
   const Store& store_;
   const ShardShare share_;
   const std::span<float> gradient_;  // where accumulate() adds
@@ -74,6 +77,7 @@ class ShardedStep {
   std::vector<float> buffers_before_;    // the step
   std::vector<std::span<float>> nodes_;
   std::vector<double> squares_;  // of each block of a range
+  std::vector<float> scratch_;   // of a sum over the tensor ranks
   // Of the backward pass that sends.
   const int64_t waiting_at_last_;  // nodes that wait for this rank's last shard
   int64_t additions_of_last_ = 0;  // how many of them that shard is added to

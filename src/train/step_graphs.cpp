@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "ops/collective/collective.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
 #include "passes/gradient.h"
 #include "passes/passes.h"
+#include "passes/tensor_parallel.h"
 #include "train/range_update.h"
 
 namespace linnet {
@@ -71,11 +73,18 @@ Tensor unscaled_squares(Graph& graph, const StepOptions& options, Tensor squares
   return squares / scale / scale;
 }
 
+// Of a range that ranks divide, each has the squares of its part.
+Tensor squares_of(const ParameterLayout& layout, size_t range, Tensor gradient) {
+  const Tensor squares = sum_of_squares(gradient);
+  const bool is_divided = range < layout.ranges().size() && layout.ranges()[range].is_divided;
+  return is_divided ? all_reduce(squares, layout.division()->rank) : squares;
+}
+
 // One update for each range; all are clipped by the norm of all gradients.
 void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
                  std::span<const Tensor> gradients, Tensor count) {
-  Tensor squares = sum_of_squares(gradients[0]);
-  for (const Tensor& gradient : gradients.subspan(1)) squares = squares + sum_of_squares(gradient);
+  Tensor squares = squares_of(layout, 0, gradients[0]);
+  for (size_t i = 1; i < gradients.size(); ++i) squares = squares + squares_of(layout, i, gradients[i]);
   const Tensor control = graph.input("control", {options.dtype, {2}});
   const Tensor divisor = scaled_count(graph, options, count);
   const size_t ranges = layout.ranges().size();

@@ -135,19 +135,21 @@ void Trainer::check_divided() const {
   for (const TrainedRange& range : layout_.ranges())
     if (!is_elementwise(optimizer_of(range, options_.optimizer)))
       fail_user(
-          "optimizers adamw8bit, muon and adafactor cannot divide their moments between ranks, as they update blocks "
-          "or "
-          "matrices as a whole: they need --set zero=0");
+          "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: " +
+          std::string(layout_.division() ? "they need tensor=1" : "they need --set zero=0"));
 }
 
 void Trainer::declare_states() {
   states_ = {"parameters"};
   declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store_, layout_);
+  if (layout_.division() && !layout_.quantized().empty())
+    fail_user("tensor parallel trains parameters in fp32: leave storage = \"fp32\"");
   if (options_.training) {
     if (any_moment(1)) states_.emplace_back("moment1");
     if (any_moment(2)) states_.emplace_back("moment2");
     if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
+    if (layout_.division()) check_divided();
     if (divides_moments_) {
       check_divided();
       declare_own_states();
@@ -403,7 +405,17 @@ LossTotal Trainer::evaluate(int shape) {
           static_cast<int64_t>(executor.output("token_count").as<float>()[0])};
 }
 
+std::span<float> Trainer::scratch(int64_t count) {
+  const auto size = static_cast<size_t>(count);
+  if (store_.device().is_host() && store_.regions()[static_cast<size_t>(shared_.arena)].bytes >= float_bytes(count))
+    return {reinterpret_cast<float*>(store_.location(shared_.arena)), size};
+  scratch_.resize(std::max(scratch_.size(), size));
+  return {scratch_.data(), size};
+}
+
+// With tensor parallel nothing is looked for: ranks would leave the exchanges at different nodes.
 std::string Trainer::find_non_finite(int shape) const {
+  if (layout_.division()) return {};
   Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
   if (const Precision precision = options_.passes.precision; precision == Precision::kF16)
     graph = lower_precision(graph, precision, options_.passes.attention_precision.value_or(precision));

@@ -15,6 +15,7 @@
 #include "data/batch.h"
 #include "exec/executor.h"
 #include "nn/model_store.h"
+#include "ops/sharding.h"
 #include "passes/passes.h"
 #include "plan/plan_file.h"
 #include "profile/step_profiler.h"
@@ -31,6 +32,9 @@ struct TrainerOptions {
   // A step is this many batches, or groups of accumulate_steps, whose gradients are added in the order of the shard
   // tree; see train/sharded_step.h.
   ShardShare shards = {};
+  // Tensor parallel: which rank of its group this is. The layout has the division (nn/tensor_parallel.h), losses are
+  // those of the rank, and whoever runs steps is in the group's TensorGroupScope.
+  TensorRank tensor = {};
   // ZeRO stage 1 (Rajbhandari et al. 2020): each rank has the moments of a slice of the parameters, and updates it.
   bool divide_moments = false;
   LossScaleOptions loss_scale = {};  // for fp16
@@ -183,6 +187,9 @@ class Trainer {
   // What training states hold as it lies in memory: those of packed_states(), and frozen parameters with a storage of
   // their own.
   std::vector<PackedState> all_packed() const;
+  // At least `count` floats that nobody else uses until the next run of a plan: the arena's, if it has as many. The
+  // host's memory.
+  std::span<float> scratch(int64_t count);
   // Has `write` fill a parameter, wherever it lies. The host's copy.
   void set_parameter(const ParameterSlot& slot, FunctionRef<void(std::span<float>)> write);
   // Has `load` fill a buffer with all parameters, on which the moving average then begins.
@@ -239,6 +246,7 @@ class Trainer {
   std::vector<PackedState> packed_states_;
   LossScale loss_scale_;
   std::string evaluated_;
+  std::vector<float> scratch_;  // where the arena is too small
   bool divides_moments_ = false;
   std::vector<std::unique_ptr<ShapePlans>> shapes_;
   std::vector<PassReport> pass_reports_;

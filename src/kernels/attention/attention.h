@@ -28,6 +28,7 @@ struct AttentionArgs {
   const int32_t* key_lengths = nullptr;  // [batch]: keys at or past the length are masked. nullptr: all are valid
   float dropout = 0;                     // of the probabilities; mask and scale as kernels/random/philox.h says
   uint64_t dropout_key = 0;
+  int64_t first_head = 0;                 // dropout counts heads from here on
   Precision precision = Precision::kF32;  // of the products; all else is fp32
   // Query i sees no key before starts[i] of its sample, and with a window only the last `window` keys up to its own,
   // the (i + key_length - query_length)th.

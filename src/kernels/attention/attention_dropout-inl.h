@@ -26,6 +26,7 @@ class Dropout {
         scale(active ? dropout_scale(args.dropout) : 1.0f),
         threshold_(active ? dropout_threshold(args.dropout) << 16 : 0),
         sample_(static_cast<uint32_t>(sample)),
+        first_head_(args.first_head),
         bits_(reinterpret_cast<uint8_t*>(memory)) {
     uint32_t key0 = low(args.dropout_key), key1 = high(args.dropout_key);
     for (uint64_t(&key)[2] : keys_) {
@@ -39,7 +40,7 @@ class Dropout {
     if (!active) return nullptr;
     for (int64_t i = 0; i < window.queries; i += kWidth) {
       const int64_t end = window.limit(std::min(i + kWidth, window.queries) - 1);
-      const Query query(*this, window.first_query + i, head);
+      const Query query(*this, window.first_query + i, first_head_ + head);
       for (int64_t j = 0; j < end; j += 8)
         draw_eight(query, static_cast<uint32_t>((window.first_key + j) / 8),
                    bits_ + j * kMaskRow + i / kLanes * kMaskBytes);
@@ -118,6 +119,7 @@ class Dropout {
   }
 
   const uint32_t threshold_, sample_;
+  const int64_t first_head_;
   uint8_t* const bits_;
   uint64_t keys_[10][2];  // of the rounds
 };

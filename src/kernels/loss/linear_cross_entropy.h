@@ -8,13 +8,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "kernels/precision.h"
 #include "kernels/quantized/packed_weight.h"
 #include "kernels/stored_floats.h"
 
 namespace linnet {
+
+// Of classes that are divided between ranks, each of which has consecutive ones: what a row's loss needs of all classes
+// is exchanged chunk by chunk, a few numbers for each row. Logits are then fp32.
+struct ClassDivision {
+  int64_t all = 0;  // classes of all ranks together; 0: they are not divided
+  int64_t first = 0;
+  int ranks = 1;
+  bool is_divided() const { return all > 0; }
+};
+// Gathers `mine` of every rank in `all`, in the order of the ranks.
+using GatherNumbers = FunctionRef<void(std::span<const float> mine, std::span<float> all)>;
 
 struct LinearCrossEntropyArgs {
   int64_t rows = 0, width = 0, classes = 0;
@@ -35,12 +48,17 @@ struct LinearCrossEntropyArgs {
   float* dweight = nullptr;     // [classes, width]; null, as for a packed weight: not computed
   float* dbias = nullptr;       // [classes]; may be null
   bool accumulate = false;      // dweight += instead of dweight =
+
+  // With divided classes: `classes`, weight, bias and their gradients are of this rank's, targets count through all
+  // classes, the loss is that of all classes, and dhidden is this rank's summand.
+  ClassDivision division = {};
+  const GatherNumbers* gather = nullptr;
 };
 
 // Bytes of scratch memory, of which the logits of a chunk are the most: of at most 768 rows, or 1 MB.
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
                                       const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden,
-                                      int threads);
+                                      int threads, const ClassDivision& division = {});
 
 // `workspace` is 64-byte aligned. Chunks depend on shapes and targets alone.
 void linear_cross_entropy(const LinearCrossEntropyArgs& args, std::byte* workspace, ThreadPool& pool);

@@ -8,6 +8,19 @@
 #include "kernels/parallel.h"
 #include "kernels/quantized/gemm_int8.h"
 
+#ifndef LINNET_ROW_FACTS  // this file is compiled once for each instruction set
+#define LINNET_ROW_FACTS
+namespace linnet {
+namespace {
+
+// What a rank knows of a row whose classes are divided: the largest of its logits, the sums of exp(x - largest) and of
+// x - largest, its number of classes, and the logit of the target, which is 0 where another rank has it.
+enum RowFacts : int { kLargest, kSum, kOffsets, kClasses, kPicked, kRowFacts };
+
+}  // namespace
+}  // namespace linnet
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/loss/linear_cross_entropy_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -120,6 +133,34 @@ void LossAndGradientRows(int64_t begin, int64_t end, int64_t classes, MutableSto
   function(begin, end, classes, logits.f32(), targets, smoothing, dloss, losses, sums);
 }
 
+// Logits x become exp(x - largest).
+void DividedRowFacts(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
+                     int64_t first_class, float* facts) {
+  for (int64_t row = begin; row < end; ++row) {
+    float *x = logits + row * classes, *of_row = facts + row * kRowFacts;
+    const int64_t target = targets[row] - first_class;
+    of_row[kPicked] = target >= 0 && target < classes ? x[target] : 0;
+    of_row[kLargest] = MaxRow(classes, x);
+    of_row[kClasses] = static_cast<float>(classes);
+    Exponentials<true>(classes, x, of_row[kLargest], &of_row[kSum], &of_row[kOffsets]);
+  }
+}
+
+// exp(x - largest) become the gradients of the logits: factors[row] makes them dloss * softmax(x).
+void DividedSlopes(int64_t begin, int64_t end, int64_t classes, float* logits, const int32_t* targets,
+                   int64_t first_class, const float* factors, float share, float goal, float* sums) {
+  if (sums != nullptr) std::fill(sums, sums + classes, 0.0f);
+  for (int64_t row = begin; row < end; ++row) {
+    float* x = logits + row * classes;
+    const int64_t target = targets[row] - first_class;
+    const Floats factor = SetAll(factors[row]), less = SetAll(share);
+    ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::MulSub(at.load(x), factor, less), x); });
+    if (target >= 0 && target < classes) x[target] -= goal;
+    if (sums != nullptr)
+      ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(sums), at.load(x)), sums); });
+  }
+}
+
 // Rows [begin, end), numbered by from_row and to_row where those are not null.
 void CopyRows(int64_t begin, int64_t end, int64_t width, StoredFloats from, MutableStoredFloats to,
               const int32_t* from_row, const int32_t* to_row) {
@@ -141,6 +182,8 @@ namespace {
 HWY_EXPORT(CopyRows);
 HWY_EXPORT(LossAndGradientRows);
 HWY_EXPORT(AddRows);
+HWY_EXPORT(DividedRowFacts);
+HWY_EXPORT(DividedSlopes);
 
 // With fewer rows in a chunk, packing the weight and passing over its gradient once for every chunk is felt (8 % at 512
 // rows, 50257 classes, width 768; 2 % at 768); more rows only where the chunk stays in L2.
@@ -153,7 +196,9 @@ int64_t even_chunks(int64_t rows, int64_t most) {
   return (rows + chunks - 1) / chunks;
 }
 
-int64_t chunk_rows(int64_t rows, int64_t classes) {
+// All ranks that divide the classes have chunks of the same rows.
+int64_t chunk_rows(int64_t rows, int64_t classes, const ClassDivision& division) {
+  if (division.is_divided()) classes = (division.all + division.ranks - 1) / division.ranks;
   return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
 }
 
@@ -178,13 +223,14 @@ class Regions {
 };
 
 // With hidden states in bf16, so are their logits: they are the largest of what a step keeps at once.
-bool has_bf16_logits(bool bf16_hidden, bool packed, Precision precision) {
-  return bf16_hidden && !packed && precision == Precision::kBf16 && gemm_has_bf16();
+bool has_bf16_logits(bool bf16_hidden, bool packed, Precision precision, const ClassDivision& division) {
+  return bf16_hidden && !packed && !division.is_divided() && precision == Precision::kBf16 && gemm_has_bf16();
 }
 
 struct Workspace {
-  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, bool bf16_logits, size_t product_bytes) {
-    const int64_t chunk = chunk_rows(rows, classes);
+  Workspace(std::byte* base, int64_t rows, int64_t width, int64_t classes, bool bf16_logits, size_t product_bytes,
+            const ClassDivision& division) {
+    const int64_t chunk = chunk_rows(rows, classes, division);
     Regions regions(base);
     kept = regions.take<int32_t>(rows);
     targets = regions.take<int32_t>(rows);
@@ -195,6 +241,10 @@ struct Workspace {
                           : static_cast<void*>(regions.take<float>(chunk * classes)),
               bf16_logits};
     sums = regions.take<float>(row_groups(chunk) * classes);
+    if (division.is_divided()) {
+      facts = regions.take<float>(chunk * kRowFacts);
+      all_facts = regions.take<float>(chunk * kRowFacts * division.ranks);
+    }
     product = regions.take<std::byte>(static_cast<int64_t>(product_bytes));
     size = regions.size();
   }
@@ -203,16 +253,17 @@ struct Workspace {
   MutableStoredFloats logits;
   float* hidden;  // a chunk's rows and then their gradient, where some between are left out or memory has them as bf16
   float* sums;    // by group of rows
+  float *facts = nullptr, *all_facts = nullptr;  // of a chunk's rows, this rank's and those of all ranks
   std::byte* product;
   size_t size;
 };
 
 // The largest of a chunk's products. How many rows a chunk has depends on how many are left out.
 size_t product_workspace(int64_t rows, int64_t width, int64_t classes, const std::optional<PackedShape>& packed,
-                         Precision precision, int threads) {
+                         Precision precision, int threads, const ClassDivision& division) {
   const bool in_bf16 = precision == Precision::kBf16;
   size_t most = 0;
-  for (int64_t m = chunk_rows(rows, classes); m > 0; --m)
+  for (int64_t m = chunk_rows(rows, classes, division); m > 0; --m)
     most = std::max({most, gemm_workspace(1, m, classes, width, threads, in_bf16),
                      gemm_workspace(1, m, width, classes, threads, in_bf16),
                      gemm_workspace(1, classes, width, m, threads, in_bf16),
@@ -234,9 +285,11 @@ class LinearCrossEntropy {
   LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
       : args_(args),
         work_(base, args.rows, args.width, args.classes,
-              has_bf16_logits(args.hidden.is_bf16, args.packed.has_value(), args.precision), 0),
+              has_bf16_logits(args.hidden.is_bf16, args.packed.has_value(), args.precision, args.division), 0,
+              args.division),
         pool_(pool),
-        bf16_slopes_(args.precision == Precision::kBf16 && !args.packed && gemm_has_bf16()) {}
+        bf16_slopes_(!args.division.is_divided() && args.precision == Precision::kBf16 && !args.packed &&
+                     gemm_has_bf16()) {}
 
   void run() {
     int64_t kept = 0;
@@ -245,7 +298,7 @@ class LinearCrossEntropy {
         work_.targets[kept] = args_.targets[row];
         work_.kept[kept++] = static_cast<int32_t>(row);
       }
-    const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes), 1));
+    const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes, args_.division), 1));
     for (int64_t first = 0; first < kept; first += step) chunk(first, std::min(step, kept - first));
     if (args_.dhidden) clear_left_out(kept);
     if (args_.loss == nullptr) return;
@@ -265,7 +318,9 @@ class LinearCrossEntropy {
     else
       copy_rows(rows, args_.width, args_.hidden, work_.hidden, kept, nullptr, pool_);
     logits(rows, hidden);
+    if (args_.division.is_divided()) exchange_facts(first, rows);
     if (!args_.dhidden) {
+      if (args_.division.is_divided()) return;
       cross_entropy_forward(rows, args_.classes, work_.logits, work_.targets + first, args_.smoothing,
                             work_.losses + first, work_.lse, pool_);
       return;
@@ -295,7 +350,9 @@ class LinearCrossEntropy {
   // The logits become what the loss's gradient towards them is: in bf16, where the products that read them would round
   // them, which halves what is read.
   void losses_and_slopes(int64_t first, int64_t rows) {
+    const bool divided = args_.division.is_divided();
     const auto part = [&](int64_t begin, int64_t end, float* sums) {
+      if (divided) return divided_slopes(first, begin, end, sums);
       HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
       (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
        work_.losses + first, sums, bf16_slopes_);
@@ -307,6 +364,47 @@ class LinearCrossEntropy {
       for (int64_t g = begin; g < end; ++g)
         part(rows * g / groups, rows * (g + 1) / groups, work_.sums + g * args_.classes);
     });
+  }
+
+  // The losses of a chunk whose classes are divided; its logits become exp(x - largest) of this rank's, and lse[row]
+  // the factor that makes those dloss * softmax(x).
+  void exchange_facts(int64_t first, int64_t rows) {
+    for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(DividedRowFacts)
+      (begin, end, args_.classes, work_.logits.f32(), work_.targets + first, args_.division.first, work_.facts);
+    });
+    const auto size = static_cast<size_t>(rows * kRowFacts);
+    const std::span<float> all(work_.all_facts, size * static_cast<size_t>(args_.division.ranks));
+    (*args_.gather)({work_.facts, size}, all);
+    for (int64_t row = 0; row < rows; ++row) combine_facts(first, rows, row);
+  }
+
+  void combine_facts(int64_t first, int64_t rows, int64_t row) {
+    const auto of_rank = [&](int rank) { return work_.all_facts + (rank * rows + row) * kRowFacts; };
+    const int ranks = args_.division.ranks;
+    float largest = of_rank(0)[kLargest];
+    for (int rank = 1; rank < ranks; ++rank) largest = std::max(largest, of_rank(rank)[kLargest]);
+    double sum = 0, offsets = 0, picked = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const float* facts = of_rank(rank);
+      const double above = static_cast<double>(facts[kLargest]) - largest;
+      sum += facts[kSum] * std::exp(above);
+      offsets += facts[kOffsets] + facts[kClasses] * above;
+      picked += facts[kPicked];
+    }
+    const double smoothing = args_.smoothing;
+    work_.losses[first + row] = static_cast<float>(std::log(sum) - (1 - smoothing) * (picked - largest) -
+                                                   smoothing * offsets / static_cast<double>(args_.division.all));
+    const double above = static_cast<double>(work_.facts[row * kRowFacts + kLargest]) - largest;
+    work_.lse[row] = static_cast<float>(args_.dloss * std::exp(above) / sum);
+  }
+
+  void divided_slopes(int64_t first, int64_t begin, int64_t end, float* sums) {
+    const double smoothing = args_.smoothing;
+    HWY_DYNAMIC_DISPATCH(DividedSlopes)
+    (begin, end, args_.classes, work_.logits.f32(), work_.targets + first, args_.division.first, work_.lse,
+     static_cast<float>(args_.dloss * smoothing / static_cast<double>(args_.division.all)),
+     static_cast<float>(args_.dloss * (1 - smoothing)), sums);
   }
 
   void bias_gradient(int64_t rows, bool later) {
@@ -374,9 +472,9 @@ class LinearCrossEntropy {
 
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
                                       const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden,
-                                      int threads) {
-  return Workspace(nullptr, rows, width, classes, has_bf16_logits(bf16_hidden, packed.has_value(), precision),
-                   product_workspace(rows, width, classes, packed, precision, threads))
+                                      int threads, const ClassDivision& division) {
+  return Workspace(nullptr, rows, width, classes, has_bf16_logits(bf16_hidden, packed.has_value(), precision, division),
+                   product_workspace(rows, width, classes, packed, precision, threads, division), division)
       .size;
 }
 

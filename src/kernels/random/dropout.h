@@ -14,4 +14,12 @@ namespace linnet {
 void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
              ThreadPool& pool, uint32_t first_sample = 0);
 
+// The same for x [samples, rows, count], which are columns [first, first + count) of a tensor with `all` of them: each
+// element is kept where that tensor's is. `all` and `first` are multiples of 8.
+struct DropoutColumns {
+  int64_t all, first, count;
+};
+void dropout_of_columns(int64_t samples, int64_t elements_per_sample, const DropoutColumns& columns, StoredFloats x,
+                        MutableStoredFloats y, float p, uint64_t key, ThreadPool& pool);
+
 }  // namespace linnet

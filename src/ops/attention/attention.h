@@ -29,6 +29,7 @@ struct AttentionAttrs {
   int64_t window = 0;  // 0: none
   float dropout = 0;
   uint64_t dropout_site = 0;
+  int64_t first_head = 0;                 // of the whole model's heads, where ranks divide them: dropout counts by it
   Precision precision = Precision::kF32;  // of the products; what they are summed to and the rest is fp32
   // Set by the independent_rows pass; see AttentionArgs::independent_queries. The kernels of GPUs do not know it.
   bool independent_queries = false;
@@ -37,6 +38,7 @@ struct AttentionAttrs {
     visit("has_lengths", has_lengths), visit("has_starts", has_starts), visit("has_bias", has_bias);
     visit("window", window), visit("dropout", dropout), visit("dropout_site", dropout_site);
     visit("precision", precision), visit("independent_queries", independent_queries);
+    visit("first_head", first_head);
   }
 
   // Optional operands follow the `fixed` first ones in this order: lengths, starts, bias, random.

@@ -13,7 +13,7 @@ AttentionArgs sizes(const AttentionAttrs& attrs, const TensorType& q, const Tens
   out.query_heads = attrs.heads, out.kv_heads = attrs.kv_heads, out.head_size = q.shape[2] / attrs.heads;
   out.scale = static_cast<float>(attrs.scale), out.causal = attrs.causal, out.dropout = attrs.dropout;
   out.precision = attrs.precision, out.window = attrs.window, out.biased = attrs.has_bias;
-  out.independent_queries = attrs.independent_queries;
+  out.independent_queries = attrs.independent_queries, out.first_head = attrs.first_head;
   return out;
 }
 

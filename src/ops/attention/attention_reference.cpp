@@ -125,10 +125,11 @@ class Reference {
     for (double& p : seen) p /= sum;
     if (attrs_.dropout > 0)
       for (int64_t j = 0; j < visible_; ++j)
-        kept_[static_cast<size_t>(j)] = dropout_keeps(key_, j, static_cast<uint32_t>(i), static_cast<uint32_t>(h),
-                                                      static_cast<uint32_t>(b), attrs_.dropout)
-                                            ? dropout_scale(attrs_.dropout)
-                                            : 0;
+        kept_[static_cast<size_t>(j)] =
+            dropout_keeps(key_, j, static_cast<uint32_t>(i), static_cast<uint32_t>(h + attrs_.first_head),
+                          static_cast<uint32_t>(b), attrs_.dropout)
+                ? dropout_scale(attrs_.dropout)
+                : 0;
     return top + std::log(sum);
   }
 

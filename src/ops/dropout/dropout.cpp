@@ -17,6 +17,11 @@ std::vector<TensorType> infer(const InferArgs& args) {
   expect(is_float(args.in[0].dtype) && args.in[0].shape.rank() >= 1, "got " + args.in[0].text());
   expect(attrs.layout == DropoutLayout::kDense || args.in[0].shape.rank() == 4,
          "got " + args.in[0].text() + ", expected [B, H, Tq, Tk]");
+  const bool fits = attrs.is_whole() || (attrs.layout == DropoutLayout::kDense && args.in[0].shape.rank() >= 2 &&
+                                         attrs.all_columns % 8 == 0 && attrs.first_column % 8 == 0 &&
+                                         attrs.first_column + args.in[0].shape[-1] <= attrs.all_columns);
+  expect(fits, "got " + args.in[0].text() + " as columns from " + std::to_string(attrs.first_column) + " on of " +
+                   std::to_string(attrs.all_columns));
   return {args.in[0]};
 }
 

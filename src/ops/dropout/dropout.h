@@ -17,7 +17,14 @@ struct DropoutAttrs {
   float probability = 0;
   uint64_t site = 0;  // a hash of the module path and a name: stable, whatever order the model is traced in
   DropoutLayout layout = DropoutLayout::kDense;
-  void fields(FieldVisitor& visit) { visit("probability", probability), visit("site", site), visit("layout", layout); }
+  // Of a dense tensor whose last axis is divided between ranks: the number of columns that all have, and the first that
+  // x has, both multiples of 8. 0: x is whole.
+  int64_t all_columns = 0, first_column = 0;
+  bool is_whole() const { return all_columns == 0; }
+  void fields(FieldVisitor& visit) {
+    visit("probability", probability), visit("site", site), visit("layout", layout);
+    visit("all_columns", all_columns), visit("first_column", first_column);
+  }
 };
 
 extern const OpDef kDropout;

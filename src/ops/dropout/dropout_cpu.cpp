@@ -24,7 +24,8 @@ void run_reference(const KernelArgs& args) {
           keep = dropout_keeps(key, i % keys, static_cast<uint32_t>(query), static_cast<uint32_t>(head), sample,
                                attrs.probability);
         } else {
-          keep = dropout_keeps(key, i, kDenseDropout, 0, sample, attrs.probability);
+          const int64_t whole = attrs.is_whole() ? i : i / keys * attrs.all_columns + attrs.first_column + i % keys;
+          keep = dropout_keeps(key, whole, kDenseDropout, 0, sample, attrs.probability);
         }
         args.out[0].as<T>()[b * size + i] = keep ? args.in[0].as<T>()[b * size + i] * scale : T(0);
       }
@@ -37,9 +38,13 @@ bool supports(const KernelQuery& query) {
 
 void run(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<DropoutAttrs>();
-  const int64_t samples = args.in[0].shape()[0];
-  dropout(samples, samples ? args.in[0].elements() / samples : 0, stored(args.in[0]), mutable_stored(args.out[0]),
-          attrs.probability, dropout_key(args.in[1].as<int32_t>(), attrs.site), args.pool);
+  const int64_t samples = args.in[0].shape()[0], size = samples ? args.in[0].elements() / samples : 0;
+  const uint64_t key = dropout_key(args.in[1].as<int32_t>(), attrs.site);
+  if (attrs.is_whole())
+    return dropout(samples, size, stored(args.in[0]), mutable_stored(args.out[0]), attrs.probability, key, args.pool);
+  const DropoutColumns columns{attrs.all_columns, attrs.first_column, args.in[0].shape()[-1]};
+  dropout_of_columns(samples, size, columns, stored(args.in[0]), mutable_stored(args.out[0]), attrs.probability, key,
+                     args.pool);
 }
 
 constexpr Kernel kKernels[] = {{"simd", supports, nullptr, run}, {"reference", nullptr, nullptr, run_reference}};

@@ -58,6 +58,33 @@ TEST(Dropout, MasksDifferByStepAndSiteAndRepeatOtherwise) {
   EXPECT_NE(dropout_site("encoder.layers.0", "dropout"), dropout_site("encoder.layers.1", "dropout"));
 }
 
+// Ranks that divide the columns of a tensor draw the masks of the whole.
+TEST(Dropout, PartsOfTheColumnsHaveTheMaskOfTheWhole) {
+  if (testing::tested_backend()) GTEST_SKIP() << "ranks divide tensors on the CPU alone";
+  constexpr int64_t kSamples = 3, kRows = 5, kColumns = 48;
+  const auto run = [&](KernelSet kernels, int64_t first, int64_t count) {
+    Graph graph;
+    DropoutAttrs attrs{.probability = 0.4f, .site = 9};
+    if (count < kColumns) attrs.all_columns = kColumns, attrs.first_column = first;
+    const Tensor x = graph.input("x", {DType::kF32, {kSamples, kRows, count}});
+    graph.output("y", graph.add_one(kDropout, std::array{x, graph.input("r", {DType::kI32, {4}})}, attrs,
+                                    SourceLine::current()));
+    NamedTensors inputs = inputs_at(3, 1);
+    inputs["x"] = HostTensor({DType::kF32, {kSamples, kRows, count}});
+    for (float& v : inputs["x"].as<float>()) v = 1;
+    return interpret(graph, inputs, {.kernels = kernels}).outputs.at("y").values();
+  };
+  for (const KernelSet kernels : {KernelSet::kFast, KernelSet::kReference}) {
+    const auto whole = run(kernels, 0, kColumns);
+    for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 8}, {8, 24}, {32, 16}}) {
+      const auto part = run(kernels, first, count);
+      for (int64_t row = 0; row < kSamples * kRows; ++row)
+        for (int64_t j = 0; j < count; ++j)
+          ASSERT_EQ(part[static_cast<size_t>(row * count + j)], whole[static_cast<size_t>(row * kColumns + first + j)]);
+    }
+  }
+}
+
 TEST(Dropout, AnImpossibleProbabilityIsAnError) {
   EXPECT_THROW(dropout_graph(1.0f, 5), Error);
   EXPECT_THROW(dropout_graph(-0.1f, 5), Error);

@@ -25,7 +25,10 @@ std::vector<TensorType> infer_grad(const InferArgs& args) {
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
   const auto& forward = args.node.attrs.as<EmbeddingAttrs>();
-  const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0), .padding = forward.padding};
+  const EmbeddingGradAttrs attrs{.vocab_size = args.in[0].dim(0),
+                                 .padding = forward.padding,
+                                 .all_rows = forward.all_rows,
+                                 .first_row = forward.first_row};
   return {args.graph.add_stored(kEmbeddingGrad, std::array{args.out_grad[0], args.in[1]}, attrs, args.node.where,
                                 std::array{args.in[0].type()})[0],  // the table's type, in whatever dy is stored
           Tensor{}};

@@ -5,17 +5,24 @@
 
 namespace linnet {
 
+// A table whose rows are divided between ranks: each gives zeros for the ids of the others' rows, and their sum over
+// the ranks is the whole lookup. 0 for all_rows: the table is whole.
 struct EmbeddingAttrs {
   int64_t padding = -1;
-  void fields(FieldVisitor& visit) { visit("padding", padding); }
+  int64_t all_rows = 0, first_row = 0;
+  void fields(FieldVisitor& visit) {
+    visit("padding", padding), visit("all_rows", all_rows), visit("first_row", first_row);
+  }
 };
 
 struct EmbeddingGradAttrs {
   int64_t vocab_size = 0;
   int64_t padding = -1;
-  bool accumulate = false;  // set by the fuse pass
+  bool accumulate = false;              // set by the fuse pass
+  int64_t all_rows = 0, first_row = 0;  // as above; vocab_size is of this rank's rows
   void fields(FieldVisitor& visit) {
     visit("vocab_size", vocab_size), visit("padding", padding), visit("accumulate", accumulate);
+    visit("all_rows", all_rows), visit("first_row", first_row);
   }
 };
 

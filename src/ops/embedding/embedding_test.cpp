@@ -52,6 +52,39 @@ TEST(Embedding, LookupsOfThePaddingDoNotTrainTheTable) {
     EXPECT_EQ(outputs.at("dt").values(), (std::vector<double>{1, 1, 0, 0, 2, 2}));
 }
 
+// Ranks that divide the rows of a table: their lookups add up to the whole one, and each has its rows' gradient.
+TEST(Embedding, PartsOfTheRowsAddUpToTheTable) {
+  if (testing::tested_backend()) GTEST_SKIP() << "ranks divide tables on the CPU alone";
+  constexpr int64_t kRows = 7, kWidth = 3, kPadding = 5;
+  const std::array<int32_t, 5> ids{6, 0, 3, 5, 3};
+  struct Found {
+    std::vector<double> y, gradient;
+  };
+  const auto run = [&](KernelSet kernels, int64_t first, int64_t count) {
+    Graph graph;
+    EmbeddingAttrs attrs{.padding = kPadding};
+    if (count < kRows) attrs.all_rows = kRows, attrs.first_row = first;
+    const Tensor table = graph.input("t", {DType::kF32, {count, kWidth}}), i = graph.input("i", {DType::kI32, {5}});
+    const Tensor y = graph.add_one(kEmbedding, std::array{table, i}, attrs, SourceLine::current());
+    graph.output("y", y);
+    graph.output("dt", gradients(sum_to(y * y, {}), std::array{table})[0]);
+    NamedTensors inputs;
+    inputs["t"] = HostTensor({DType::kF32, {count, kWidth}});
+    for (int64_t j = 0; j < count * kWidth; ++j)
+      inputs["t"].as<float>()[static_cast<size_t>(j)] = static_cast<float>(1 + first * kWidth + j);
+    inputs["i"] = HostTensor({DType::kI32, {5}}, std::span<const int32_t>(ids));
+    const auto outputs = interpret(graph, inputs, {.kernels = kernels}).outputs;
+    return Found{outputs.at("y").values(), outputs.at("dt").values()};
+  };
+  for (const KernelSet kernels : {KernelSet::kFast, KernelSet::kReference}) {
+    const Found whole = run(kernels, 0, kRows), low = run(kernels, 0, 3), high = run(kernels, 3, 4);
+    for (size_t i = 0; i < whole.y.size(); ++i) EXPECT_EQ(low.y[i] + high.y[i], whole.y[i]);
+    std::vector<double> gradient = low.gradient;
+    gradient.insert(gradient.end(), high.gradient.begin(), high.gradient.end());
+    EXPECT_EQ(gradient, whole.gradient);
+  }
+}
+
 TEST(Embedding, AnIdOutsideTheTableIsAnError) {
   Graph graph;
   graph.output("y", embedding(graph.input("t", {DType::kF32, {4, 2}}), graph.input("i", {DType::kI32, {1}})));

@@ -28,10 +28,15 @@ struct LinearCrossEntropyAttrs {
   // Set by fuse_quantized: the weight is packed.
   bool packed = false;
   QuantizedAttrs weight = {};
+  // Where ranks divide the classes (comm/tensor_group.h): weight and bias are this rank's, the targets count through
+  // all classes, the loss is that of all, and dhidden is this rank's summand. 0 for all_classes: they are whole.
+  int64_t all_classes = 0, first_class = 0;
+  int ranks = 1;
   void fields(FieldVisitor& visit) {
     visit("label_smoothing", label_smoothing), visit("bias", bias), visit("precision", precision);
     visit("loss", loss), visit("accumulate", accumulate), visit("weight_gradient", weight_gradient);
     visit("packed", packed), visit("weight", weight);
+    visit("all_classes", all_classes), visit("first_class", first_class), visit("ranks", ranks);
   }
   // [V, D] of the operand `weight`.
   const Shape& weight_shape(const TensorType& operand) const { return packed ? weight.weight.shape : operand.shape; }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "comm/tensor_group.h"
 #include "kernels/loss/linear_cross_entropy.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/stored_operands.h"
@@ -83,7 +84,14 @@ size_t reference_workspace(const KernelQuery& query) {
   return static_cast<size_t>(attrs.weight_shape(query.in[1])[0]) * sizeof(double);
 }
 
+// The reference computes a row by itself.
+void expect_all_classes(const KernelArgs& args) {
+  if (args.node.attrs.as<LinearCrossEntropyAttrs>().all_classes > 0)
+    fail_internal("the reference of linear_cross_entropy was given classes that ranks divide");
+}
+
 void run_reference(const KernelArgs& args) {
+  expect_all_classes(args);
   check_targets(args.in[2], weight_shape(args)[0]);
   for_float(args.out[0].type.dtype, [&]<class T>() {
     const Weight<T> weight(args);
@@ -138,8 +146,13 @@ void grad_reference(const KernelArgs& args) {
 }
 
 void run_grad_reference(const KernelArgs& args) {
+  expect_all_classes(args);
   check_targets(args.in[2], weight_shape(args)[0]);
   for_float(args.out[0].type.dtype, [&]<class T>() { grad_reference<T>(args); });
+}
+
+ClassDivision division_of(const LinearCrossEntropyAttrs& attrs) {
+  return {attrs.all_classes, attrs.first_class, attrs.ranks};
 }
 
 size_t workspace(const KernelQuery& query) {
@@ -147,7 +160,7 @@ size_t workspace(const KernelQuery& query) {
   const Shape& weight = attrs.weight_shape(query.in[1]);
   const std::optional<PackedShape> packed = attrs.packed ? std::optional(attrs.weight.packed()) : std::nullopt;
   return linear_cross_entropy_workspace(query.in[2].shape.elements(), weight[1], weight[0], packed, attrs.precision,
-                                        query.in[0].dtype == DType::kBF16, query.threads);
+                                        query.in[0].dtype == DType::kBF16, query.threads, division_of(attrs));
 }
 
 LinearCrossEntropyArgs operands(const KernelArgs& args) {
@@ -162,14 +175,24 @@ LinearCrossEntropyArgs operands(const KernelArgs& args) {
   call.bias = attrs.bias ? args.in[3].as<float>() : nullptr;
   call.precision = attrs.precision;
   call.smoothing = static_cast<float>(attrs.label_smoothing);
-  check_targets(args.in[2], call.classes);
+  call.division = division_of(attrs);
+  check_targets(args.in[2], std::max(call.classes, attrs.all_classes));
   return call;
+}
+
+void run_call(LinearCrossEntropyArgs& call, const KernelArgs& args) {
+  const auto gather = [&](std::span<const float> mine, std::span<float> all) {
+    gather_over_ranks(tensor_group(call.division.ranks), mine, all);
+  };
+  const GatherNumbers gather_numbers(gather);
+  call.gather = &gather_numbers;
+  linear_cross_entropy(call, args.workspace, args.pool);
 }
 
 void run(const KernelArgs& args) {
   LinearCrossEntropyArgs call = operands(args);
   call.loss = args.out[0].as<float>();
-  linear_cross_entropy(call, args.workspace, args.pool);
+  run_call(call, args);
 }
 
 void run_grad(const KernelArgs& args) {
@@ -184,7 +207,7 @@ void run_grad(const KernelArgs& args) {
     call.accumulate = true;
     if (start->data != args.out[1].data) std::memcpy(args.out[1].data, start->data, start->type.bytes());
   }
-  linear_cross_entropy(call, args.workspace, args.pool);
+  run_call(call, args);
 }
 
 // The weight is fp32: the parameters are.

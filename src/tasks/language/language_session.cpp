@@ -24,13 +24,17 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
 }
 
 constexpr int64_t kSampleContext = 1024;  // of samples written while training
+constexpr int64_t kProbeLength = 16;      // of the loss by which tensor parallel divides the model
 constexpr int64_t kDropEvery = 64;        // batches of a mapped file between looks at what it holds of our memory
 
 }  // namespace
 
 LanguageSession::LanguageSession(const Config& config, std::shared_ptr<CausalModel> causal_model,
                                  const LanguageOptions& options)
-    : Session(config, *causal_model, options.training, options.verify_plans),
+    : Session(config, *causal_model, options.training, options.verify_plans,
+              [&model = *causal_model](Trace& trace) {
+                return causal_loss(model, trace, 1, std::min<int64_t>(model.max_length(), kProbeLength));
+              }),
       chunks(chunk_options(config, *causal_model, options)),
       packed(options.packed),
       model(std::move(causal_model)) {

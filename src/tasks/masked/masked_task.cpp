@@ -102,7 +102,13 @@ MaskingOptions masking_options(const Config& config, const BertConfig& bert, con
 
 MaskedSession::MaskedSession(const Config& config, MaskedLanguageModel& masked_model,
                              const MaskingOptions& masking_options, bool training, bool verify_plans)
-    : Session(config, masked_model, training, verify_plans), masking(masking_options), model(masked_model) {
+    : Session(config, masked_model, training, verify_plans,
+              [&](Trace& trace) {
+                return masked_language_loss(masked_model, trace, 1, masking_options.lengths.front(),
+                                            masked_places(masking_options, masking_options.lengths.front()), false);
+              }),
+      masking(masking_options),
+      model(masked_model) {
   std::vector<LossFunction> losses;
   for (const int64_t length : masking.lengths)
     losses.push_back([this, length, smoothing = config.train.label_smoothing](Trace& trace) {

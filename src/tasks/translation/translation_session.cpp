@@ -8,6 +8,8 @@
 namespace linnet {
 namespace {
 
+constexpr int64_t kProbeLength = 4;  // of the loss by which tensor parallel divides the model
+
 // What sources are padded to, up to `longest`: at most a fourth of a row is padding (but for the shortest), and there
 // are few plans.
 std::vector<int64_t> padded_lengths(int64_t longest) {
@@ -30,7 +32,10 @@ int64_t longest_source(const std::vector<BatchShape>& shapes) {
 
 TranslationSession::TranslationSession(const Config& config, const TranslationModel& translation,
                                        SessionOptions options)
-    : Session(config, *translation.model, options.training, options.verify_plans),
+    : Session(config, *translation.model, options.training, options.verify_plans,
+              [&model = *translation.model](Trace& trace) {
+                return translation_loss(model, trace, {1, kProbeLength, kProbeLength}, 0);
+              }),
       config(config),
       tokenizers(translation.tokenizers),
       model(translation.model),

@@ -1,0 +1,61 @@
+#include "nn/tensor_parallel.h"
+
+#include "base/error.h"
+#include "nn/parameter_layout.h"
+#include "nn/trace.h"
+
+namespace linnet {
+namespace {
+
+// A loss on its own, with each parameter as an input.
+struct WholeLoss {
+  WholeLoss(const LossFunction& loss, DType dtype, bool training) {
+    Trace trace({.dtype = dtype, .training = training});
+    const Loss traced = loss(trace);
+    results = {traced.sum.id, traced.count.id};
+    graph = trace.finish();
+  }
+  Graph graph;
+  std::vector<ValueId> results;
+};
+
+const ParameterSlot* find_slot(std::span<const ParameterSlot> slots, const std::string& name) {
+  for (const ParameterSlot& slot : slots)
+    if (slot.spec.name == name) return &slot;
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<const ModelDivision> divide_model(const Module& model, const LossFunction& loss,
+                                                  const TensorRank& rank) {
+  std::set<std::string> parameters;
+  for (const ParameterSpec& spec : model.parameters()) {
+    if (spec.buffer) fail_user("tensor parallel cannot train a model with batch normalization");
+    if (spec.trainable) parameters.insert(spec.name);
+  }
+  const WholeLoss whole(loss, DType::kF32, true);
+  auto division = std::make_shared<const ModelDivision>(choose_division(whole.graph, whole.results, parameters, rank));
+  if (division->parameters.empty())
+    fail_user(
+        "tensor parallel finds nothing to divide in this model: it divides attention, pairs of linear layers, "
+        "and vocabularies");
+  return division;
+}
+
+LossFunction loss_of_rank(LossFunction loss, std::shared_ptr<const ModelDivision> division) {
+  if (!division) return loss;
+  return [loss = std::move(loss), division = std::move(division)](Trace& trace) -> Loss {
+    const WholeLoss whole(loss, trace.options().dtype, trace.options().training);
+    const ParameterLayout& layout = *trace.options().layout;
+    const auto input = [&](const std::string& name, const TensorType& type) {
+      for (const std::span<const ParameterSlot> slots : {std::span(layout.parameters()), std::span(layout.constants())})
+        if (const ParameterSlot* slot = find_slot(slots, name)) return trace.parameter(slot->spec);
+      return trace.input(name, type);
+    };
+    const std::vector<Tensor> found = append_of_rank(whole.graph, whole.results, *division, trace.graph(), input);
+    return {found[0], found[1]};
+  };
+}
+
+}  // namespace linnet

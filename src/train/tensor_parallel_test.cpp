@@ -1,0 +1,336 @@
+// Models that the ranks of a tensor group train together, with threads as ranks: they train as one rank does, with the
+// same dropout masks, and checkpoints do not tell how many ranks wrote them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "comm/comm_testing.h"
+#include "comm/tensor_group.h"
+#include "models/bert.h"
+#include "models/gpt.h"
+#include "models/llama.h"
+#include "models/t5.h"
+#include "models/transformer.h"
+#include "models/translation_loss.h"
+#include "train/checkpoint.h"
+#include "train/learner.h"
+#include "train/sharded_step.h"
+
+namespace linnet {
+namespace {
+
+constexpr int64_t kRows = 2, kLength = 12, kVocabulary = 701;  // which no number of ranks here divides
+constexpr int kSteps = 20;
+
+// A model with its loss, and the arrays of a batch.
+struct Family {
+  virtual ~Family() = default;
+  virtual Module& model() = 0;
+  virtual Loss loss(Trace& trace) = 0;
+  virtual void fill(SingleShapeLearner& learner, int64_t step) = 0;
+
+  static std::vector<int32_t> ids(int64_t count, int64_t step, int64_t salt, int64_t end = kVocabulary) {
+    std::vector<int32_t> all;
+    for (int64_t i = 0; i < count; ++i)
+      all.push_back(static_cast<int32_t>((i * 7919 + i * i * 31 + step * 131 + salt * 17) % end));
+    return all;
+  }
+  static void set(SingleShapeLearner& learner, const std::string& name, const std::vector<int32_t>& values) {
+    learner.set<int32_t>(name, values);
+  }
+};
+
+template <class Model>
+struct Causal : Family {
+  explicit Causal(const auto& config) : net(config) {}
+  Module& model() override { return net; }
+  Loss loss(Trace& trace) override { return causal_loss(net, trace, kRows, kLength); }
+  void fill(SingleShapeLearner& learner, int64_t step) override {
+    set(learner, "tokens", ids(kRows * kLength, step, 1));
+    std::vector<int32_t> targets = ids(kRows * kLength, step, 2);
+    targets[3] = -1;
+    set(learner, "targets", targets);
+  }
+  Model net;
+};
+
+struct MaskedBert : Family {
+  static constexpr int64_t kMasked = 5;
+  Module& model() override { return net; }
+  Loss loss(Trace& trace) override { return masked_language_loss(net, trace, kRows, kLength, kMasked, false, 0.1); }
+  void fill(SingleShapeLearner& learner, int64_t step) override {
+    set(learner, "tokens", ids(kRows * kLength, step, 1));
+    set(learner, "lengths", {kLength, kLength - 3});
+    set(learner, "positions", ids(kMasked, step, 3, kRows * kLength));
+    set(learner, "targets", ids(kMasked, step, 2));
+  }
+  MaskedLanguageModel net{{.vocab_size = kVocabulary,
+                           .max_seq_len = 16,
+                           .width = 32,
+                           .heads = 4,
+                           .layers = 2,
+                           .hidden = 64,
+                           .dropout = 0.1,
+                           .pad_token = 0}};
+};
+
+struct Pairs : Family {
+  void fill(SingleShapeLearner& learner, int64_t step) override {
+    set(learner, "source", ids(kRows * kLength, step, 1));
+    set(learner, "source_lengths", {kLength, kLength - 4});
+    set(learner, "target_in", ids(kRows * kLength, step, 2));
+    set(learner, last_input(), ids(kRows * kLength, step, 3));
+    if (has_target_lengths()) set(learner, "target_lengths", {kLength - 2, kLength});
+  }
+  virtual std::string last_input() const = 0;
+  virtual bool has_target_lengths() const = 0;
+};
+
+struct Translator : Pairs {
+  Module& model() override { return net; }
+  Loss loss(Trace& trace) override { return translation_loss(net, trace, {kRows, kLength, kLength}, 0.1); }
+  std::string last_input() const override { return "target_out"; }
+  bool has_target_lengths() const override { return true; }
+  Transformer net{{.source_vocab = kVocabulary,
+                   .target_vocab = kVocabulary,
+                   .d_model = 32,
+                   .num_heads = 4,
+                   .d_ff = 64,
+                   .num_encoder_layers = 2,
+                   .num_decoder_layers = 2,
+                   .max_seq_len = 16,
+                   .dropout = 0.1}};
+};
+
+struct SmallT5 : Pairs {
+  Module& model() override { return net; }
+  Loss loss(Trace& trace) override { return t5_loss(net, trace, kRows, kLength, kLength); }
+  std::string last_input() const override { return "targets"; }
+  bool has_target_lengths() const override { return false; }
+  T5 net{{.vocab_size = kVocabulary,
+          .width = 32,
+          .heads = 4,
+          .head_size = 8,
+          .hidden = 64,
+          .encoder_layers = 2,
+          .decoder_layers = 2,
+          .gated = true,
+          .dropout = 0.1}};
+};
+
+std::unique_ptr<Family> make(const std::string& name) {
+  if (name == "bert") return std::make_unique<MaskedBert>();
+  if (name == "transformer") return std::make_unique<Translator>();
+  if (name == "t5") return std::make_unique<SmallT5>();
+  if (name == "llama")
+    return std::make_unique<Causal<Llama>>(LlamaConfig{.vocab_size = kVocabulary,
+                                                       .max_seq_len = 16,
+                                                       .width = 32,
+                                                       .heads = 8,
+                                                       .layers = 2,
+                                                       .hidden = 48,
+                                                       .kv_heads = 4,
+                                                       .attention_dropout = 0.1});
+  return std::make_unique<Causal<Gpt>>(
+      GptConfig{.vocab_size = kVocabulary, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .dropout = 0.1});
+}
+
+TrainerOptions options_of(const TensorRank& rank) {
+  return {.optimizer = {.kind = OptimizerAttrs::Kind::kAdam, .weight_decay = 0.01, .clip_norm = 0.5},
+          .tensor = rank,
+          .recompute = RecomputeMode::kAuto};
+}
+
+// One rank's training of a family.
+struct Rank {
+  Rank(const std::string& name, Communicator& world, TrainerOptions options)
+      : scope(world),
+        family(make(name)),
+        learner(
+            family->model(), [this](Trace& trace) { return family->loss(trace); }, options) {}
+  explicit Rank(const std::string& name, Communicator& world)
+      : Rank(name, world, options_of({world.rank(), world.size()})) {}
+
+  StepReport step(int64_t step) {
+    family->fill(learner, step % 2);  // the same batches again, which it learns
+    return learner.trainer().step(0, 1e-3, step);
+  }
+  double evaluate() {
+    family->fill(learner, 1000);
+    return learner.evaluate();
+  }
+
+  TensorGroupScope scope;
+  std::unique_ptr<Family> family;
+  SingleShapeLearner learner;
+};
+
+struct Result {
+  std::vector<double> losses, norms;
+  int64_t bytes = 0, trained = 0;  // of the rank that has most
+};
+
+Result train(const std::string& name, int ranks, RecomputeMode recompute = RecomputeMode::kAuto) {
+  std::vector<Result> results(static_cast<size_t>(ranks));
+  testing::run_ranks(ranks, [&](Communicator& world) {
+    TrainerOptions options = options_of({world.rank(), ranks});
+    options.recompute = recompute;
+    Rank rank(name, world, options);
+    Result& result = results[static_cast<size_t>(world.rank())];
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      const StepReport report = rank.step(step);
+      result.losses.push_back(report.loss), result.norms.push_back(report.grad_norm);
+    }
+    result.losses.push_back(rank.evaluate());
+    result.bytes = static_cast<int64_t>(rank.learner.memory_bytes());
+    result.trained = rank.learner.trainer().layout().trained_count();
+  });
+  for (const Result& result : results) {
+    EXPECT_EQ(result.losses, results[0].losses);
+    EXPECT_EQ(result.norms, results[0].norms);
+    results[0].bytes = std::max(results[0].bytes, result.bytes);
+    results[0].trained = std::max(results[0].trained, result.trained);
+  }
+  return results[0];
+}
+
+void expect_close(const std::vector<double>& found, const std::vector<double>& expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], tolerance * std::abs(expected[i])) << "step " << i + 1;
+}
+
+class TensorParallelTraining : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TensorParallelTraining, TrainsAsOneRankDoes) {
+  const Result alone = train(GetParam(), 1);
+  EXPECT_LT(alone.losses[kSteps - 1], alone.losses[0]);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    const Result together = train(GetParam(), ranks);
+    expect_close(together.losses, alone.losses, 1e-5);
+    expect_close(together.norms, alone.norms, 1e-3);
+    EXPECT_LT(together.trained, alone.trained * 6 / 10);
+    EXPECT_LE(together.bytes, alone.bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TensorParallelTraining,
+                         ::testing::Values("gpt", "llama", "bert", "transformer", "t5"),
+                         [](const auto& param) { return std::string(param.param); });
+
+// Sums between ranks are computed again with the layers that have them.
+TEST(TensorParallel, RecomputationDoesNotChangeABit) {
+  const Result kept = train("gpt", 2), again = train("gpt", 2, RecomputeMode::kBlock);
+  EXPECT_EQ(again.losses, kept.losses);
+  EXPECT_EQ(again.norms, kept.norms);
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("linnet-tensor-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// `ranks` train the steps (first, last], from a checkpoint unless first is 0, and save one; their losses.
+std::vector<double> train_part(int ranks, int64_t first, int64_t last, const TemporaryFolder& folder) {
+  std::vector<double> losses;
+  testing::run_ranks(ranks, [&](Communicator& world) {
+    Rank rank("gpt", world);
+    Trainer& trainer = rank.learner.trainer();
+    std::vector<int> own{world.rank()};
+    RankGroup alone(world, own);
+    WholeStates whole(trainer, alone, world);
+    const bool is_first = world.rank() == 0;
+    if (first > 0) {
+      if (is_first) EXPECT_EQ(load_training_state(folder.file("state"), trainer).step, first);
+      const ParameterLayout& layout = trainer.layout();
+      for (const std::string& state : trainer.states())
+        for (const ParameterSlot& slot : layout.parameters())
+          if (!layout.sharding_of(slot))
+            broadcast(world, 0,
+                      std::span(trainer.state(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
+      load_divided_states(folder.file("state"), trainer, whole);
+    }
+    for (int64_t step = first + 1; step <= last; ++step) {
+      const double loss = rank.step(step).loss;
+      if (is_first) losses.push_back(loss);
+    }
+    if (is_first)
+      save_training_state(folder.file("state"), trainer, {.step = last}, {}, &whole);
+    else
+      give_training_state(trainer, whole);
+    save_divided_model(folder.file("model"), trainer, "parameters", {}, whole);
+  });
+  return losses;
+}
+
+TEST(TensorParallel, CheckpointsDoNotTellHowManyRanksWroteThem) {
+  const Result alone = train("gpt", 1);
+  for (const std::vector<int>& ranks : {std::vector{2, 1, 4}, {1, 2, 1}}) {
+    TemporaryFolder folder;
+    std::vector<double> losses;
+    int64_t step = 0;
+    for (const int each : ranks) {
+      for (const double loss : train_part(each, step, step + 4, folder)) losses.push_back(loss);
+      step += 4;
+    }
+    expect_close(losses, {alone.losses.begin(), alone.losses.begin() + 12}, 1e-5);
+    // The weights are those of the state, whole.
+    Causal<Gpt> one(GptConfig{.vocab_size = kVocabulary, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2});
+    const ParameterLayout layout(one.net);
+    std::vector<float> weights(static_cast<size_t>(layout.parameter_count()));
+    load_model(folder.file("model"), layout, weights.data());
+    SingleShapeLearner learner(one.net, [&](Trace& trace) { return one.loss(trace); });
+    load_training_state(folder.file("state"), learner.trainer());
+    EXPECT_TRUE(std::equal(weights.begin(), weights.end(), learner.trainer().state("parameters")));
+  }
+}
+
+// Four ranks: two models of two ranks each, which train on different shards.
+TEST(TensorParallel, TensorGroupsTrainOnDifferentData) {
+  constexpr int64_t kShards = 2;
+  const auto train_shards = [&](int ranks, int tensor, bool divided) {
+    std::vector<std::vector<double>> found(static_cast<size_t>(ranks));
+    testing::run_ranks(ranks, [&](Communicator& world) {
+      RankGroups groups(world, tensor);
+      TrainerOptions options = options_of({groups.tensor.rank(), tensor});
+      options.shards = {kShards, groups.data.rank(), groups.data.size()};
+      options.divide_moments = divided;
+      Rank rank("gpt", groups.tensor, options);
+      Trainer& trainer = rank.learner.trainer();
+      ShardedStep shards(trainer, groups.data, tensor > 1 ? &groups.tensor : nullptr);
+      for (int64_t step = 1; step <= 5; ++step) {
+        shards.begin();
+        for (int64_t i = 0; i < options.shards.count(); ++i) {
+          rank.family->fill(rank.learner, 10 * step + options.shards.first() + i);
+          shards.accumulate(0, step, 0);
+          shards.add();
+        }
+        shards.finish();
+        const StepReport report = trainer.apply(1e-3, step);
+        shards.share_update();
+        found[static_cast<size_t>(world.rank())].push_back(report.loss);
+        found[static_cast<size_t>(world.rank())].push_back(report.grad_norm);
+      }
+    });
+    for (const std::vector<double>& each : found) EXPECT_EQ(each, found[0]);
+    return found[0];
+  };
+  const std::vector<double> alone = train_shards(1, 1, false);
+  const std::vector<double> both = train_shards(4, 2, false);
+  expect_close(both, alone, 1e-5);
+  EXPECT_EQ(train_shards(4, 2, true), both);
+  EXPECT_EQ(train_shards(2, 2, false), both);
+}
+
+}  // namespace
+}  // namespace linnet

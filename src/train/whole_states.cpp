@@ -1,0 +1,90 @@
+#include "train/whole_states.h"
+
+#include <algorithm>
+
+#include "passes/tensor_parallel.h"
+
+namespace linnet {
+namespace {
+
+std::span<std::byte> bytes_at(float* values, int64_t count) {
+  return std::as_writable_bytes(std::span(values, static_cast<size_t>(count)));
+}
+
+}  // namespace
+
+bool WholeStates::is_divided(const Trainer& trainer, const std::string& state, const ParameterSlot& slot) {
+  return trainer.is_divided(state) || trainer.layout().sharding_of(slot);
+}
+
+Shape WholeStates::part_shape(const ParameterSlot& slot, int rank) const {
+  const Sharding* sharding = trainer_.layout().sharding_of(slot);
+  const Shape whole = trainer_.layout().whole_shape(slot);
+  return sharding ? local_shape(whole, *sharding, {rank, tensor_.size()}) : whole;
+}
+
+// Scratch memory is the whole tensor, and behind it a part.
+float* WholeStates::place(const ParameterSlot& slot) {
+  const int64_t whole = trainer_.layout().whole_shape(slot).elements();
+  return trainer_.scratch(2 * whole).data();
+}
+
+float* WholeStates::own_part(const std::string& state, const ParameterSlot& slot) {
+  if (!trainer_.is_divided(state)) return trainer_.state(state) + slot.offset;
+  return place(slot) + trainer_.layout().whole_shape(slot).elements();
+}
+
+const float* WholeStates::gather(const std::string& state, const ParameterSlot& slot) {
+  float* part = own_part(state, slot);
+  const int64_t own_count = slot.spec.shape.elements();
+  if (trainer_.is_divided(state)) slices_.gather(state, slot.offset, own_count, part);
+  const Sharding* sharding = trainer_.layout().sharding_of(slot);
+  if (data_.rank() != 0 || !sharding) return is_first_rank() ? part : nullptr;
+  if (tensor_.rank() != 0) {
+    const Communicator::Outgoing message{0, bytes_at(part, own_count)};
+    tensor_.exchange({&message, 1}, {});
+    return nullptr;
+  }
+  float* whole = place(slot);
+  // A part that lies in scratch memory is placed before others are received there.
+  for (int rank = 0; rank < tensor_.size(); ++rank) {
+    const int64_t count = part_shape(slot, rank).elements();
+    if (rank > 0) {
+      part = whole + trainer_.layout().whole_shape(slot).elements();
+      const Communicator::Incoming message{rank, bytes_at(part, count)};
+      tensor_.exchange({}, {&message, 1});
+    }
+    for_runs(trainer_.layout().whole_shape(slot), *sharding, {rank, tensor_.size()},
+             [&](int64_t to, int64_t from, int64_t run) { std::copy_n(part + from, run, whole + to); });
+  }
+  return whole;
+}
+
+void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, const float* whole) {
+  const Sharding* sharding = trainer_.layout().sharding_of(slot);
+  const Shape shape = trainer_.layout().whole_shape(slot);
+  float* own = own_part(state, slot);
+  const int64_t own_count = slot.spec.shape.elements();
+  if (data_.rank() == 0 && tensor_.rank() == 0) {
+    float* part = place(slot) + shape.elements();
+    for (int rank = tensor_.size() - 1; rank >= 0; --rank) {  // this rank's part last: it may stay in scratch memory
+      float* to = rank == 0 ? own : part;
+      const Sharding how = sharding ? *sharding : Sharding::whole();
+      for_runs(shape, how, {rank, tensor_.size()}, [&](int64_t in_whole, int64_t in_part, int64_t run) {
+        std::copy_n(whole + in_whole, run, to + in_part);
+      });
+      if (rank == 0) break;
+      const Communicator::Outgoing message{rank, bytes_at(part, part_shape(slot, rank).elements())};
+      tensor_.exchange({&message, 1}, {});
+    }
+  } else if (data_.rank() == 0) {
+    const Communicator::Incoming message{0, bytes_at(own, own_count)};
+    tensor_.exchange({}, {&message, 1});
+  }
+  if (trainer_.is_divided(state))
+    slices_.scatter(state, slot.offset, own_count, own);
+  else
+    broadcast(data_, 0, std::span(own, static_cast<size_t>(own_count)));
+}
+
+}  // namespace linnet

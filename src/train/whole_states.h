@@ -1,0 +1,45 @@
+// States that no rank has as a whole: moments of which each rank has slices (ZeRO), and parameters that the ranks of a
+// tensor group divide. Files are independent of that: rank 0 writes and reads whole tensors, one after another, and the
+// others take part.
+#pragma once
+#include <string>
+
+#include "comm/communicator.h"
+#include "train/divided_states.h"
+#include "train/trainer.h"
+
+namespace linnet {
+
+class WholeStates {
+ public:
+  // `data`: the ranks that have the same part of the layers, `tensor`: those that share them; both hold this rank.
+  // Without tensor parallel `data` is the world, and `tensor` this rank alone.
+  WholeStates(Trainer& trainer, Communicator& data, Communicator& tensor)
+      : trainer_(trainer), data_(data), tensor_(tensor), slices_(trainer, data) {}
+
+  bool is_first_rank() const { return data_.rank() == 0 && tensor_.rank() == 0; }
+  // Whether rank 0 lacks something of a tensor.
+  static bool is_divided(const Trainer& trainer, const std::string& state, const ParameterSlot& slot);
+  bool is_divided(const std::string& state, const ParameterSlot& slot) const {
+    return is_divided(trainer_, state, slot);
+  }
+
+  // Every rank calls these, in the same order.
+  // A tensor of a state as a whole on rank 0, until the next call; null on the others.
+  const float* gather(const std::string& state, const ParameterSlot& slot);
+  // Every rank takes its part of a tensor that rank 0 has as a whole; on the others `whole` is null.
+  void scatter(const std::string& state, const ParameterSlot& slot, const float* whole);
+  // Where rank 0 may put the tensor that it scatters: as many floats as the whole has. Until the next call.
+  float* place(const ParameterSlot& slot);
+
+ private:
+  // What this rank has of a tensor when its slices are together; of ranks whose state is not sliced, where it lies.
+  float* own_part(const std::string& state, const ParameterSlot& slot);
+  Shape part_shape(const ParameterSlot& slot, int rank) const;
+
+  Trainer& trainer_;
+  Communicator &data_, &tensor_;
+  DividedStates slices_;
+};
+
+}  // namespace linnet
