@@ -57,8 +57,10 @@ Tensor BatchNorm::operator()(At x) {
   ModuleScope scope(*this);
   const Shape& channels = weight.spec().shape;
   if (!Trace::current().options().training) {
-    const Tensor centered = x - running_mean;  // checks the number of channels
-    return At(centered, x.where) * (rsqrt(running_var.tensor() + epsilon) * weight) + bias;
+    // A factor and a summand for each channel, which join a convolution before them (passes/fuse_convolution.cpp).
+    const Tensor factor = rsqrt(running_var.tensor() + epsilon) * weight;
+    const Tensor summand = bias.tensor() - running_mean.tensor() * factor;
+    return At(x * factor, x.where) + summand;
   }
   const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
   if (count < 2)

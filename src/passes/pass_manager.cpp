@@ -41,6 +41,7 @@ constexpr std::array kPasses{
     Pass{"fuse_residual_norm", plain<fuse_residual_norm>},
     Pass{"fuse_pool_gradient", [](const Graph& g, const PassOptions& o) { return fuse_pool_gradient(g, *o.backend); }},
     Pass{"fuse_epilogue", plain<fuse_epilogue>},
+    Pass{"fuse_convolution", [](const Graph& g, const PassOptions& o) { return fuse_convolution(g, *o.backend); }},
     Pass{"fuse_accumulate", plain<fuse_accumulate>},
     Pass{"fuse_quantized", plain<fuse_quantized>},
     Pass{"fuse_pointwise", plain<fuse_pointwise>},

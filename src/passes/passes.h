@@ -37,6 +37,9 @@ Graph fuse_residual_norm(const Graph& graph);
 Graph fuse_pool_gradient(const Graph& graph, const Backend& backend);
 // A bias, an activation function or the multiplication by its derivative becomes the epilogue of a matmul.
 Graph fuse_epilogue(const Graph& graph);
+// A factor and a summand for each filter, a residual sum and ReLU become the epilogue of a convolution, where the
+// backend has a kernel for it.
+Graph fuse_convolution(const Graph& graph, const Backend& backend);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
 Graph fuse_accumulate(const Graph& graph);
 // Products with quantized weights and lookups in quantized tables read them as they are.

@@ -43,11 +43,25 @@ void run_product(const ConvolutionSizes& s, ConvolutionPass pass, const float* a
 }
 
 void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, const float* weight, float* result,
-              std::byte* workspace, ThreadPool& pool) {
+              std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {}) {
   const TapProblem problem(s, gradient);
   const bool depthwise = convolution_method(s) == ConvolutionMethod::kDepthwise;
   (depthwise ? depthwise_by_taps : convolution_by_taps)(problem, source, weight, result,
-                                                        reinterpret_cast<float*>(workspace), pool);
+                                                        reinterpret_cast<float*>(workspace), pool, epilogue);
+}
+
+// The product's own epilogue does what it can with the same rounding.
+void run_product_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
+                         ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+  GemmArgs g = product(s, ConvolutionPass::kForward);
+  g.a = x, g.b = weight, g.c = y;
+  const bool plain = !epilogue.scale && !epilogue.residual;
+  if (plain) {
+    g.bias = epilogue.bias;
+    if (epilogue.relu) g.activation = GemmActivation::kRelu;
+  }
+  gemm(g, workspace, pool);
+  if (!plain) convolution_epilogue(epilogue, pixels(s), s.filters, y, pool);
 }
 
 }  // namespace
@@ -72,11 +86,16 @@ size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, in
 }
 
 void convolution_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
-                         ThreadPool& pool) {
-  if (no_work(s)) return std::fill_n(y, s.images * s.out_height * s.out_width * s.filters, 0.0f), void();
+                         ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+  if (no_work(s)) {
+    const int64_t results = s.images * s.out_height * s.out_width;
+    std::fill_n(y, results * s.filters, 0.0f);
+    if (epilogue.any()) convolution_epilogue(epilogue, results, s.filters, y, pool);
+    return;
+  }
   if (convolution_method(s) == ConvolutionMethod::kProduct)
-    return run_product(s, ConvolutionPass::kForward, x, weight, y, workspace, pool);
-  run_taps(s, false, x, weight, y, workspace, pool);
+    return run_product_forward(s, x, weight, y, workspace, pool, epilogue);
+  run_taps(s, false, x, weight, y, workspace, pool, epilogue);
 }
 
 void convolution_input_gradient(const ConvolutionSizes& s, const float* dy, const float* weight, float* dx,

@@ -42,11 +42,22 @@ inline std::span<const char* const> enum_names(ConvolutionMethod) {
 }
 ConvolutionMethod convolution_method(const ConvolutionSizes& sizes);
 
+// What is done with a sum of products before it is stored: y = relu(y * scale + bias + residual), each part of it only
+// where it is asked for, and rounded after each operation as if they were separate.
+struct ConvolutionEpilogue {
+  const float* scale = nullptr;     // [filters], as folded batch normalization has it
+  const float* bias = nullptr;      // [filters]
+  const float* residual = nullptr;  // of y's shape; it must not overlap y
+  bool relu = false;                // NaN stays NaN
+
+  bool any() const { return scale || bias || residual || relu; }
+};
+
 // Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned.
 size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads);
 
 void convolution_forward(const ConvolutionSizes& sizes, const float* x, const float* weight, float* y,
-                         std::byte* workspace, ThreadPool& pool);
+                         std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {});
 void convolution_input_gradient(const ConvolutionSizes& sizes, const float* dy, const float* weight, float* dx,
                                 std::byte* workspace, ThreadPool& pool);
 void convolution_weight_gradient(const ConvolutionSizes& sizes, const float* x, const float* dy, float* dweight,

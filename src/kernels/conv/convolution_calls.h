@@ -6,12 +6,15 @@
 namespace linnet {
 
 void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                         float* result, float* workspace, ThreadPool& pool);
+                         float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
 void convolution_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                    float* dweight, float* workspace, ThreadPool& pool);
 
 void depthwise_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                       float* result, float* workspace, ThreadPool& pool);
+                       float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
+// The epilogue alone, of results that are complete: y [pixels, filters].
+void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,
+                          ThreadPool& pool);
 void depthwise_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                  float* dweight, float* workspace, ThreadPool& pool);
 

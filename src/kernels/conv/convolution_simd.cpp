@@ -24,6 +24,13 @@ struct TapCall {
   const convolution_layout::TapProblem& problem;
   const float *source, *weight;
   float *result, *packed, *scratch;  // scratch: problem.scratch_floats() for each thread
+  const ConvolutionEpilogue& epilogue;
+};
+
+struct EpilogueCall {
+  const ConvolutionEpilogue& epilogue;
+  int64_t pixels, filters;
+  float* y;
 };
 
 }  // namespace
@@ -106,7 +113,7 @@ class TapTask {
               zero(phase, u, panel);
             } else {
               multiply(phase, runs, u, panel, blocks.begin(block), blocks.size(block),
-                       packed + (panel * depth + blocks.begin(block)) * kWidth);
+                       packed + (panel * depth + blocks.begin(block)) * kWidth, block + 1 == blocks.parts());
             }
           }
     });
@@ -163,19 +170,23 @@ class TapTask {
   }
 
   HWY_INLINE void multiply(const Phase& phase, const Runs& runs, int64_t u, int64_t panel, int64_t begin, int64_t depth,
-                           const float* packed) const {
+                           const float* packed, bool last) const {
     const int64_t width = std::min<int64_t>(kWidth, p_.columns() - panel * kWidth);
     const int64_t ldc = p_.phase_step() * p_.result_channels(), stride = p_.source_step() * p_.strips.pitch;
     const bool narrow = width <= kLanes, whole = width == (narrow ? kLanes : kWidth), accumulate = begin > 0;
     const auto& tiles = narrow ? kRunTiles<1> : kRunTiles<2>;
+    const int64_t filter = group_ * p_.columns() + panel * kWidth;
+    const bool finish = last && call_.epilogue.any();
     ForRows(phase, u, panel, [&](float* result, int64_t pixels, const float* source) LINNET_LAMBDA {
       const Deal deal{pixels, ceil_div(pixels, kRows)};
       for (int64_t t = 0; t < deal.parts(); ++t) {
         const int rows = static_cast<int>(deal.size(t));
         const float* a = source + deal.begin(t) * stride;
-        ForColumns(rows, width, whole, result + deal.begin(t) * ldc, ldc, accumulate,
-                   [&](float* c, int64_t c_stride, bool add)
-                       LINNET_LAMBDA { tiles[rows](runs, begin, depth, a, stride, packed, c, c_stride, add); });
+        float* first = result + deal.begin(t) * ldc;
+        ForColumns(rows, width, whole, first, ldc, accumulate, [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
+          tiles[rows](runs, begin, depth, a, stride, packed, c, c_stride, add);
+        });
+        if (finish) ApplyEpilogue(call_.epilogue, filter, width, rows, first, ldc, first - call_.result);
       }
     });
   }
@@ -210,6 +221,16 @@ void convolution_taps(const TapCall& call, ThreadPool& pool) {
   });
 }
 
+void epilogue_alone(const EpilogueCall& call, ThreadPool& pool) {
+  constexpr int64_t kFloats = 1 << 14;  // of a task
+  const int64_t rows = std::max<int64_t>(1, kFloats / std::max<int64_t>(1, call.filters));
+  pool.run(ceil_div(call.pixels, rows), [&](int64_t task, int) {
+    const int64_t first = task * rows;
+    ApplyEpilogue(call.epilogue, 0, call.filters, std::min(rows, call.pixels - first), call.y + first * call.filters,
+                  call.filters, first * call.filters);
+  });
+}
+
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -221,13 +242,19 @@ namespace linnet {
 namespace {
 
 HWY_EXPORT(convolution_taps);
+HWY_EXPORT(epilogue_alone);
 
 }  // namespace
 
 void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                         float* result, float* workspace, ThreadPool& pool) {
-  const TapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats()};
+                         float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+  const TapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats(), epilogue};
   HWY_DYNAMIC_DISPATCH(convolution_taps)(call, pool);
+}
+
+void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,
+                          ThreadPool& pool) {
+  HWY_DYNAMIC_DISPATCH(epilogue_alone)(EpilogueCall{epilogue, pixels, filters, y}, pool);
 }
 
 }  // namespace linnet

@@ -22,6 +22,7 @@ struct DepthwiseTapCall {
   const convolution_layout::TapProblem& problem;
   const float *source, *weight;
   float *result, *by_tap, *scratch;  // by_tap: the weights as [R * S, C]
+  const ConvolutionEpilogue& epilogue;
 };
 struct DepthwiseWeightCall {
   const convolution_layout::WeightProblem& problem;
@@ -122,6 +123,8 @@ void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t ro
     visit.template operator()<kPixels>();
     if constexpr (kPixels > 3) visit.template operator()<3>();
     visit.template operator()<1>();
+    if (call.epilogue.any())
+      ApplyEpilogue(call.epilogue, block.channel, block.channels, width, result, result_step, result - call.result);
   }
 }
 
@@ -244,8 +247,9 @@ HWY_EXPORT(depthwise_weights);
 }  // namespace
 
 void depthwise_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
-                       float* result, float* workspace, ThreadPool& pool) {
-  const DepthwiseTapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats()};
+                       float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+  const DepthwiseTapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats(),
+                              epilogue};
   HWY_DYNAMIC_DISPATCH(depthwise_taps)(call, pool);
 }
 

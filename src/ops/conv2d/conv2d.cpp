@@ -1,5 +1,6 @@
 #include "ops/conv2d/conv2d.h"
 
+#include "base/error.h"
 #include "ops/graph_of.h"
 
 namespace linnet {
@@ -7,7 +8,7 @@ namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<Conv2dAttrs>();
-  expect_inputs(args, 2);
+  expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual));
   const TensorType &x = args.in[0], &weight = args.in[1];
   const std::string both = "got " + x.text() + " and weight " + weight.text();
   expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),
@@ -28,6 +29,11 @@ std::vector<TensorType> infer(const InferArgs& args) {
     out.shape.set(axis, room / attrs.stride + 1);
   }
   out.shape.set(3, weight.shape[0]);
+  const TensorType row{full_type(x.dtype), {weight.shape[0]}};
+  size_t next = 2;
+  for (const bool has_row : {attrs.scale, attrs.bias})
+    if (has_row) expect(args.in[next++] == row, both + ", expected " + row.text() + " for each filter");
+  if (attrs.residual) expect(args.in[next] == out, both + ", expected a residual " + out.text());
   return {out};
 }
 
@@ -46,6 +52,7 @@ std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
 std::vector<Tensor> gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
   Conv2dAttrs for_x = args.node.attrs.as<Conv2dAttrs>(), for_weight = for_x;
+  if (for_x.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");
   for_x.result = x.shape();
   for_weight.result = weight.shape();
   return {args.graph.add_one(kConv2dInputGrad, std::array{dy, weight}, for_x, args.node.where),

@@ -6,7 +6,10 @@
 // x [N, H, W, C], weight [O, R, S, C / groups] -> y [N, H', W', O] with
 // H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. With groups = C = O each channel has a
 // filter of its own (a depthwise convolution). Where x is bf16 (on a device) so is y, weights are bf16 or f32, and
-// their gradient is f32. A bias is added by `+`. Channels last in image and weight: PyTorch's channels_last.
+// their gradient is f32. Channels last in image and weight: PyTorch's channels_last.
+//
+// The pass fuse_convolution makes what follows a convolution a part of it: y = relu(y * scale + bias + residual), where
+// scale and bias [O] are for each filter, as folded batch normalization has them, and residual has y's shape.
 #pragma once
 #include "ir/graph.h"
 #include "kernels/conv/convolution.h"
@@ -20,9 +23,14 @@ struct Conv2dAttrs {
   Shape result;  // of a gradient: the shape of what it is taken for
   // Set by the lower_precision pass; on the CPU and in bf16 it means nothing, on a GPU less than fp32 allows TF32.
   Precision precision = Precision::kF32;
+  // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
+  bool scale = false, bias = false, residual = false, relu = false;
+
+  bool is_fused() const { return scale || bias || residual || relu; }
   void fields(FieldVisitor& visit) {
     visit("stride", stride), visit("padding", padding), visit("dilation", dilation), visit("groups", groups);
     visit("result", result), visit("precision", precision);
+    visit("scale", scale), visit("bias", bias), visit("residual", residual), visit("relu", relu);
   }
 };
 
@@ -35,6 +43,7 @@ void conv2d_to_onnx(OnnxLowering& to);
 // The sizes of the forward convolution that a node belongs to.
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs);
 
+// A bias is added by `+`.
 Tensor conv2d(At x, Tensor weight, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
 
 }  // namespace linnet

@@ -33,14 +33,32 @@ size_t workspace(const KernelQuery& query) {
                                pass, query.threads);
 }
 
+// The operands of what is fused, in their order.
+template <class T>
+struct Fused {
+  explicit Fused(const KernelArgs& args) {
+    const auto& attrs = args.node.attrs.as<Conv2dAttrs>();
+    size_t next = 2;
+    if (attrs.scale) scale = args.in[next++].as<T>();
+    if (attrs.bias) bias = args.in[next++].as<T>();
+    if (attrs.residual) residual = args.in[next].as<T>();
+    relu = attrs.relu;
+  }
+  const T *scale = nullptr, *bias = nullptr, *residual = nullptr;
+  bool relu = false;
+};
+
 template <ConvolutionPass pass>
 void run(const KernelArgs& args) {
   const Sizes sizes = sizes_of<pass>(args);
   const float *a = args.in[0].as<float>(), *b = args.in[1].as<float>();
   float* c = args.out[0].as<float>();
   switch (pass) {
-    case ConvolutionPass::kForward:
-      return convolution_forward(sizes, a, b, c, args.workspace, args.pool);
+    case ConvolutionPass::kForward: {
+      const Fused<float> fused(args);
+      return convolution_forward(sizes, a, b, c, args.workspace, args.pool,
+                                 {fused.scale, fused.bias, fused.residual, fused.relu});
+    }
     case ConvolutionPass::kInputGradient:
       return convolution_input_gradient(sizes, a, b, c, args.workspace, args.pool);
     case ConvolutionPass::kWeightGradient:
@@ -76,6 +94,14 @@ void run_reference(const KernelArgs& args) {
       for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
         for (int64_t c = 0; c < s.group_channels(); ++c) y[at_y] += x[at_x + c] * weight[at_weight + c];
       });
+      const Fused<T> fused(args);
+      const int64_t results = s.out_height * s.out_width * s.filters;
+      for (int64_t i = image * results; i < (image + 1) * results; ++i) {
+        if (fused.scale) y[i] *= fused.scale[i % s.filters];
+        if (fused.bias) y[i] += fused.bias[i % s.filters];
+        if (fused.residual) y[i] += fused.residual[i];
+        if (fused.relu && y[i] < 0) y[i] = 0;
+      }
     });
   });
 }

@@ -203,7 +203,8 @@ void run_weight_grad(const KernelArgs& args) {
 
 // Rows, columns and sums are counted in 32 bits. Groups have kernels of their own (conv2d_groups_cuda.cu).
 bool supports(const KernelQuery& query) {
-  if (query.node.attrs.as<Conv2dAttrs>().groups != 1) return false;
+  const auto& attrs = query.node.attrs.as<Conv2dAttrs>();
+  if (attrs.groups != 1 || attrs.is_fused()) return false;
   for (const auto& types : {query.in, query.out})
     for (const TensorType& type : types)
       if (type.shape.elements() >= int64_t{1} << 31) return false;

@@ -119,6 +119,7 @@ void run_weight_grad(const KernelArgs& args) {
 
 // A grid has at most 2^31 blocks.
 bool supports(const KernelQuery& query) {
+  if (query.node.attrs.as<Conv2dAttrs>().is_fused()) return false;
   for (const auto& types : {query.in, query.out})
     for (const TensorType& type : types)
       if (type.shape.elements() >= int64_t{1} << 31) return false;

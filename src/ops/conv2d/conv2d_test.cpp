@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "op_harness.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace linnet {
 namespace {
@@ -62,6 +63,46 @@ TEST(Conv2d, BlocksBesideBlocks) {
   // Several images to a task, dy copied. The 9,216 terms of the loss nearly cancel.
   check({9, 3, 3, 6}, {256, 1, 1, 6}, 2, 0, 1, 1, 1e-4);
   check({1, 40, 31, 70}, {70, 2, 1, 1}, 1, 1, 1, 70);
+}
+
+// What the passes make a part of a convolution has the bits of the ops apart (the plan against the interpreter), with
+// any number of threads: a sum in two blocks, strips, edges of tiles, groups, depthwise, a matrix product.
+TEST(Conv2d, WhatFollowsIsPartOfIt) {
+  struct Case {
+    Shape x, weight;
+    int64_t stride = 1, padding = 1, groups = 1;
+  };
+  for (const Case& c : {Case{{2, 5, 6, 3}, {5, 3, 3, 3}},
+                        {{2, 5, 5, 100}, {33, 3, 3, 100}, 2},
+                        {{1, 20, 24, 128}, {2, 3, 1, 128}},
+                        {{3, 17, 21, 6}, {70, 3, 3, 6}},
+                        {{2, 6, 5, 4}, {6, 3, 3, 2}, 1, 1, 2},
+                        {{1, 12, 12, 17}, {17, 3, 3, 1}, 2, 1, 17},
+                        {{3, 4, 4, 5}, {17, 1, 1, 5}, 1, 0}}) {
+    SCOPED_TRACE(c.x.text() + " " + c.weight.text());
+    Graph graph;
+    const Shape y = conv2d(graph.input("x", {DType::kF32, c.x}), graph.input("w", {DType::kF32, c.weight}), c.stride,
+                           c.padding, 1, c.groups)
+                        .shape();
+    const Shape row{y[3]};
+    const auto check_fused = [&](const auto& follow) {
+      testing::check_op({.inputs = {{c.x},
+                                    {.shape = c.weight, .full = true},
+                                    {.shape = row, .full = true},
+                                    {.shape = row, .full = true},
+                                    {y}},
+                         .build =
+                             [&](Graph&, const auto& in) {
+                               const Tensor product = conv2d(in[0], in[1], c.stride, c.padding, 1, c.groups);
+                               return std::vector{follow(product, in[2], in[3], in[4])};
+                             },
+                         .tolerance = 2e-5,
+                         .differentiate = false});
+    };
+    check_fused([](Tensor x, Tensor scale, Tensor bias, Tensor z) { return relu(x * scale + bias + z); });
+    check_fused([](Tensor x, Tensor, Tensor bias, Tensor) { return relu(x + bias); });
+    check_fused([](Tensor x, Tensor scale, Tensor, Tensor z) { return z + x * scale; });
+  }
 }
 
 // A filter that is one in the middle returns the image.
