@@ -71,6 +71,36 @@ TEST_F(TensorRanks, TrainAsOneProcessDoes) {
   EXPECT_EQ(one.exit_code, 0) << one.error;
 }
 
+// BERT on raw text: evaluation wants predictions, for which logits of all ranks are gathered.
+TEST_F(TensorRanks, TrainAMaskedModelToo) {
+  std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n.\n";
+  for (const char* word : {"tensor", "ranks", "divide", "one", "model", "and", "train", "it", "together", "as"})
+    vocabulary += std::string(word) + "\n";
+  for (int i = 0; i < 600; ++i) vocabulary += "unused" + std::to_string(i) + "\n";
+  const std::string tokens = folder_.write("vocab.txt", vocabulary);
+  const auto train = [&](const char* run, const Arguments& parallel, int ranks) {
+    Arguments arguments{"train", "bert-base", "--data", text_, "--run", folder_ / run};
+    for (const std::string& setting :
+         {"data.tokenizer_dir=" + tokens, std::string("d_model=32"), std::string("num_heads=4"),
+          std::string("num_encoder_layers=2"), std::string("d_ff=64"), std::string("max_seq_len=32"),
+          std::string("context=32"), std::string("batch_size=4"), std::string("batch_tokens=0"),
+          std::string("max_steps=20"), std::string("eval_every=10"), std::string("precision=fp32"),
+          std::string("dropout=0.1"), std::string("threads=1")}) {
+      arguments.emplace_back("--set");
+      arguments.push_back(setting);
+    }
+    arguments.insert(arguments.end(), parallel.begin(), parallel.end());
+    expect_trained(with_ranks(arguments, ranks));
+  };
+  train("one", {}, 1);
+  train("two", {"--parallel", "tensor=2"}, 2);
+  expect_close_losses("two", "one");
+  const auto of_one = of_split(read_metrics(folder_ / "one"), "valid"),
+             of_two = of_split(read_metrics(folder_ / "two"), "valid");
+  ASSERT_EQ(of_two.size(), of_one.size());
+  EXPECT_NEAR(std::stod(of_two.back().loss), std::stod(of_one.back().loss), 1e-4);
+}
+
 TEST_F(TensorRanks, CheckpointsGoOnWithAnotherDivision) {
   expect_trained(with_ranks(gpt("one"), 1));
   const Arguments two{"--parallel", "tensor=2"}, none{"--set", "parallel="};

@@ -36,17 +36,21 @@ void check_vocabulary(MaskedModel& model) {
   if (model.tokenizer->roles().mask == kNoToken) fail_user("the tokenizer has no mask token");
 }
 
-MaskedModel open_masked_model(const std::string& folder) {
+// A run, or the assets of one that another rank has sent.
+MaskedModel open_masked_run(const std::string& folder) {
   MaskedModel model;
-  if (RunFolder(folder).has_config()) {
-    model.pretrained = open_run_model(folder), model.tokenizer = open_run_tokenizer(folder);
-  } else {
-    model.pretrained = open_pretrained(folder, {.architecture = kArchitecture});
-    if (!model.pretrained.fresh.empty())
-      fail_user("'" + folder + "' has no head that finds masked tokens ('" + model.pretrained.fresh[0] +
-                "' is missing)");
-    model.tokenizer = load_pretrained_tokenizer(folder);
-  }
+  model.pretrained = open_run_model(folder), model.tokenizer = open_run_tokenizer(folder);
+  check_vocabulary(model);
+  return model;
+}
+
+MaskedModel open_masked_model(const std::string& folder) {
+  if (RunFolder(folder).has_config()) return open_masked_run(folder);
+  MaskedModel model;
+  model.pretrained = open_pretrained(folder, {.architecture = kArchitecture});
+  if (!model.pretrained.fresh.empty())
+    fail_user("'" + folder + "' has no head that finds masked tokens ('" + model.pretrained.fresh[0] + "' is missing)");
+  model.tokenizer = load_pretrained_tokenizer(folder);
   check_vocabulary(model);
   return model;
 }
@@ -68,7 +72,7 @@ PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, 
 }
 
 MaskedModel make_masked_model(const Config& config, const std::string& from) {
-  if (!from.empty()) return open_masked_model(from);
+  if (!from.empty()) return open_masked_run(from);
   MaskedModel model;
   model.tokenizer = find_tokenizer(config);
   model.pretrained =

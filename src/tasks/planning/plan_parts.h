@@ -38,7 +38,7 @@ void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t r
   session.finish_planning(resident);
   answer.forecast = forecast_memory(resident, session.store);
   answer.recomputation = session.trainer->largest_fit().text();
-  answer.parameters = session.layout.parameter_count();
+  answer.parameters = session.layout.whole_parameter_count();
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->arena_use();
   answer.fusion = fusion_report(session.trainer->pass_reports());
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
