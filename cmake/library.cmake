@@ -25,6 +25,11 @@ function(linnet_quick_to_compile target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
+# Each function gets a section of its own, so that a library leaves out those it does not call (src/runtime).
+function(linnet_sections target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
+endfunction()
+
 # A GoogleTest program whose cases ctest runs one by one. LABELS slow keeps it out of `ctest -L fast`.
 function(linnet_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})

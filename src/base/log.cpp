@@ -1,39 +1,43 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <string_view>
 
 namespace linnet {
 namespace {
 
-spdlog::level::level_enum level_from_environment() {
+enum class Level { kInfo, kWarning, kOff };
+
+Level level_from_environment() {
   const char* text = std::getenv("LINNET_LOG");
   const std::string_view level = text ? text : "info";
-  if (level == "off") return spdlog::level::off;
-  if (level == "warning") return spdlog::level::warn;
-  return spdlog::level::info;
+  if (level == "off") return Level::kOff;
+  return level == "warning" ? Level::kWarning : Level::kInfo;
 }
 
-spdlog::logger& logger() {
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("linnet", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("linnet: %v");
-    made->set_level(level_from_environment());
-    made->flush_on(spdlog::level::info);
-    return made;
-  }();
-  return *instance;
+std::atomic<Level>& level() {
+  static std::atomic<Level> current = level_from_environment();
+  return current;
+}
+
+// The whole line in one call, so that lines of several threads do not mix.
+void print(const char* begin, const std::string& message) {
+  const std::string line = begin + message + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
 }
 
 }  // namespace
 
-void log_info(const std::string& message) { logger().info("{}", message); }
-bool log_shows_info() { return logger().should_log(spdlog::level::info); }
-void silence_log() { logger().set_level(spdlog::level::off); }
-void log_warning(const std::string& message) { logger().warn("warning: {}", message); }
+bool log_shows_info() { return level() == Level::kInfo; }
+void silence_log() { level() = Level::kOff; }
+void log_info(const std::string& message) {
+  if (log_shows_info()) print("linnet: ", message);
+}
+void log_warning(const std::string& message) {
+  if (level() != Level::kOff) print("linnet: warning: ", message);
+}
 
 }  // namespace linnet

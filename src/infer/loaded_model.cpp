@@ -3,9 +3,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "config/task_rows.h"
-#include "kernels/isa.h"
 #include "run/run_folder.h"
-#include "tasks/classification/classification_task.h"
+#include "tasks/classification/text_classifier.h"
 #include "tasks/translation/translation_model.h"
 
 namespace linnet {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -12,9 +13,8 @@
 #include "nn/model_store.h"
 #include "pretrained/pretrained.h"
 #include "run/run_folder.h"
-#include "tasks/classification/classification_task.h"
+#include "tasks/classification/text_classifier.h"
 #include "tasks/language/language_model.h"
-#include "tasks/session.h"
 #include "tasks/translation/translation_model.h"
 
 namespace linnet {
@@ -62,7 +62,7 @@ struct Opened {
   std::shared_ptr<const void> owner;
   const Module* module = nullptr;
   const PretrainedModel* pretrained = nullptr;  // null: a run of ours, whose weights are fp32
-  LoadWeights load;
+  std::function<void(const ParameterLayout&, const ParameterTarget&)> load;
 };
 
 // `module` and `pretrained` say what is what in a model of this type.

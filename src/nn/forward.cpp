@@ -1,6 +1,7 @@
 #include "nn/forward.h"
 
 #include "base/error.h"
+#include "exec/backend.h"
 #include "nn/activation_observer.h"
 #include "nn/model_store.h"
 #include "nn/parameter_file.h"
@@ -8,7 +9,9 @@
 
 namespace linnet {
 Forward::Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options)
-    : layout_(model, {}, options.quantization), pool_(options.threads > 0 ? options.threads : available_threads()) {
+    : layout_(model, {}, options.quantization),
+      store_(open_backend(options.device)),
+      pool_(options.threads > 0 ? options.threads : available_threads()) {
   std::vector<Graph> graphs;
   for (const Function& function : functions) {
     Trace trace({.layout = &layout_});
@@ -18,8 +21,9 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   const SharedRegions shared = declare_model(store_, layout_);
   bind_inputs(graphs);
   for (Graph& graph : graphs)
-    plans_.push_back(make_plan(optimize(std::move(graph), {.precision = options.precision}), store_, shared,
-                               {.threads = pool_.size()}));
+    plans_.push_back(
+        make_plan(optimize(std::move(graph), {.precision = options.precision, .backend = &store_.backend()}), store_,
+                  shared, {.threads = pool_.size()}));
   store_.allocate();
   store_.touch();
   if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>("constants"), pool_);
@@ -28,9 +32,11 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
 
 void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
   load_into(store_, layout_, pool_, load);
+  store_.push("constants");
+  store_.push("parameters");
 }
 
-bool Forward::load(const ParameterFile& file) { return file.load(store_, layout_, pool_); }
+bool Forward::load(const ParameterFile& file) { return store_.device().is_host() && file.load(store_, layout_, pool_); }
 
 void Forward::bind_inputs(const std::vector<Graph>& graphs) {
   for (const Graph& graph : graphs)

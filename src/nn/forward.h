@@ -29,6 +29,7 @@ struct ForwardOptions {
   int threads = 0;                       // 0: all there are
   WeightQuantization quantization = {};  // with any, load() instead of parameters()
   Precision precision = Precision::kF32;
+  std::string device = "cpu";
 };
 
 class Forward {

@@ -7,9 +7,10 @@
 #include "config/config.h"
 #include "pretrained/pretrained.h"
 #include "text/pretrained_tokenizer.h"
-#include "train/trainer.h"
 
 namespace linnet {
+
+class Trainer;
 
 void save_pretrained_assets(const std::string& folder, const PretrainedModel& model,
                             const PretrainedTokenizer& tokenizer);

@@ -35,18 +35,6 @@ void set_kind(OptimizerAttrs& attrs, const std::string& name, double sgd_momentu
   attrs.momentum = attrs.kind == Kind::kMuon ? kMuonMomentum : sgd_momentum;
 }
 
-std::vector<std::string> separated(const std::string& names) {
-  std::vector<std::string> list;
-  for (size_t at = 0; at < names.size();) {
-    const size_t end = std::min(names.find(',', at), names.size());
-    std::string name = names.substr(at, end - at);
-    std::erase(name, ' ');
-    if (!name.empty()) list.push_back(std::move(name));
-    at = end + 1;
-  }
-  return list;
-}
-
 std::optional<WeightFormat> storage_of(const std::string& name) {
   if (name == "bf16") return WeightFormat::kBf16;
   if (name == "int8") return WeightFormat::kInt8Blocks;
@@ -57,7 +45,7 @@ std::optional<WeightFormat> storage_of(const std::string& name) {
 
 std::vector<ParameterGroup> parameter_groups(const Config& config) {
   std::vector<ParameterGroup> groups;
-  if (!config.train.freeze.empty()) groups.push_back({.patterns = separated(config.train.freeze), .frozen = true});
+  if (!config.train.freeze.empty()) groups.push_back({.patterns = split_names(config.train.freeze), .frozen = true});
   for (const GroupConfig& group : config.train.groups) {
     ParameterGroup& g = groups.emplace_back();
     g.patterns = group.parameters, g.frozen = group.frozen, g.storage = storage_of(group.storage);
@@ -73,11 +61,6 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
     groups.push_back({.patterns = {"*"}, .frozen = true, .storage = storage_of(config.lora.base_storage)});
   }
   return groups;
-}
-
-std::optional<LoraOptions> lora_options(const Config& config) {
-  if (config.lora.rank == 0) return {};
-  return LoraOptions{.rank = config.lora.rank, .alpha = config.lora.alpha, .targets = separated(config.lora.targets)};
 }
 
 TrainerOptions trainer_options(const Config& config, bool training) {

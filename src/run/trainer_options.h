@@ -1,7 +1,7 @@
 // What a configuration says to the trainer.
 #pragma once
 #include "config/config.h"
-#include "pretrained/lora.h"
+#include "run/lora_config.h"
 #include "train/trainer.h"
 
 namespace linnet {
@@ -12,8 +12,6 @@ Precision precision_of(const std::string& name);
 RecomputeMode recompute_mode(const std::string& name);
 // [[train.groups]] and `freeze`; with adapters, all that is neither one of them nor a new head is frozen after those.
 std::vector<ParameterGroup> parameter_groups(const Config& config);
-// [lora]; empty: no adapters.
-std::optional<LoraOptions> lora_options(const Config& config);
 TrainerOptions trainer_options(const Config& config, bool training);
 
 }  // namespace linnet

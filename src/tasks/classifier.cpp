@@ -1,8 +1,5 @@
 #include "tasks/classifier.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "kernels/isa.h"
@@ -73,18 +70,6 @@ class ClassifierOfImages : public Classifier {
 };
 
 }  // namespace
-
-std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes) {
-  std::vector<double> probabilities(logits.size());
-  for (size_t row = 0; row < logits.size(); row += classes) {
-    const double largest = *std::max_element(logits.begin() + static_cast<std::ptrdiff_t>(row),
-                                             logits.begin() + static_cast<std::ptrdiff_t>(row + classes));
-    double sum = 0;
-    for (size_t i = row; i < row + classes; ++i) sum += probabilities[i] = std::exp(logits[i] - largest);
-    for (size_t i = row; i < row + classes; ++i) probabilities[i] /= sum;
-  }
-  return probabilities;
-}
 
 std::unique_ptr<Classifier> classify_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
   return std::make_unique<ClassifierOfTexts>(folder, options, rows);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tasks/class_probabilities.h"
 #include "tasks/inference.h"
 
 namespace linnet {
@@ -23,8 +24,5 @@ class Classifier {
 std::unique_ptr<Classifier> open_classifier(const std::string& folder, const InferenceOptions& options, int64_t rows);
 std::unique_ptr<Classifier> classify_texts(const std::string& folder, const InferenceOptions& options, int64_t rows);
 std::unique_ptr<Classifier> classify_images(const std::string& folder, const InferenceOptions& options, int64_t rows);
-
-// The logits [rows, classes] as probabilities.
-std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);
 
 }  // namespace linnet

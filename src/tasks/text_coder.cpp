@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "text/bpe/bpe_trainer.h"
 
 namespace linnet {
 namespace {
@@ -132,25 +131,16 @@ class NumberCoder : public TextCoder {
 
 std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size) { return std::make_unique<NumberCoder>(vocab_size); }
 
-std::unique_ptr<TextCoder> open_text_coder(const std::string& path) {
-  return std::make_unique<PretrainedCoder>(load_pretrained_tokenizer(path));
+std::unique_ptr<TextCoder> make_character_coder(std::unique_ptr<Tokenizer> tokenizer) {
+  return std::make_unique<CharacterCoder>(std::move(tokenizer));
 }
 
-std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts) {
-  if (!config.data.tokenizer_dir.empty()) return open_text_coder(config.data.tokenizer_dir);
-  if (!config.model.from.empty()) return open_text_coder(config.model.from);
-  if (config.data.tokenizer == "byte_bpe") {
-    BpeTrainer trainer({.vocab_size = config.data.vocab_size});
-    for (const std::string& text : texts) trainer.add(text);
-    return std::make_unique<PretrainedCoder>(trainer.train());
-  }
-  if (config.data.tokenizer != "char")
-    fail_user("tokenizer = \"" + config.data.tokenizer +
-              "\": a language model learns \"byte_bpe\" or \"char\" itself; any other is given as tokenizer_dir");
-  TokenizerOptions options;
-  options.kind = config.data.tokenizer;
-  options.vocab_size = config.data.vocab_size;
-  return std::make_unique<CharacterCoder>(train_tokenizer(options, texts));
+std::unique_ptr<TextCoder> make_pretrained_coder(std::unique_ptr<PretrainedTokenizer> tokenizer) {
+  return std::make_unique<PretrainedCoder>(std::move(tokenizer));
+}
+
+std::unique_ptr<TextCoder> open_text_coder(const std::string& path) {
+  return make_pretrained_coder(load_pretrained_tokenizer(path));
 }
 
 std::unique_ptr<TextCoder> load_text_coder(const std::string& folder) {

@@ -48,6 +48,9 @@ class TextCoder {
   virtual std::map<std::string, std::string> pretrained_files() const { return {}; }
 };
 
+// Of a tokenizer of single characters, and of one that a model folder has.
+std::unique_ptr<TextCoder> make_character_coder(std::unique_ptr<Tokenizer> tokenizer);
+std::unique_ptr<TextCoder> make_pretrained_coder(std::unique_ptr<PretrainedTokenizer> tokenizer);
 // A tokenizer of a model folder, or a file of one.
 std::unique_ptr<TextCoder> open_text_coder(const std::string& path);
 // For token files without a tokenizer: text is numbers.

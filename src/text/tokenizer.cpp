@@ -3,7 +3,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "text/pretrained_tokenizer.h"
-#include "text/sentencepiece/sentencepiece_tokenizer.h"
+#include "text/sentencepiece/saved_sentencepiece.h"
+#include "text/sentencepiece/sentencepiece_seal.h"
 #include "text/vocabulary_tokenizer.h"
 
 namespace linnet {
@@ -26,18 +27,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::
   if (extension.empty()) fail_user("no tokenizer '" + stem + "' in '" + folder + "' (neither .char, .word nor .model)");
   const std::string path = folder + "/" + stem + "." + extension;
   const std::string bytes = read_file(path);
-  if (extension == "model")
-    return std::make_unique<SentencePieceTokenizer>(open_sentencepiece_model(bytes, path), path);
+  if (extension == "model") return std::make_unique<SavedSentencePiece>(open_sentencepiece_model(bytes, path), path);
   return parse_vocabulary(extension == "char" ? TextUnit::kCharacter : TextUnit::kWord, bytes, path);
-}
-
-std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerOptions& options, const std::vector<std::string>& lines) {
-  if (options.kind == "char") return train_vocabulary(TextUnit::kCharacter, options.vocab_size, lines);
-  if (options.kind == "word") return train_vocabulary(TextUnit::kWord, options.vocab_size, lines);
-  if (options.kind == "sentencepiece")
-    return std::make_unique<SentencePieceTokenizer>(train_sentencepiece(options, lines), "(just trained)");
-  if (options.kind == "byte_bpe") fail_user("tokenizer = \"byte_bpe\" is for language models alone");
-  fail_user("unknown tokenizer '" + options.kind + "' (char, word or sentencepiece)");
 }
 
 }  // namespace linnet

@@ -2,35 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
 #include "io/safetensors.h"
-#include "nn/parameter_file.h"
-#include "nn/quantized_training.h"
 
 namespace linnet {
 namespace {
 
 using Slots = std::span<const ParameterSlot>;
-
-void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to) {
-  const SafetensorsEntry& entry = file.at(name);
-  if (entry.type != expected)
-    fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text() + ", expected " + expected.text());
-  std::memcpy(to, entry.data, expected.bytes());
-  file.drop_pages();
-}
-
-void copy_tensors(const SafetensorsFile& file, Slots slots, const std::string& prefix, const ParameterTarget& target) {
-  for (const ParameterSlot& slot : slots) {
-    // A model that was trained in fp32 has no steps: they keep the values they have.
-    if (!weight_of_input_step(slot.spec.name).empty() && !file.find(prefix + slot.spec.name)) continue;
-    copy_tensor(file, prefix + slot.spec.name, {DType::kF32, slot.spec.shape}, target.flat + slot.offset);
-    target.finish(slot);
-  }
-}
 
 std::string exact(double value) {
   char text[32];
@@ -101,44 +82,6 @@ std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
     tensors.push_back({kPackedPrefix + name, type, trainer.store().data(name)});
   return tensors;
 }
-
-}  // namespace
-
-void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
-                const Metadata& metadata) {
-  std::vector<SafetensorsTensor> tensors;
-  std::map<std::string, const ParameterSlot*> quantized;
-  std::vector<float> unpacked;
-  for (const ParameterSlot& slot : layout.parameters()) {
-    const bool is_quantized = layout.is_quantized(slot);
-    if (is_quantized) quantized[slot.spec.name] = &slot;
-    tensors.push_back(
-        {slot.spec.name, {DType::kF32, slot.spec.shape}, is_quantized ? nullptr : values.of(slot, unpacked)});
-  }
-  save_safetensors(path, tensors, metadata, [&](const SafetensorsTensor& tensor) -> const void* {
-    return values.of(*quantized.at(tensor.name), unpacked);
-  });
-}
-
-Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target) {
-  if (const auto packed = ParameterFile::open(split_packed_path(path).packed)) {
-    packed->read(layout, target);
-    return packed->metadata();
-  }
-  const SafetensorsFile file(path);
-  file.check_data();
-  copy_tensors(file, layout.parameters(), "", target);
-  if (file.entries().size() != layout.parameters().size())
-    for (const SafetensorsEntry& entry : file.entries()) {
-      bool known = false;
-      for (const ParameterSlot& slot : layout.parameters()) known = known || slot.spec.name == entry.name;
-      known = known || !weight_of_input_step(entry.name).empty();  // scales of static int8, read by who needs them
-      if (!known) fail_user(path + ": tensor " + entry.name + " is not part of the model");
-    }
-  return file.metadata();
-}
-
-namespace {
 
 // Calls visit(state, slot) for the tensors of a training state that ranks divide, in the order of the file.
 template <class Visit>

@@ -1,11 +1,10 @@
-// What a run leaves on disk: a model (named weights, for inference and other programs) and a training state (weights,
-// moments, moving average and where the run stands, for resuming bit for bit). Both are safetensors files, replaced in
-// one step, so that a crash at any moment leaves the last good one.
+// What a run leaves on disk: a model (nn/model_file.h) and a training state (weights, moments, moving average and where
+// the run stands, for resuming bit for bit). Both are safetensors files, replaced in one step, so that a crash at any
+// moment leaves the last good one.
 #pragma once
-#include <map>
 #include <string>
 
-#include "nn/model_store.h"
+#include "nn/model_file.h"
 #include "train/whole_states.h"
 
 namespace linnet {
@@ -25,18 +24,11 @@ struct Progress {
   int64_t worse_since_best = 0;
 };
 
-using Metadata = std::map<std::string, std::string>;
-
-// Weights by name, all as fp32.
-void save_model(const std::string& path, const ParameterLayout& layout, const ParameterValues& values,
-                const Metadata& metadata);
-// The same of a trainer whose parameters ranks divide, with the trained ones from a state. All ranks call it at the
-// same point; rank 0 writes the file, or reads it.
+// save_model() and load_model() of a trainer whose parameters ranks divide, with the trained ones from a state. All
+// ranks call it at the same point; rank 0 writes the file, or reads it.
 void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
                         const Metadata& metadata, WholeStates& whole);
 void load_divided_model(const std::string& path, const Trainer& trainer, WholeStates& whole);
-// Throws Error(kUser) naming the file and the tensor that is missing, unknown or of another shape.
-Metadata load_model(const std::string& path, const ParameterLayout& layout, const ParameterTarget& target);
 
 // `whole`: of a trainer whose states ranks divide, which are gathered while the file is written; the other ranks call
 // give_training_state() meanwhile.

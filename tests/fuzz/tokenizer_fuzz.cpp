@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/sentencepiece/sentencepiece_tokenizer.h"
+#include "text/sentencepiece/sentencepiece_seal.h"
 #include "text/vocabulary_tokenizer.h"
 
 namespace {

@@ -15,25 +15,9 @@
 #include "run/trainer_options.h"
 #include "tasks/classification/onnx_classifier.h"
 #include "tasks/inference.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
-
-constexpr const char* kArchitecture = "BertForSequenceClassification";
-constexpr int64_t kLengthStep = 16;
-
-int64_t longest(const Config& config, const TextClassifier& model) {
-  const int64_t most = model.max_length();
-  return std::min(config.data.context > 0 ? config.data.context : kDefaultTextLength, most);
-}
-
-std::vector<int64_t> padded_lengths(int64_t longest) {
-  std::vector<int64_t> lengths;
-  for (int64_t length = kLengthStep; length < longest; length += kLengthStep) lengths.push_back(length);
-  lengths.push_back(longest);
-  return lengths;
-}
 
 LabelledSequences encode(const LabelledText& text, const PretrainedTokenizer& tokenizer,
                          const std::vector<std::string>& classes, int64_t longest, const std::string& name) {
@@ -90,17 +74,13 @@ void warn_of_rare_labels(const std::vector<std::string>& labels, const std::vect
       log_warning("the label '" + name + "' occurs once in the training file: is it meant as a class?");
 }
 
-PretrainedModel open_classification_run(const std::string& folder) {
-  return is_onnx_run(folder) ? open_onnx_run(folder) : open_run_model(folder);
-}
-
 }  // namespace
 
 ClassificationSession::ClassificationSession(const Config& config, TextClassifier& classifier,
                                              std::vector<std::string> class_names, bool training, bool verify_plans)
     : Session(config, classifier, training, verify_plans),
       rows(config.data.batch_size),
-      lengths(padded_lengths(longest(config, classifier))),
+      lengths(text_lengths(config, classifier)),
       classes(std::move(class_names)),
       model(classifier) {
   std::vector<LossFunction> losses;
@@ -161,9 +141,9 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
     tokenizer_ = load_onnx_tokenizer(config.model.from);
   } else if (from.empty()) {
     tokenizer_ = load_pretrained_tokenizer(config.model.from);
-    model_ = open_pretrained(
-        config.model.from,
-        {.architecture = kArchitecture, .labels = static_cast<int64_t>(classes.size()), .lora = lora_options(config)});
+    model_ = open_pretrained(config.model.from, {.architecture = kTextClassifierArchitecture,
+                                                 .labels = static_cast<int64_t>(classes.size()),
+                                                 .lora = lora_options(config)});
     name_labels(model_.config, classes);
   } else {
     tokenizer_ = open_run_tokenizer(from);
@@ -173,8 +153,8 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   auto& classifier = model_.as<TextClassifier>();
   log_info("classes: " + class_counts(train.labels, classes));
   warn_of_rare_labels(train.labels, classes);
-  train_ = encode(train, *tokenizer_, classes, longest(config, classifier), "'" + train_path + "'");
-  valid_ = encode(valid, *tokenizer_, classes, longest(config, classifier), "'" + valid_path + "'");
+  train_ = encode(train, *tokenizer_, classes, longest_text(config, classifier), "'" + train_path + "'");
+  valid_ = encode(valid, *tokenizer_, classes, longest_text(config, classifier), "'" + valid_path + "'");
   train = {}, valid = {};
   log_info(std::to_string(train_.size()) + " texts to train on, " + std::to_string(valid_.size()) +
            " to choose by, of " + std::to_string(classes.size()) + " classes");
@@ -203,40 +183,6 @@ void export_classification_run(const std::string& folder, const std::string& out
   export_pretrained_run(folder, out);
 }
 
-bool is_text_classifier_folder(const std::string& folder) {
-  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
-  const std::vector<std::string> names = ConfigFile(folder + "/config.json").texts("architectures");
-  return std::ranges::find(names, kArchitecture) != names.end();
-}
-
-OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
-  refuse_names(adapters);
-  OpenedTextClassifier opened;
-  opened.folder = folder;
-  opened.is_run = RunFolder(folder).has_config() || (adapters.empty() && !is_text_classifier_folder(folder));
-  if (opened.is_run) refuse_adapters(folder, adapters);
-  if (opened.is_run) {
-    opened.config = RunFolder(folder).load_config();
-    opened.tokenizer = open_run_tokenizer(folder);
-    opened.model = open_classification_run(folder);
-  } else {
-    opened.tokenizer = load_pretrained_tokenizer(folder);
-    opened.model = open_with_adapters(folder, adapters, {});
-    opened.config.data.task = "classification";
-    opened.config.data.context = opened.model.as<TextClassifier>().max_length();
-    opened.config.data.batch_size = 16, opened.config.data.batch_tokens = 0;
-  }
-  opened.classes = label_names(opened.model.config);
-  return opened;
-}
-
-void OpenedTextClassifier::load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const {
-  if (is_run)
-    load_model(RunFolder(folder).best_weights(), layout, parameters);
-  else
-    load_parameters(model, layout, parameters);
-}
-
 void OpenedTextClassifier::take_weights_into(ClassificationSession& session) const {
   take_model_weights(session, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     load_weights(layout, parameters);
@@ -260,7 +206,8 @@ Evaluation evaluate_classification_run(const std::string& folder, const Config& 
     text = read_labelled_text(file);
   }
   auto& classifier = opened.model.as<TextClassifier>();
-  const LabelledSequences data = encode(text, *opened.tokenizer, opened.classes, longest(config, classifier), name);
+  const LabelledSequences data =
+      encode(text, *opened.tokenizer, opened.classes, longest_text(config, classifier), name);
   ClassificationSession session(config, classifier, opened.classes, false);
   opened.take_weights_into(session);
   return session.evaluate(data);

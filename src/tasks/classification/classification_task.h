@@ -4,15 +4,11 @@
 #include <optional>
 
 #include "data/text/labelled_batches.h"
-#include "models/text_classifier.h"
-#include "pretrained/pretrained.h"
 #include "run/training_task.h"
+#include "tasks/classification/text_classifier.h"
 #include "tasks/session.h"
-#include "text/pretrained_tokenizer.h"
 
 namespace linnet {
-
-constexpr int64_t kDefaultTextLength = 128;  // tokens of a text, where the configuration says nothing
 
 // The model with its planned memory, one plan for each padded length.
 class ClassificationSession : public Session {
@@ -56,26 +52,8 @@ class ClassificationTask : public TrainingTask {
   MemoryForecast forecast_;
 };
 
-// A run of classification, or a model folder of BertForSequenceClassification, without its weights.
-struct OpenedTextClassifier {
-  std::string folder;
-  bool is_run = false;
-  Config config;  // of the run, or one made up for a model folder
-  std::unique_ptr<PretrainedTokenizer> tokenizer;
-  PretrainedModel model;
-  std::vector<std::string> classes;
-
-  void load_weights(const ParameterLayout& layout, const ParameterTarget& parameters) const;
-  void take_weights_into(ClassificationSession& session) const;
-};
-// With the adapters of another folder, if any, beside the weights of a model folder, which may lack a classifier where
-// the adapters bring theirs.
-OpenedTextClassifier open_text_classifier(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
 // `linnet export --out`: a folder that other programs load.
 void export_classification_run(const std::string& folder, const std::string& out);
-// Whether `folder` is a model folder (not a run) that classifies texts.
-bool is_text_classifier_folder(const std::string& folder);
-
 // `linnet eval` of a run or model folder: of a file, or with `path` empty of the split its configuration names.
 Evaluation evaluate_classification_run(const std::string& folder, const Config& config, const std::string& path,
                                        const std::string& split);

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "nn/model_file.h"
 #include "pretrained/bert.h"
 #include "run/pretrained_run.h"
 #include "run/run_folder.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {

@@ -186,13 +186,6 @@ std::vector<TextRequest> split_prompts(std::string_view lines, const TextGenerat
   return requests;
 }
 
-std::string ask(const std::string& question, const std::string& system) {
-  Json messages = Json::array();
-  if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
-  messages.push_back({{"role", "user"}, {"content", question}});
-  return messages.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string format_written_text(const WrittenText& written, const TextRequest& request, int64_t index, int64_t sample,
                                 const std::vector<int32_t>& prompt, bool echo) {
   Json json;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "nn/model_file.h"
 #include "pretrained/family.h"
 #include "run/run_folder.h"
 #include "tasks/classification/classification_task.h"
@@ -16,7 +17,6 @@
 #include "tasks/task_table.h"
 #include "tasks/translation/translation_model.h"
 #include "text/unicode/utf8.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
@@ -126,7 +126,9 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
   check_length(ids, opened.model->max_length(), "text");
   Question question = ask(*opened.model, ids);
   question.answers = std::move(answers);
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) { opened.load_weights(layout, values); };
+  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
+    opened.load_weights(layout, values);
+  };
   return inspection_of(folder, "language model", options, question, {shown("text", ids, text)}, text);
 }
 
@@ -165,7 +167,9 @@ Inspection inspect_translation(const std::string& folder, const InspectOptions& 
   Question question = ask(*opened.model, source, target_in);
   for (size_t i = 0; i < target.size(); ++i)
     question.answers.push_back({.position = static_cast<int64_t>(i), .id = target[i]});
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) { opened.load_weights(layout, values); };
+  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
+    opened.load_weights(layout, values);
+  };
   const TokenText of_source = [&](int32_t id) { return token_text(*tokenizers.source, id); };
   const TokenText of_target = [&](int32_t id) { return token_text(*tokenizers.target, id); };
   return inspection_of(folder, "translation", options, question,
@@ -180,7 +184,9 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
   Question question = ask(model, ids);
   question.answers = {{}};
   if (options.answer) question.answers[0].id = class_of(opened.classes, *options.answer);
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) { opened.load_weights(layout, values); };
+  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
+    opened.load_weights(layout, values);
+  };
   return inspection_of(folder, "classifier", options, question,
                        {shown("text", ids, [&](int32_t id) { return token_text(*opened.tokenizer, id); })},
                        [&](int32_t id) { return opened.classes[static_cast<size_t>(id)]; });
@@ -222,7 +228,9 @@ Inspection inspect_encoder(const std::string& folder, const InspectOptions& opti
   const std::vector<int32_t> ids = tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
   check_length(ids, model.bert.config.max_seq_len, "text");
   Question question = ask(model, ids);
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) { load_parameters(opened, layout, values); };
+  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
+    load_parameters(opened, layout, values);
+  };
   const TokenText text = [&](int32_t id) { return token_text(*tokenizer, id); };
   return inspection_of(folder, "encoder", options, question, {shown("text", ids, text)}, text);
 }

@@ -15,6 +15,9 @@ struct TokenizerPair {
   void save(const std::string& folder) const;  // tokenizer.*, or source.* and target.*
 };
 
+// The special tokens of a model of the configuration: T5's and Marian's decoders begin with the padding token.
+SpecialTokens begin_of(const Config& config, SpecialTokens special);
+
 // Before worker threads start: SentencePiece trains in a child process.
 TokenizerPair train_tokenizers(const Config& config, const ParallelText& train);
 // What save() left in a run folder.

@@ -3,16 +3,14 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "models/t5.h"
+#include "nn/model_file.h"
 #include "pretrained/generation_config.h"
 #include "pretrained/marian.h"
 #include "pretrained/t5.h"
+#include "run/lora_config.h"
 #include "run/pretrained_run.h"
 #include "run/run_folder.h"
-#include "run/trainer_options.h"
-#include "text/pretrained_tokenizer.h"
-#include "train/checkpoint.h"
 
 namespace linnet {
 namespace {
@@ -179,27 +177,6 @@ void OpenedTranslationModel::load_weights(const ParameterLayout& layout, const P
     load_model(RunFolder(folder).best_weights(), layout, parameters);
   else
     load_parameters(*pretrained, layout, parameters);
-}
-
-void export_translation_run(const std::string& folder, const std::string& out) {
-  const OpenedTranslationModel opened = open_translation_model(folder);
-  if (!opened.pretrained)
-    fail_user("the Transformer of run '" + folder +
-              "' has no form that other programs load; architecture = \"t5\" or \"marian\" has");
-  const ParameterLayout layout(*opened.model);
-  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
-  opened.load_weights(layout, parameters.data());
-  SaveOptions options;
-  bool whole = true;
-  for (const auto& tokenizer : {opened.tokenizers.source, opened.tokenizers.target}) {
-    const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(tokenizer.get());
-    if (pretrained) options.files.merge(pretrained->files());  // what both have is the source's
-    whole = whole && pretrained != nullptr;
-  }
-  save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
-  if (!whole)
-    log_warning("the run's tokenizer has no form that other programs read: '" + out +
-                "' holds configuration and weights alone");
 }
 
 }  // namespace linnet

@@ -1,12 +1,11 @@
 #include "text/pipeline/normalizers.h"
 
-#include <unicode/uchar.h>
-#include <unicode/unorm2.h>
 #include <unicode/utf16.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/unicode/icu.h"
 #include "text/unicode/unicode_classes.h"
 #include "text/unicode/utf8.h"
 
@@ -18,16 +17,16 @@ const UNormalizer2* normalizer_of(UnicodeNormalizer::Form form) {
   const UNormalizer2* found = nullptr;
   switch (form) {
     case UnicodeNormalizer::Form::kNfc:
-      found = unorm2_getNFCInstance(&error);
+      found = icu().nfc(&error);
       break;
     case UnicodeNormalizer::Form::kNfd:
-      found = unorm2_getNFDInstance(&error);
+      found = icu().nfd(&error);
       break;
     case UnicodeNormalizer::Form::kNfkc:
-      found = unorm2_getNFKCInstance(&error);
+      found = icu().nfkc(&error);
       break;
     case UnicodeNormalizer::Form::kNfkd:
-      found = unorm2_getNFKDInstance(&error);
+      found = icu().nfkd(&error);
       break;
   }
   if (!found || U_FAILURE(error)) fail_internal("ICU has no Unicode normalization");
@@ -54,8 +53,8 @@ std::string normalized(const UNormalizer2* normalizer, std::string_view text) {
   }
   result.resize(20 * units.size());  // no character grows more than 18-fold
   UErrorCode error = U_ZERO_ERROR;
-  const int32_t size = unorm2_normalize(normalizer, units.data(), static_cast<int32_t>(units.size()), result.data(),
-                                        static_cast<int32_t>(result.size()), &error);
+  const int32_t size = icu().normalize(normalizer, units.data(), static_cast<int32_t>(units.size()), result.data(),
+                                       static_cast<int32_t>(result.size()), &error);
   if (U_FAILURE(error)) fail_internal("ICU cannot normalize a text");
   std::string bytes;
   for (int32_t i = 0; i < size; ++i) {
@@ -81,13 +80,13 @@ void put_decomposed(const UNormalizer2* normalizer, AlignedText& text, size_t be
     const auto c = static_cast<UChar32>(utf8_code_point_at(old, i));
     UChar units[64];
     UErrorCode error = U_ZERO_ERROR;
-    const int32_t count = unorm2_getDecomposition(normalizer, c, units, 64, &error);
-    if (count < 0 || U_FAILURE(error)) parts.push_back({static_cast<char32_t>(c), u_getCombiningClass(c), true});
+    const int32_t count = icu().decomposition(normalizer, c, units, 64, &error);
+    if (count < 0 || U_FAILURE(error)) parts.push_back({static_cast<char32_t>(c), icu().combining_class(c), true});
     for (int32_t k = 0; k < count && U_SUCCESS(error);) {
       UChar32 part;
       const bool first = k == 0;
       U16_NEXT(units, k, count, part);
-      parts.push_back({static_cast<char32_t>(part), u_getCombiningClass(part), first});
+      parts.push_back({static_cast<char32_t>(part), icu().combining_class(part), first});
     }
   }
   for (size_t i = 0; i < parts.size();) {  // canonical order: each run of marks by class
@@ -143,7 +142,7 @@ void UnicodeNormalizer::apply(AlignedText& text, PipelineScratch&) const {
     }
     for (; end < old.size(); end += utf8_length_at(old, end)) {
       const char32_t c = utf8_code_point_at(old, end);
-      if (unorm2_hasBoundaryBefore(normalizer, static_cast<UChar32>(c)) || is_unknown_to_normalization(c)) break;
+      if (icu().has_boundary_before(normalizer, static_cast<UChar32>(c)) || is_unknown_to_normalization(c)) break;
     }
     const std::string_view part = old.substr(begin, end - begin);
     if (part.size() == 1 && static_cast<unsigned char>(part[0]) < 0x80) {

@@ -1,8 +1,6 @@
-#include <unicode/ubrk.h>
-#include <unicode/utext.h>
-
 #include "base/error.h"
 #include "text/pipeline/normalizers.h"
+#include "text/unicode/icu.h"
 #include "text/unicode/utf8.h"
 
 namespace linnet {
@@ -22,26 +20,26 @@ class Graphemes {
  public:
   Graphemes() {
     UErrorCode error = U_ZERO_ERROR;
-    iterator_ = ubrk_open(UBRK_CHARACTER, "", nullptr, 0, &error);
+    iterator_ = icu().open_breaks(UBRK_CHARACTER, "", nullptr, 0, &error);
     if (U_FAILURE(error)) fail_internal("ICU cannot find the characters of a text");
   }
   ~Graphemes() {
-    ubrk_close(iterator_);
-    utext_close(utext_);
+    icu().close_breaks(iterator_);
+    icu().close_text(utext_);
   }
   Graphemes(const Graphemes&) = delete;
   Graphemes& operator=(const Graphemes&) = delete;
 
   void start(std::string_view text) {
     UErrorCode error = U_ZERO_ERROR;
-    utext_ = utext_openUTF8(utext_, text.data(), static_cast<int64_t>(text.size()), &error);
-    ubrk_setUText(iterator_, utext_, &error);
+    utext_ = icu().open_utf8(utext_, text.data(), static_cast<int64_t>(text.size()), &error);
+    icu().set_break_text(iterator_, utext_, &error);
     if (U_FAILURE(error)) fail_internal("ICU cannot find the characters of a text");
-    ubrk_first(iterator_);
+    icu().first_break(iterator_);
   }
   // The end of the grapheme that begins where the last one ended; npos at the end of the text.
   size_t next() {
-    const int32_t end = ubrk_next(iterator_);
+    const int32_t end = icu().next_break(iterator_);
     return end == UBRK_DONE ? std::string_view::npos : static_cast<size_t>(end);
   }
 

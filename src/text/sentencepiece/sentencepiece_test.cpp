@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "text/sentencepiece/sentencepiece_seal.h"
 #include "text/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace linnet {
@@ -116,7 +117,16 @@ TEST_P(SentencePieceTest, SavedTokenizersComeBackTheSame) {
   const auto again = load_tokenizer(folder_, "source");
   ASSERT_EQ(again->vocab_size(), tokenizer->vocab_size());
   for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) EXPECT_EQ(again->piece(id), tokenizer->piece(id));
-  for (const std::string& line : corpus()) EXPECT_EQ(encode(*again, line), encode(*tokenizer, line));
+  std::vector<std::string> lines = corpus();
+  lines.insert(lines.end(),
+               {"日 Park", "Park日本 Das", " ein  Park ", "ﬁ ① ½ ｆｕｌｌ\u00a0width", "</s> <s> <unk>", "a\u0308"});
+  for (const std::string& line : lines) {
+    Ids ids = encode(*tokenizer, line);
+    EXPECT_EQ(encode(*again, line), ids) << line;
+    ids.insert(ids.begin(), {2, 0});
+    ids.push_back(3);
+    for (; !ids.empty(); ids.pop_back()) EXPECT_EQ(again->decode(ids), tokenizer->decode(ids)) << line;
+  }
 }
 
 TEST_P(SentencePieceTest, AVocabularyThatDoesNotFitNamesTheLimit) {
@@ -195,8 +205,9 @@ TEST_P(SentencePieceTest, DamagedFilesAreRefused) {
   write_file_atomically(folder_ + "/x.model", good.substr(0, good.size() / 2));
   EXPECT_TRUE(error_of([&] { load_tokenizer(folder_, "x"); }).ends_with("was not written by Linnet"));
   write_file_atomically(folder_ + "/x.model", seal_sentencepiece_model("no protobuf at all"));
-  EXPECT_EQ(error_of([&] { load_tokenizer(folder_, "x"); }),
-            "tokenizer file '" + folder_ + "/x.model' is no SentencePiece model");
+  EXPECT_TRUE(error_of([&] {
+                load_tokenizer(folder_, "x");
+              }).starts_with("'" + folder_ + "/x.model' is no SentencePiece model"));
 }
 
 }  // namespace

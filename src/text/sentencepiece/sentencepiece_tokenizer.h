@@ -1,4 +1,5 @@
-// Subword tokens through the SentencePiece library (Kudo and Richardson 2018).
+// Subword tokens through the SentencePiece library (Kudo and Richardson 2018), which training uses. What it saved is
+// read without it (saved_sentencepiece.h).
 #pragma once
 #include "text/tokenizer.h"
 
@@ -31,13 +32,6 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string model_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
 };
-
-// The file is the ModelProto and, at its end, one more protobuf field that holds a checksum. SentencePiece's own tools
-// skip fields they do not know, so they read the file too; the library itself would crash on some damaged models, so
-// nothing without the right checksum ever reaches it.
-std::string seal_sentencepiece_model(std::string_view model);
-// The model without its seal; a user error when the seal is missing or wrong.
-std::string open_sentencepiece_model(std::string_view bytes, const std::string& path);
 
 // Trains a model and returns it serialized. The trainer takes many times the corpus in memory, which would stay in this
 // process's high-water mark, so it runs in a forked child that hands back the model through a pipe and whose output is

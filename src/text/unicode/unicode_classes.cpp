@@ -1,10 +1,9 @@
 #include "text/unicode/unicode_classes.h"
 
-#include <unicode/uchar.h>
-#include <unicode/unorm2.h>
 #include <unicode/utf16.h>
 
 #include "base/error.h"
+#include "text/unicode/icu.h"
 #include "text/unicode/utf8.h"
 
 namespace linnet {
@@ -15,7 +14,7 @@ UChar32 point(char32_t c) { return static_cast<UChar32>(c); }
 // The version of Unicode that assigned the character, times 10; 0 for none.
 int age(char32_t c) {
   UVersionInfo version;
-  u_charAge(point(c), version);
+  icu().char_age(point(c), version);
   return 10 * version[0] + version[1];
 }
 
@@ -36,7 +35,7 @@ uint32_t old_category(char32_t c) {
       break;
   }
   const int version = age(c);
-  return version == 0 || version > 80 ? U_GC_CN_MASK : U_MASK(u_charType(point(c)));
+  return version == 0 || version > 80 ? U_GC_CN_MASK : U_MASK(icu().char_type(point(c)));
 }
 
 // Uppercase letters that are newer than ICU 72, with their lowercase (Unicode 16 and 17).
@@ -51,8 +50,10 @@ constexpr Lower kRecentLower[] = {{0x1C89, 0x1C89, 0x1C8A},   {0xA7CB, 0xA7CB, 0
 }  // namespace
 
 bool is_word_character(char32_t c) {
-  return u_hasBinaryProperty(point(c), UCHAR_ALPHABETIC) || u_hasBinaryProperty(point(c), UCHAR_JOIN_CONTROL) ||
-         (U_MASK(u_charType(point(c))) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
+  if (c < 0x80) return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_';
+  const auto has = icu().has_binary_property;
+  return has(point(c), UCHAR_ALPHABETIC) || has(point(c), UCHAR_JOIN_CONTROL) ||
+         (U_MASK(icu().char_type(point(c))) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
 }
 
 bool is_bert_control(char32_t c) {
@@ -78,18 +79,22 @@ bool is_combining_mark(char32_t c) {
   if (c < 0x300 || c == 0x111C9) return false;
   if (c == 0x1CF2 || c == 0x1CF3) return true;
   const int version = age(c);
-  return version > 0 && version <= 90 && (U_MASK(u_charType(point(c))) & U_GC_M_MASK) != 0;
+  return version > 0 && version <= 90 && (U_MASK(icu().char_type(point(c))) & U_GC_M_MASK) != 0;
 }
 
 bool is_unknown_to_normalization(char32_t c) { return c >= 0x800 && age(c) > 90; }
 
 void append_decomposition(char32_t c, std::u32string& text) {
+  if (c < 0xC0) {  // none has one
+    text += c;
+    return;
+  }
   UErrorCode error = U_ZERO_ERROR;
-  static const UNormalizer2* const nfd = unorm2_getNFDInstance(&error);
+  static const UNormalizer2* const nfd = icu().nfd(&error);
   if (!nfd) fail_internal("ICU has no NFD");
   UChar units[64];
   error = U_ZERO_ERROR;
-  const int32_t count = c < 0xC0 ? -1 : unorm2_getDecomposition(nfd, point(c), units, 64, &error);
+  const int32_t count = icu().decomposition(nfd, point(c), units, 64, &error);
   if (count < 0 || U_FAILURE(error) || is_unknown_to_normalization(c)) {
     text += c;
     return;
@@ -102,6 +107,10 @@ void append_decomposition(char32_t c, std::u32string& text) {
 }
 
 void append_lowercase(char32_t c, std::u32string& text) {
+  if (c < 0x80) {
+    text += c >= 'A' && c <= 'Z' ? c | 32 : c;
+    return;
+  }
   if (c == 0x130) {  // İ: the only one that becomes two
     text += U"i\u0307";
     return;
@@ -111,7 +120,7 @@ void append_lowercase(char32_t c, std::u32string& text) {
       text += range.lower + (c - range.first);
       return;
     }
-  text += static_cast<char32_t>(u_tolower(point(c)));
+  text += static_cast<char32_t>(icu().to_lower(point(c)));
 }
 
 size_t utf8_start_before(std::string_view text, size_t end) {

@@ -1,5 +1,3 @@
-#include <unicode/uchar.h>
-
 #include "text/pipeline/normalizers.h"
 #include "text/unicode/unicode_classes.h"
 #include "text/unicode/utf8.h"

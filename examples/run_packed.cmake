@@ -1,0 +1,22 @@
+# Runs packed.c on a golden model that gets a vocabulary here and is packed by the program.
+#
+#   cmake -D PROGRAM=packed -D LINNET=linnet -D GOLDEN=tests/golden/pretrained -D WORK=FOLDER -P run_packed.cmake
+file(REMOVE_RECURSE ${WORK})
+file(COPY ${GOLDEN}/gpt2 DESTINATION ${WORK})
+set(words "w0\nw1\nw2\n[UNK]\nw4\n")
+foreach(i RANGE 5 89)
+  string(APPEND words "w${i}\n")
+endforeach()
+file(WRITE ${WORK}/gpt2/vocab.txt "${words}")
+set(ENV{LINNET_LOG} off)
+foreach(command "${LINNET};pack;${WORK}/gpt2;-o;${WORK}/gpt2.linnet" "${PROGRAM};${WORK}/gpt2.linnet;w7 w8")
+  execute_process(COMMAND ${command} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE result)
+  message("${output}${errors}")
+  if(result)
+    message(FATAL_ERROR "${command} ends with ${result}")
+  endif()
+endforeach()
+if(NOT output MATCHES "^ ?w[0-9]+( w[0-9]+)+\n$")
+  message(FATAL_ERROR "no text of the model's words")
+endif()
+file(REMOVE_RECURSE ${WORK})

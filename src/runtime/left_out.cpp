@@ -1,0 +1,71 @@
+// What linnet_runtime has in place of parts of the full library. Each function here is defined in a file of its own
+// there; the linker takes the one that it sees first, and with it leaves out what the other would bring.
+#include "base/error.h"
+#include "base/files.h"
+#include "io/onnx/lowering.h"
+#include "kernels/attention/attention_blocking.h"
+#include "ops/op_lists.h"
+#include "passes/passes.h"
+#include "run/pretrained_run.h"
+#include "tasks/classification/text_classifier.h"
+
+namespace linnet {
+
+// ops/all_ops.cpp: neither gradients nor images.
+std::span<const OpEntry> all_ops() { return inference_ops(); }
+
+// kernels/attention/attention_bf16_simd.cpp: activations are fp32.
+attention_blocking::ForwardTask attention_blocking::bf16_forward_task() { return nullptr; }
+attention_blocking::BackwardTask attention_blocking::bf16_backward_task() { return nullptr; }
+
+// tasks/classification/classification_run.cpp: no import of ONNX files.
+PretrainedModel open_classification_run(const std::string& folder) {
+  if (file_exists(folder + "/network.onnx"))
+    fail_user("'" + folder + "' is the network of an ONNX file, which this library does not run");
+  return open_run_model(folder);
+}
+
+// Passes that find something in training graphs alone: a copy of the graph is all that is left to do. And those of
+// other precisions than fp32.
+Graph fuse_loss(const Graph& graph) { return remove_dead_code(graph); }
+Graph fuse_pool_gradient(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
+Graph recompute(const Graph& graph) { return remove_dead_code(graph); }
+Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice>) { return remove_dead_code(graph); }
+Graph round_shared(const Graph& graph) { return remove_dead_code(graph); }
+
+namespace {
+
+[[noreturn]] void fail_precision() { fail_user("this library computes in fp32, with weights of any --quantize"); }
+[[noreturn]] void fail_export() { fail_internal("this library exports no ONNX files"); }
+
+}  // namespace
+
+Graph lower_precision(const Graph&, Precision, Precision) { fail_precision(); }
+Graph cast_to_storage_type(const Graph&, DType, const Backend&) { fail_precision(); }
+
+// ops/*/*_onnx.cpp: what rows of ops name for the export to ONNX.
+void argmax_to_onnx(OnnxLowering&) { fail_export(); }
+void attention_to_onnx(OnnxLowering&) { fail_export(); }
+void broadcast_to_onnx(OnnxLowering&) { fail_export(); }
+void cast_to_onnx(OnnxLowering&) { fail_export(); }
+void concat_to_onnx(OnnxLowering&) { fail_export(); }
+void conv2d_to_onnx(OnnxLowering&) { fail_export(); }
+void conv_relu_pool_to_onnx(OnnxLowering&) { fail_export(); }
+void distance_buckets_to_onnx(OnnxLowering&) { fail_export(); }
+void embedding_to_onnx(OnnxLowering&) { fail_export(); }
+void fill_to_onnx(OnnxLowering&) { fail_export(); }
+void identity_to_onnx(OnnxLowering&) { fail_export(); }
+void layer_norm_to_onnx(OnnxLowering&) { fail_export(); }
+void literal_to_onnx(OnnxLowering&) { fail_export(); }
+void matmul_to_onnx(OnnxLowering&) { fail_export(); }
+void max_pool_to_onnx(OnnxLowering&) { fail_export(); }
+void permute_to_onnx(OnnxLowering&) { fail_export(); }
+void pointwise_to_onnx(OnnxLowering&) { fail_export(); }
+void reduce_to_onnx(OnnxLowering&) { fail_export(); }
+void reshape_to_onnx(OnnxLowering&) { fail_export(); }
+void rope_to_onnx(OnnxLowering&) { fail_export(); }
+void scale_pixels_to_onnx(OnnxLowering&) { fail_export(); }
+void softmax_to_onnx(OnnxLowering&) { fail_export(); }
+void split_to_onnx(OnnxLowering&) { fail_export(); }
+
+}  // namespace linnet

@@ -1,0 +1,35 @@
+#include "base/error.h"
+#include "base/log.h"
+#include "models/gpt.h"
+#include "models/llama.h"
+#include "pretrained/gpt2.h"
+#include "pretrained/llama.h"
+#include "tasks/language/language_model.h"
+
+namespace linnet {
+
+void export_language_model(const OpenedLanguageModel& opened, const std::string& out) {
+  if (!opened.is_run && opened.coder->pretrained_files().empty())
+    fail_user("'" + opened.folder + "' holds no tokenizer of a kind that Linnet knows");
+  const ParameterLayout layout(*opened.model);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
+  opened.load_weights(layout, parameters.data());
+  const SaveOptions options{.files = opened.coder->pretrained_files()};
+  if (opened.pretrained) {
+    save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
+  } else {
+    const auto* llama = dynamic_cast<const Llama*>(opened.model.get());
+    ConfigFile config =
+        llama ? llama_config_file(llama->config) : gpt2_config_file(dynamic_cast<const Gpt&>(*opened.model).config);
+    // Other programs take the ids of well-known models where a file names none.
+    for (const auto& [key, token] :
+         {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
+      token < 0 ? config.set_null(key) : config.set(key, token);
+    save_pretrained(new_pretrained(config), layout, parameters.data(), out, options);
+  }
+  if (options.files.empty())
+    log_warning("a tokenizer of single characters has no form that other programs read: '" + out +
+                "' holds configuration and weights alone");
+}
+
+}  // namespace linnet

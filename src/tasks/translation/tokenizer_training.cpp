@@ -1,0 +1,70 @@
+#include <nlohmann/json.hpp>
+
+#include "tasks/translation/tokenizer_pair.h"
+#include "text/sentencepiece/sentencepiece_pretrained.h"
+#include "text/sentencepiece/sentencepiece_proto.h"
+#include "text/sentencepiece/sentencepiece_tokenizer.h"
+
+namespace linnet {
+namespace {
+
+constexpr const char* kTrained = "the trained model";
+
+TokenizerOptions tokenizer_options(const Config& config) {
+  TokenizerOptions options;
+  options.kind = config.data.tokenizer;
+  options.vocab_size = config.data.vocab_size;
+  options.model_type = config.data.tokenizer_model;
+  options.character_coverage = config.data.character_coverage;
+  options.seed = static_cast<uint64_t>(config.train.seed);
+  return options;
+}
+
+std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vector<std::string>& lines) {
+  TokenizerOptions options = tokenizer_options(config);
+  if (config.model.architecture != "t5" || options.kind != "sentencepiece") return train_tokenizer(options, lines);
+  // In the form that T5's folders have it, so that an exported run has a tokenizer that others load: T5Tokenizer of
+  // transformers takes these ids for granted, whatever the model says.
+  options.special = {.pad = 0, .unknown = 2, .begin = -1, .end = 1};
+  return std::make_shared<SentencePiecePretrained>(
+      train_sentencepiece(options, lines), kTrained,
+      SentencePieceOptions{.file_name = "spiece.model",
+                           .add_end = true,
+                           .config_json = R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})"});
+}
+
+// Marian's folders have two models and one vocabulary, here of one model for both sides.
+TokenizerPair train_marian(const Config& config, const std::vector<std::string>& lines) {
+  const std::string model = train_sentencepiece(tokenizer_options(config), lines);
+  nlohmann::ordered_json vocabulary;
+  for (const auto& piece : read_sentencepiece_model(model, kTrained).pieces) vocabulary[piece.text] = vocabulary.size();
+  const auto make = [&](const char* file_name) {
+    return std::make_shared<SentencePiecePretrained>(
+        model, kTrained,
+        SentencePieceOptions{.file_name = file_name,
+                             .add_end = true,
+                             .vocabulary = vocabulary.dump(),
+                             .config_json = R"({"tokenizer_class": "MarianTokenizer"})"});
+  };
+  return {make("source.spm"), make("target.spm"), {}};
+}
+
+}  // namespace
+
+TokenizerPair train_tokenizers(const Config& config, const ParallelText& train) {
+  if (!config.data.joint_vocab) {
+    const auto source = train_one(config, train.source), target = train_one(config, train.target);
+    return {source, target, begin_of(config, source->special())};
+  }
+  std::vector<std::string> both = train.source;
+  both.insert(both.end(), train.target.begin(), train.target.end());
+  if (config.model.architecture == "marian" && config.data.tokenizer == "sentencepiece") {
+    TokenizerPair pair = train_marian(config, both);
+    pair.special = begin_of(config, pair.source->special());
+    return pair;
+  }
+  const auto tokenizer = train_one(config, both);
+  return {tokenizer, tokenizer, begin_of(config, tokenizer->special())};
+}
+
+}  // namespace linnet
