@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "nn/trace.h"
@@ -82,63 +83,88 @@ CausalSlots::CausalSlots(CausalModel& model, const ParameterLayout& layout, Stor
                  .fed_by_rows = computes_in_chunks(options, store) && options.beams == 1,
                  .cache_in_arena = options.cache_in_arena,
                  .adapters = options.adapters}),
+      model_(model),
+      layout_(layout),
       options_(checked(options, model)) {
-  // prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
-  const auto prefill_graph = [&](int64_t length) {
-    Trace trace(trace_options(layout, options_));
-    Graph& graph = trace.graph();
-    const TensorType one{DType::kI32, {1}};
-    const Tensor prompts = graph.input(kPrompts, {DType::kI32, {1, length}});
-    add_adapter_choice(graph, 1);
-    const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
-    const Tensor hidden = model.hidden(options_.cache ? kept() : TokenRows{prompts});
-    const Tensor last = embedding(reshape(hidden, {length, hidden.dim(2)}), graph.input(kLast, one));
-    give_logits(graph, model.logits(last));
-    return trace.finish();
-  };
-  // A step of decoding: tokens i32 [rows] -> logits [rows, V]
-  const auto decode_graph = [&](int64_t rows, bool by_rows) {
-    Trace trace(trace_options(layout, options_));
-    Graph& graph = trace.graph();
-    const DecodeStep step =
-        by_rows ? row_inputs(graph, rows, options_.max_length) : decode_inputs(graph, rows, options_.max_length);
-    add_adapter_choice(graph, rows);
-    const Tensor hidden = model.hidden(step_rows(token_input(graph, rows), step));
-    give_logits(graph, model.logits(reshape(hidden, {rows, hidden.dim(2)})));
-    return trace.finish();
-  };
-  // A chunk of a prompt: tokens i32 [rows], last i32 [1] -> logits [1, V] after row `last`, or nothing
-  const auto chunk_graph = [&](int64_t rows, bool wants_logits) {
-    Trace trace(trace_options(layout, options_));
-    Graph& graph = trace.graph();
-    const DecodeStep step = row_inputs(graph, rows, options_.max_length);
-    add_adapter_choice(graph, 1);
-    const Tensor hidden = model.hidden(step_rows(token_input(graph, rows), step));
-    if (!wants_logits) return trace.finish();
-    const Tensor last = embedding(reshape(hidden, {rows, hidden.dim(2)}), graph.input(kLast, {DType::kI32, {1}}));
-    give_logits(graph, model.logits(last));
-    return trace.finish();
-  };
   const bool by_chunks = computes_in_chunks(options_, store), by_rows = by_chunks && options_.beams == 1;
   if (!by_rows && options_.tokens_per_step > 1)
     fail_user("several tokens in a step need the CPU, the cache, and no beams");
   if (!by_chunks && options_.prefix_bytes > 0) fail_user("a prefix cache needs the CPU and the cache");
-  const PassOptions of_prompts{.independent_rows = options_.independent_prompts};
+  const bool later = options_.plan_on_demand && by_chunks && !options_.cache_in_arena;
   std::vector<Graph> prefills;
   if (by_chunks) {
     chunk_lengths_ = chunk_lengths(options_);
-    for (const int64_t length : chunk_lengths_) prefills.push_back(optimize(chunk_graph(length, true), of_prompts));
-    prefills.push_back(optimize(chunk_graph(chunk_lengths_.back(), false), of_prompts));
+    if (!later)
+      for (const int64_t length : chunk_lengths_) prefills.push_back(chunk_graph(length, true));
+    prefills.push_back(chunk_graph(chunk_lengths_.back(), later));
   } else {
-    for (const int64_t length : options_.prompt_lengths)
-      prefills.push_back(optimize(prefill_graph(length), of_prompts));
+    for (const int64_t length : options_.prompt_lengths) prefills.push_back(prefill_graph(length));
   }
   std::vector<DecodeGraph> decodes;
   if (options_.cache)
     for (const int64_t rows : by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()})
-      decodes.push_back({rows, optimize(decode_graph(rows, by_rows), {.independent_rows = true})});
+      decodes.push_back({rows, {}, [this, rows, by_rows] { return decode_graph(rows, by_rows); }});
+  for (DecodeGraph& decode : decodes)
+    if (!later || &decode == &decodes.back()) decode.graph = std::exchange(decode.later, nullptr)();
   prefills_ = make_plans(std::move(prefills), std::move(decodes));
+  if (later) {  // of the chunks there is the longest with logits alone
+    prefills_.resize(chunk_lengths_.size() + 1);
+    std::swap(prefills_.front(), prefills_[chunk_lengths_.size() - 1]);
+  }
   declare_prefixes();
+}
+
+// prompts i32 [1, T], last i32 [1] (the index of its last token), slots i32 [1] -> logits [1, V] after the prompt
+Graph CausalSlots::prefill_graph(int64_t length) const {
+  Trace trace(trace_options(layout_, options_));
+  Graph& graph = trace.graph();
+  const TensorType one{DType::kI32, {1}};
+  const Tensor prompts = graph.input(kPrompts, {DType::kI32, {1, length}});
+  add_adapter_choice(graph, 1);
+  const auto kept = [&] { return prompt_rows(prompts, {slots(), options_.max_length, graph.input(kSlots, one)}); };
+  const Tensor hidden = model_.hidden(options_.cache ? kept() : TokenRows{prompts});
+  const Tensor last = embedding(reshape(hidden, {length, hidden.dim(2)}), graph.input(kLast, one));
+  give_logits(graph, model_.logits(last));
+  return optimize(trace.finish(), {.independent_rows = options_.independent_prompts});
+}
+
+// A step of decoding: tokens i32 [rows] -> logits [rows, V]
+Graph CausalSlots::decode_graph(int64_t rows, bool by_rows) const {
+  Trace trace(trace_options(layout_, options_));
+  Graph& graph = trace.graph();
+  const DecodeStep step =
+      by_rows ? row_inputs(graph, rows, options_.max_length) : decode_inputs(graph, rows, options_.max_length);
+  add_adapter_choice(graph, rows);
+  const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
+  give_logits(graph, model_.logits(reshape(hidden, {rows, hidden.dim(2)})));
+  return optimize(trace.finish(), {.independent_rows = true});
+}
+
+// A chunk of a prompt: tokens i32 [rows], last i32 [1] -> logits [1, V] after row `last`, or nothing
+Graph CausalSlots::chunk_graph(int64_t rows, bool wants_logits) const {
+  Trace trace(trace_options(layout_, options_));
+  Graph& graph = trace.graph();
+  const DecodeStep step = row_inputs(graph, rows, options_.max_length);
+  add_adapter_choice(graph, 1);
+  const Tensor hidden = model_.hidden(step_rows(token_input(graph, rows), step));
+  if (wants_logits) {
+    const Tensor last = embedding(reshape(hidden, {rows, hidden.dim(2)}), graph.input(kLast, {DType::kI32, {1}}));
+    give_logits(graph, model_.logits(last));
+  }
+  return optimize(trace.finish(), {.independent_rows = options_.independent_prompts});
+}
+
+// The index of the plan that computes chunk `chunk`, made now if it is not there: a longer one where there is no room
+// for it. Rows do not depend on the number of rows, so the bits are the same.
+size_t CausalSlots::planned_chunk(size_t chunk) {
+  const size_t longest = chunk_lengths_.size() - 1;
+  for (;; chunk = chunk > longest ? longest : chunk + 1) {
+    if (run_prefills_[chunk]) return chunk;
+    prefills_[chunk] = plan_later(chunk_graph(chunk_lengths_[std::min(chunk, longest)], chunk <= longest));
+    if (!prefills_[chunk]) continue;
+    run_prefills_[chunk].emplace(*prefills_[chunk], store_, shared_);
+    return chunk;
+  }
 }
 
 void CausalSlots::declare_prefixes() {
@@ -169,8 +195,9 @@ void CausalSlots::bind() {
   SlotModel::bind();
   const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
   prompt_ = at(kPrompts), last_ = at(kLast), slot_ = at(kSlots);
-  run_prefills_.reserve(prefills_.size());
-  for (const auto& plan : prefills_) run_prefills_.emplace_back(*plan, store_, shared_);
+  run_prefills_.resize(prefills_.size());
+  for (size_t i = 0; i < prefills_.size(); ++i)
+    if (prefills_[i]) run_prefills_[i].emplace(*prefills_[i], store_, shared_);
   for (Layer& layer : layers_) layer.cache = store_.as<float>(layer.name);
   if (prefixes_) prefix_memory_ = store_.location(prefix_region_);
 }
@@ -206,8 +233,8 @@ const Executor& CausalSlots::compute_whole(const Prompt& prompt, ThreadPool& poo
   *last_ = static_cast<int32_t>(size) - 1;
   if (slot_) *slot_ = static_cast<int32_t>(prompt.slot);
   choose_adapter(0, prompt.slot);
-  run_prefills_[bucket].run(pool);
-  return run_prefills_[bucket];
+  run_prefills_[bucket]->run(pool);
+  return *run_prefills_[bucket];
 }
 
 const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool& pool) {
@@ -215,17 +242,17 @@ const Executor& CausalSlots::compute_in_chunks(const Prompt& prompt, ThreadPool&
   choose_adapter(0, prompt.slot);
   for (int64_t done = reuse(prompt);;) {
     const int64_t count = std::min(size - done, chunk_lengths_.back());
-    const size_t bucket = padded_to(chunk_lengths_, count);
+    const bool is_last = done + count == size;
+    const size_t bucket = planned_chunk(is_last ? padded_to(chunk_lengths_, count) : chunk_lengths_.size());
     for (int64_t row = 0; row < count; ++row)
       set_row(row, prompt.slot, prompt.ids[static_cast<size_t>(done + row)], done + row + 1);
-    clear_rows(count, chunk_lengths_[bucket]);
+    clear_rows(count, chunk_lengths_[std::min(bucket, chunk_lengths_.size() - 1)]);
     *last_ = static_cast<int32_t>(count) - 1;
     done += count;
-    Executor& run = done < size ? run_prefills_.back() : run_prefills_[bucket];
-    run.run(pool);
-    if (done < size) continue;
+    run_prefills_[bucket]->run(pool);
+    if (!is_last) continue;
     keep(prompt);
-    return run;
+    return *run_prefills_[bucket];
   }
 }
 

@@ -42,11 +42,14 @@ struct CausalOptions {
   // Bytes in which beginnings of prompts are kept for later ones (PrefixCache); 0: none. On the CPU. kPrefixAsCache: as
   // many as the key-value cache has, at most 256 MiB, where they can be kept.
   int64_t prefix_bytes = 0;
+  // Where prompts are computed in chunks: the largest steps alone are planned at once, and decide the memory; each
+  // other one when it is first needed. Bits do not depend on it.
+  bool plan_on_demand = false;
 };
 
 class CausalSlots : public SlotModel {
  public:
-  // Declares memory (a batch region, the cache and the prefix cache) and makes every plan. Before store.allocate().
+  // Declares memory (a batch region, the cache and the prefix cache) and makes the plans. Before store.allocate().
   // "constants" and options.flat_name must be bound.
   CausalSlots(CausalModel& model, const ParameterLayout& layout, Store& store, const SharedRegions& shared,
               const CausalOptions& options);
@@ -62,6 +65,10 @@ class CausalSlots : public SlotModel {
   bool keeps_prefixes() const { return prefixes_.has_value(); }
 
  private:
+  Graph prefill_graph(int64_t length) const;
+  Graph decode_graph(int64_t rows, bool by_rows) const;
+  Graph chunk_graph(int64_t rows, bool wants_logits) const;
+  size_t planned_chunk(size_t chunk);
   bool in_chunks() const { return !chunk_lengths_.empty(); }
   void declare_prefixes();
   const Executor& compute_whole(const Prompt& prompt, ThreadPool& pool);
@@ -73,9 +80,12 @@ class CausalSlots : public SlotModel {
   template <class Body>
   void for_each_layer(int64_t slot, int64_t first, int64_t block, const Body& body);
 
+  CausalModel& model_;
+  const ParameterLayout& layout_;
   CausalOptions options_;
-  std::vector<std::unique_ptr<Plan>> prefills_;  // by prompt length, or by length of a chunk
-  std::vector<Executor> run_prefills_;
+  // By prompt length, or by length of a chunk; null where it is not planned yet.
+  std::vector<std::unique_ptr<Plan>> prefills_;
+  std::vector<std::optional<Executor>> run_prefills_;
   std::vector<int64_t> chunk_lengths_;  // ascending; the last plan of prefills_ is a chunk of the last without logits
   int32_t *prompt_ = nullptr, *last_ = nullptr, *slot_ = nullptr;  // inputs of the prefill plans
 

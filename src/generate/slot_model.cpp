@@ -1,6 +1,7 @@
 #include "generate/slot_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "generate/generation_inputs.h"
@@ -85,7 +86,8 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> pref
                                                          std::vector<DecodeGraph> decodes) {
   std::vector<const Graph*> graphs;
   for (const Graph& graph : prefills) graphs.push_back(&graph);
-  for (const DecodeGraph& decode : decodes) graphs.push_back(&decode.graph);
+  for (const DecodeGraph& decode : decodes)
+    if (!decode.later) graphs.push_back(&decode.graph);
   const PlanOptions planning{.threads = options_.threads, .verify = options_.verify_plans};
   std::optional<Location> cache;
   if (options_.cache_in_arena) {
@@ -107,7 +109,8 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(std::vector<Graph> pref
   };
   std::vector<std::unique_ptr<Plan>> plans;
   for (Graph& graph : prefills) plans.push_back(plan(graph));
-  for (DecodeGraph& decode : decodes) decodes_.push_back({decode.rows, plan(decode.graph), {}});
+  for (DecodeGraph& decode : decodes)
+    decodes_.push_back({decode.rows, decode.later ? nullptr : plan(decode.graph), decode.later, {}});
   return plans;
 }
 
@@ -117,7 +120,29 @@ void SlotModel::bind() {
                                             at(kCacheRows),
                                             store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr});
   if (inputs_->adapters) std::fill_n(inputs_->adapters, choice_rows_ * options_.adapters, 0.0f);
-  for (Decode& decode : decodes_) decode.run.emplace(*decode.plan, store_, shared_);
+  for (Decode& decode : decodes_)
+    if (decode.plan) decode.run.emplace(*decode.plan, store_, shared_);
+}
+
+std::unique_ptr<Plan> SlotModel::plan_later(Graph graph) {
+  const PlanOptions planning{.threads = options_.threads, .verify = options_.verify_plans};
+  const PlanSize size = plan_size(graph, store_.backend(), planning, /*placed=*/true);
+  const auto room = [&](RegionId region) { return store_.regions()[static_cast<size_t>(region)].bytes; };
+  if (size.arena_bytes > room(shared_.arena) || size.workspace_bytes > room(shared_.workspace)) return nullptr;
+  auto plan = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning));
+  plan_list_.push_back(plan.get());
+  return plan;
+}
+
+// A step of fewer rows may need more memory than the largest one, as kernels divide their work in another way: then a
+// larger one computes it, with the same bits.
+SlotModel::Decode& SlotModel::planned(std::vector<Decode>::iterator decode) {
+  for (; !decode->run; ++decode) {
+    if (decode->later) decode->plan = plan_later(std::exchange(decode->later, nullptr)());
+    if (decode->plan) decode->run.emplace(*decode->plan, store_, shared_);
+    if (decode->run) break;
+  }
+  return *decode;
 }
 
 void SlotModel::set_row(int64_t row, int64_t slot, int32_t token, int64_t length) {
@@ -153,10 +178,10 @@ int64_t SlotModel::feed(int64_t slot, int32_t token, int64_t length, int64_t par
 }
 
 void SlotModel::decode(ThreadPool& pool) {
-  const auto smallest = std::ranges::find_if(decodes_, [&](const Decode& decode) { return decode.rows >= fed_; });
-  if (options_.fed_by_rows) clear_rows(fed_, smallest->rows);
-  smallest->run->run(pool);
-  decoded_ = output_of(*smallest->run, smallest->rows);
+  Decode& smallest = planned(std::ranges::find_if(decodes_, [&](const Decode& decode) { return decode.rows >= fed_; }));
+  if (options_.fed_by_rows) clear_rows(fed_, smallest.rows);
+  smallest.run->run(pool);
+  decoded_ = output_of(*smallest.run, smallest.rows);
 }
 
 SlotModel::Output SlotModel::output_of(const Executor& run, int64_t rows) const {

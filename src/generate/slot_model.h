@@ -109,10 +109,14 @@ class SlotModel {
   struct DecodeGraph {
     int64_t rows;
     Graph graph;
+    // In place of the graph: it is made and planned when a step first needs it. Not of the last.
+    std::function<Graph()> later = {};
   };
   // Binds the inputs of all graphs and plans them: those of begin(), which are returned, and those of decode(), by
   // ascending number of rows.
   std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, std::vector<DecodeGraph> decodes);
+  // Plans a graph when memory has been taken, in what the plans of make_plans() left room for; null if it needs more.
+  std::unique_ptr<Plan> plan_later(Graph graph);
   bool is_bound() const { return inputs_ != nullptr; }
   // Inputs of a step of tokens: a row that is token number `length` of a slot, and rows that are nothing.
   void set_row(int64_t row, int64_t slot, int32_t token, int64_t length);
@@ -127,9 +131,11 @@ class SlotModel {
   struct Inputs;  // where the graphs' inputs lie
   struct Decode {
     int64_t rows;
-    std::unique_ptr<Plan> plan;
+    std::unique_ptr<Plan> plan;  // null: not planned yet
+    std::function<Graph()> later;
     std::optional<Executor> run;
   };
+  Decode& planned(std::vector<Decode>::iterator decode);
 
   const SlotOptions options_;
   const int64_t vocab_;

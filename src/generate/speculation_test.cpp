@@ -157,6 +157,21 @@ TEST_P(Speculation, ThePrefixCacheChangesNoTokenAndNoLogit) {
   }
 }
 
+// Few plans are there at first, and others are made while texts are written, in the memory that there is.
+TEST_P(Speculation, PlansThatAreMadeWhenTheyAreNeededChangeNoBit) {
+  const std::vector<GenerateRequest> requests = random_requests(60);
+  const std::map<size_t, Written> want = Writer(GetParam(), {.rows = 1}).write(requests, 0);
+  for (const bool draft : {false, true}) {
+    Writer writer(GetParam(), {.rows = 5, .prefix_bytes = 1 << 20, .plan_on_demand = true},
+                  draft ? std::optional(Sizes{.width = 16, .layers = 1}) : std::nullopt);
+    EXPECT_EQ(writer.engine->plans().size(), 2u);
+    const size_t bytes = writer.model.store.total_bytes();
+    expect_all_same(writer.write(requests, 3), want, draft ? "with a draft model" : "alone");
+    EXPECT_GT(writer.engine->plans().size(), 5u);
+    EXPECT_EQ(writer.model.store.total_bytes(), bytes);
+  }
+}
+
 // Searches go on from a prefix, too, though they have no draft model.
 TEST_P(Speculation, ASearchGoesOnFromAPrefix) {
   std::vector<GenerateRequest> requests = random_requests(20);

@@ -36,9 +36,10 @@ RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
 }
 
 void Store::grow_region(RegionId region, size_t bytes) {
-  if (allocated_) fail_internal("a region grows after memory was taken");
   size_t& size = regions_[static_cast<size_t>(region)].bytes;
-  size = std::max(size, bytes);
+  if (bytes <= size) return;
+  if (allocated_) fail_internal("a region grows after memory was taken");
+  size = bytes;
 }
 
 void Store::bind(const std::string& name, Location location, size_t capacity) {

@@ -3,6 +3,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/op.h"
@@ -70,16 +72,17 @@ class Replay {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& node = graph_.node(id);
       write_workspace(id);
-      for (ValueId in : node.in) check_read(in, graph_.where_text(id));
+      for (ValueId in : node.in) check_read(in, [&] { return graph_.where_text(id); });
       check_outputs_apart(id);
       for (ValueId out : node.out) each_row(out, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, out); });
       check_workspace(id);
     }
-    for (const GraphOutput& output : graph_.outputs()) check_read(output.value, "output " + output.name);
+    for (const GraphOutput& output : graph_.outputs())
+      check_read(output.value, [&] { return "output " + output.name; });
     std::set<ValueId> copied;
     for (const StateUpdate& copy : plan_.copies) copied.insert(copy.state);
     for (const StateUpdate& update : graph_.updates()) {
-      check_read(update.value, "a state update");
+      check_read(update.value, [] { return std::string("a state update"); });
       const Location &state = plan_.location[static_cast<size_t>(update.state)],
                      &value = plan_.location[static_cast<size_t>(update.value)];
       if (!copied.contains(update.state) && (state.region != value.region || state.offset != value.offset))
@@ -128,10 +131,7 @@ class Replay {
     const Location& location = plan_.location[static_cast<size_t>(id)];
     const size_t size = dtype_size(type.dtype);
     if (type.shape.elements() == 0) return;
-    int64_t last = 0;
-    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root.strides[axis];
-    if (location.offset + static_cast<size_t>(last + 1) * size >
-        store_.regions()[static_cast<size_t>(location.region)].bytes)
+    if (bounds(id).second > store_.regions()[static_cast<size_t>(location.region)].bytes)
       fail_internal("plan: value %" + std::to_string(id) + " lies beyond its region");
     ByteMap& map = maps_[location.region];
     if (root.strides == dense_strides(type.shape)) return body(map, location.offset, location.offset + type.bytes());
@@ -155,12 +155,14 @@ class Replay {
     return root_of(graph_, owner).value == root_of(graph_, reader).value;
   }
 
-  void check_read(ValueId id, const std::string& where) {
+  // `where` gives the reader's text for the error.
+  template <class Where>
+  void check_read(ValueId id, const Where& where) {
     bool good = true;
     each_row(id, [&](ByteMap& map, size_t b, size_t e) {
       good = good && map.holds(b, e, [&](ValueId owner) { return same_data(id, owner); });
     });
-    if (!good) fail_internal("plan: " + where + " reads %" + std::to_string(id) + ", whose bytes were overwritten");
+    if (!good) fail_internal("plan: " + where() + " reads %" + std::to_string(id) + ", whose bytes were overwritten");
   }
 
   // Two outputs, or an output and an operand it may not overwrite, must not meet.
@@ -177,9 +179,22 @@ class Replay {
     }
   }
 
+  // From the value's first byte to behind its last one.
+  std::pair<size_t, size_t> bounds(ValueId id) const {
+    const TensorType& type = graph_.value(id).type;
+    const size_t begin = plan_.location[static_cast<size_t>(id)].offset;
+    if (type.shape.elements() == 0) return {begin, begin};
+    const Root root = root_of(graph_, id);
+    int64_t last = 0;
+    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root.strides[axis];
+    return {begin, begin + static_cast<size_t>(last + 1) * dtype_size(type.dtype)};
+  }
+
   bool meet(ValueId a, ValueId b) {
     if (plan_.location[static_cast<size_t>(a)].region != plan_.location[static_cast<size_t>(b)].region) return false;
-    if (interleaved(a, b)) return false;
+    const auto [a_begin, a_end] = bounds(a);
+    const auto [b_begin, b_end] = bounds(b);
+    if (a_end <= b_begin || b_end <= a_begin || interleaved(a, b)) return false;
     ByteMap bytes;
     each_row(a, [&](ByteMap&, size_t begin, size_t end) { bytes.write(begin, end, a); });
     bool any = false;

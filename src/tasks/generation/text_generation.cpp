@@ -172,8 +172,10 @@ void TextGeneration::plan_jobs(std::span<const TextJob> jobs, int64_t samples) {
 void TextGeneration::plan_any(const TextRoom& options) {
   const int64_t most = opened_.model->max_length(),
                 limit = options.max_length > 0 ? options.max_length : kResidentLength;
-  CausalOptions plan{
-      .rows = options.slots, .beams = std::max(options.beams, makers_.beams.value_or(1)), .threads = pool_.size()};
+  CausalOptions plan{.rows = options.slots,
+                     .beams = std::max(options.beams, makers_.beams.value_or(1)),
+                     .threads = pool_.size(),
+                     .plan_on_demand = true};
   plan.max_length = std::min(most, limit);
   for (int64_t tokens = 1; tokens <= plan.max_length;) {
     const int64_t padded = padded_length(tokens, most);

@@ -1,3 +1,5 @@
+#include <map>
+
 #include "text/bpe/bpe_model.h"
 #include "text/pipeline/pipeline_reader-inl.h"
 #include "text/sentencepiece/unigram_model.h"
@@ -8,16 +10,32 @@ namespace {
 
 using nlohmann::json;
 
-Vocabulary read_vocabulary(const JsonObject& model) {
+void add_piece(const JsonObject& model, const std::string& piece, const json& id, Vocabulary& vocabulary) {
+  if (!id.is_number_integer()) model.fail("'vocab' has an id that is no integer");
+  const bool fits = !id.is_number_unsigned() || id.get<uint64_t>() <= Vocabulary::kMaxId;
+  const int64_t value = fits ? id.get<int64_t>() : -1;
+  if (value < 0 || value > Vocabulary::kMaxId || !vocabulary.add(piece, static_cast<TokenId>(value)))
+    model.fail("'vocab' has an id that is out of range or comes twice: " + id.dump());
+}
+
+// Of a piece that comes twice the last id counts, as in any JSON object.
+Vocabulary read_vocabulary(const JsonObject& model, const JsonMembers& members) {
   const json& pieces = model.at("vocab");
   if (!pieces.is_object()) model.fail("'vocab' is not an object");
   Vocabulary vocabulary;
-  for (const auto& [piece, id] : pieces.items()) {
-    if (!id.is_number_integer()) model.fail("'vocab' has an id that is no integer");
-    const bool fits = !id.is_number_unsigned() || id.get<uint64_t>() <= Vocabulary::kMaxId;
-    const int64_t value = fits ? id.get<int64_t>() : -1;
-    if (value < 0 || value > Vocabulary::kMaxId || !vocabulary.add(piece, static_cast<TokenId>(value)))
-      model.fail("'vocab' has an id that is out of range or comes twice: " + id.dump());
+  for (const auto& [piece, id] : pieces.items()) add_piece(model, piece, id, vocabulary);
+  for (const auto& [piece, id] : members) {
+    if (vocabulary.find(piece) >= 0) {
+      const std::map<std::string, json> last = [&] {
+        std::map<std::string, json> found;
+        for (const auto& [key, value] : members) found[key] = value;
+        return found;
+      }();
+      vocabulary = {};
+      for (const auto& [key, value] : last) add_piece(model, key, value, vocabulary);
+      return vocabulary;
+    }
+    add_piece(model, piece, id, vocabulary);
   }
   return vocabulary;
 }
@@ -45,7 +63,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const JsonObject& m
   return merges;
 }
 
-std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level) {
+std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level, const JsonMembers& vocabulary) {
   if (model.has("dropout") && !(model.at("dropout").is_number() && model.at("dropout").get<double>() == 0))
     model.fail("has a dropout, which Linnet does not do");
   BpeOptions options;
@@ -56,11 +74,12 @@ std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level)
   options.unknown_piece = model.text("unk_token", "");
   options.continuing_prefix = model.text("continuing_subword_prefix", "");
   options.word_suffix = model.text("end_of_word_suffix", "");
-  return std::make_unique<BpeModel>(read_vocabulary(model), read_merges(model), std::move(options), model.where());
+  return std::make_unique<BpeModel>(read_vocabulary(model, vocabulary), read_merges(model), std::move(options),
+                                    model.where());
 }
 
-std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& model) {
-  return std::make_unique<WordPieceModel>(read_vocabulary(model), model.text("unk_token", "[UNK]"),
+std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& model, const JsonMembers& vocabulary) {
+  return std::make_unique<WordPieceModel>(read_vocabulary(model, vocabulary), model.text("unk_token", "[UNK]"),
                                           model.text("continuing_subword_prefix", "##"),
                                           model.integer("max_input_chars_per_word", 100), model.where());
 }
@@ -91,11 +110,11 @@ std::string guess_type(const JsonObject& model) {
 
 }  // namespace
 
-std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level) {
+std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const JsonMembers& vocabulary) {
   const std::string type = json.text("type", guess_type(json));
   if (byte_level && type != "BPE") json.fail("of type " + type + " does not go with a ByteLevel pre-tokenizer");
-  if (type == "BPE") return read_bpe(json, byte_level);
-  if (type == "WordPiece") return read_wordpiece(json);
+  if (type == "BPE") return read_bpe(json, byte_level, vocabulary);
+  if (type == "WordPiece") return read_wordpiece(json, vocabulary);
   if (type == "Unigram") return read_unigram(json);
   json.fail("has the type '" + type + "', which Linnet does not know");
 }

@@ -5,8 +5,9 @@
 
 namespace linnet {
 
-// `byte_level`: the words that the model sees are spelt in GPT-2's alphabet of bytes.
-std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level);
+// `byte_level`: the words that the model sees are spelt in GPT-2's alphabet of bytes. `vocabulary`: the members of its
+// "vocab", where that is an object and its members were read apart.
+std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const JsonMembers& vocabulary = {});
 
 std::unique_ptr<Normalizer> read_normalizer(const JsonObject& json);
 

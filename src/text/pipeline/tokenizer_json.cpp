@@ -64,7 +64,8 @@ std::string vocabulary_json(const Vocabulary& vocabulary) {
 }
 
 Pipeline read_tokenizer_json(std::string_view text, const std::string& path) {
-  const json document = parse_json(text, path);
+  JsonMembers vocabulary;
+  const json document = parse_json(text, path, "model", "vocab", vocabulary);
   const JsonObject root(document, "'" + path + "':");
   Pipeline pipeline;
   bool byte_level = false;
@@ -76,7 +77,7 @@ Pipeline read_tokenizer_json(std::string_view text, const std::string& path) {
     byte_level = read_pre_tokenizer(root.object("pre_tokenizer"), pipeline.pre_tokenizers);
     pipeline.pre_tokenizer_json = json_text(root.at("pre_tokenizer"));
   }
-  pipeline.model = read_model(root.object("model"), byte_level);
+  pipeline.model = read_model(root.object("model"), byte_level, vocabulary);
   if (root.has("post_processor")) {
     read_post_processor(root.object("post_processor"), pipeline.post);
     pipeline.post_json = json_text(root.at("post_processor"));
