@@ -173,8 +173,8 @@ Command& Command::take_quantize(std::string& word, std::vector<std::string>& kee
 
 Command& Command::take_adapters(std::vector<std::string>& words, bool by_request) {
   return take("--adapter", words,
-              by_request ? "LoRA adapters of another folder, beside the weights of a model folder; of several the "
-                           "requests of --jsonl choose by \"adapter\": NAME"
+              by_request ? "LoRA adapters of another folder, beside the weights of a model folder; of several a "
+                           "request in JSON chooses by \"adapter\": NAME"
                          : "LoRA adapters of another folder (PEFT's), beside the weights of a model folder",
               {.type = by_request ? "[NAME=]DIR" : "DIR"});
 }

@@ -77,6 +77,7 @@ void add_serve_command(Command& linnet) {
             {.least = 1, .most = 1e5})
       .flag("--log-text", service.log_text, "also log what requests say, which may be private")
       .flag("--quiet", arguments->quiet, "no line in the log for each request")
+      .take_adapters(service.resident.adapters, true)
       .take_threads(service.resident.threads)
       .take_device(service.resident.device)
       .take_quantize(service.resident.quantize, service.resident.keep)

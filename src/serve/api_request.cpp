@@ -146,6 +146,7 @@ void read_settings(BodyReader& reader, TextCall& call, TextGenerationOptions& op
     options.seed = static_cast<uint64_t>(*seed);
   }
   options.stop = read_stops(reader);
+  options.adapter = reader.text("adapter");
   for (const char* key : {"presence_penalty", "frequency_penalty"}) reader.refuse_number(key);
   for (const char* key : {"logit_bias"}) reader.refuse_list(key);
   reader.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});

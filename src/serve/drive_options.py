@@ -7,7 +7,7 @@ import argparse, json, random, socket, time
 from pathlib import Path
 
 import drive_server
-from drive_server import Server, check, equal, linnet, long_model, together
+from drive_server import Server, check, equal, linnet, long_model, together, word_model
 
 BEGINNINGS = [" ".join(f"w{5 + (k * step) % 50}" for k in range(90)) for step in (1, 7, 11)]
 
@@ -67,6 +67,25 @@ def answers(name, model, requests, wanted, *options, reused=False, drafted=False
         server.stop()
 
 
+def adapters():
+    """Requests of several adapters, and of none, in one batch."""
+    model, folder = word_model("gpt2"), str(drive_server.options.golden.parent / "lora" / "gpt2")
+    adapter, draw, requests = ["--adapter", f"odd={folder}"], random.Random(4), []
+    for i in range(18):
+        prompt = " ".join(f"w{draw.randint(5, 60)}" for _ in range(1 + i % 6))
+        requests.append({"prompt": prompt, "max_tokens": 8, "temperature": i % 2, "seed": i, "ignore_end": True,
+                         "adapter": ["odd", "none"][i // 2 % 2]})
+    lines = [{**request, "adapter": None if request["adapter"] == "none" else "odd"} for request in requests]
+    wanted = generated(model, lines, *adapter)
+    check(wanted != generated(model, [{**line, "adapter": None} for line in lines], *adapter), "the adapter changes texts")
+    with Server(model, *adapter, "--queue", "1000", "--quiet") as server:
+        for _ in range(2):
+            found = together([lambda request=request: text_of(server, request) for request in requests])
+            equal(found, wanted, "texts of adapters")
+        check("even" in server.refused(422, "/v1/completions", {**requests[0], "adapter": "even"})["message"])
+        server.stop()
+
+
 def stop_under_load(model, requests, wanted, *options):
     """Each request that is in before the signal is answered, with its own text."""
     with Server(model, *options, "--slots", "3", "--queue", "1000") as server:
@@ -116,7 +135,10 @@ def main():
         drafted=True)
     began = time.monotonic()
     stop_under_load(packed, requests, quantized, "--draft", draft)
-    print(f"{time.monotonic() - began:6.2f} s  SIGTERM")
+    print(f"{time.monotonic() - began:6.2f} s  SIGTERM", flush=True)
+    began = time.monotonic()
+    adapters()
+    print(f"{time.monotonic() - began:6.2f} s  adapters")
     drive_server.shutil.rmtree(options.folder)
 
 

@@ -83,6 +83,7 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
 
 Service::Service(const ServiceOptions& options) : options_(options) {
   check_drafts();
+  check_adapters();
   if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
   for (const std::string& description : options.models) {
     const std::string name = split_model(description).first;
@@ -103,6 +104,11 @@ void Service::check_drafts() const {
     if (folder != draft && std::ranges::find(names, name) == names.end())
       fail_user("--draft " + draft + ": there is no model \"" + name + "\"");
   }
+}
+
+void Service::check_adapters() const {
+  if (!options_.resident.adapters.empty() && options_.models.size() > 1)
+    fail_user("there are several models; --adapter is for a server of one, whose requests choose by \"adapter\"");
 }
 
 // Its folder; "" if it has none.

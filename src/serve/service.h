@@ -20,7 +20,7 @@ namespace linnet {
 
 struct ServiceOptions {
   std::vector<std::string> models;  // FOLDER, or NAME=FOLDER; a folder's own name is the last part of its path
-  LoadedModelOptions resident;
+  LoadedModelOptions resident;      // its adapters are for a service of one model
   std::vector<std::string> drafts;  // draft models: NAME=FOLDER, of the model NAME, or FOLDER, of the only model
   int64_t max_tokens = 0;           // that a request may ask for; 0: as many as a text has room for
   std::string api_key_file;         // "": no key is needed
@@ -59,6 +59,7 @@ class Service : public HttpHandler {
 
   Model load(const std::string& description) const;
   void check_drafts() const;
+  void check_adapters() const;
   std::string draft_of(const std::string& model) const;
   void reload_all();
   Model find(const std::string& name, std::initializer_list<ModelKind> kinds) const;
