@@ -230,8 +230,7 @@ TEST(OnnxNetwork, ScalesOfStaticInt8BecomeProductsOfBytes) {
     const auto network = load_onnx(folder / "model.onnx");
     Trace trace;
     std::map<std::string, Tensor> inputs;
-    for (const auto& input : network->inputs())
-      inputs[input.name] = trace.input(input.name, {DType::kI32, {2, 8}});
+    for (const auto& input : network->inputs()) inputs[input.name] = trace.input(input.name, {DType::kI32, {2, 8}});
     for (const auto& [name, tensor] : network->run(inputs)) trace.graph().output(name, tensor);
     const Graph graph = optimize(trace.finish());
     return std::ranges::count_if(graph.nodes(), [](const Node& node) { return node.op->name == "quantized_matmul"; });
