@@ -233,7 +233,8 @@ TEST(OnnxNetwork, ScalesOfStaticInt8BecomeProductsOfBytes) {
     for (const auto& input : network->inputs()) inputs[input.name] = trace.input(input.name, {DType::kI32, {2, 8}});
     for (const auto& [name, tensor] : network->run(inputs)) trace.graph().output(name, tensor);
     const Graph graph = optimize(trace.finish());
-    return std::ranges::count_if(graph.nodes(), [](const Node& node) { return node.op->name == "quantized_matmul"; });
+    return std::ranges::count_if(
+        graph.nodes(), [](const Node& node) { return std::string_view(node.op->name) == "quantized_matmul"; });
   };
   EXPECT_GE(products(options), weights);
   options.input_scales.clear();

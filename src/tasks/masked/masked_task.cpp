@@ -10,6 +10,7 @@
 #include "exec/backend.h"
 #include "metrics/word_count.h"
 #include "pretrained/bert.h"
+#include "pretrained/pretrained.h"
 #include "run/pretrained_run.h"
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
@@ -72,7 +73,7 @@ PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, 
 }
 
 MaskedModel make_masked_model(const Config& config, const std::string& from) {
-  if (!from.empty()) return open_masked_run(from);
+  if (!from.empty()) return is_pretrained_folder(from) ? open_masked_model(from) : open_masked_run(from);
   MaskedModel model;
   model.tokenizer = find_tokenizer(config);
   model.pretrained =
