@@ -102,7 +102,7 @@ ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken) 
       continue;
     }
     if (kept != i) {
-      std::memcpy(dataset.pixels.data() + kept * bytes, image, static_cast<size_t>(bytes));
+      std::copy_n(image, bytes, dataset.pixels.data() + kept * bytes);
       if (!in_memory) paths[static_cast<size_t>(kept)] = std::move(paths[static_cast<size_t>(i)]);
     }
     dataset.labels[static_cast<size_t>(kept++)] = label;
