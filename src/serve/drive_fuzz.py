@@ -122,6 +122,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the number of the first attempt")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--any-memory", action="store_true", help="of a sanitizer, which holds on to what is freed")
     options = drive_server.options = parser.parse_args()
     options.linnet = str(options.linnet.resolve())
     drive_server.shutil.rmtree(options.folder, ignore_errors=True)
@@ -163,7 +164,7 @@ def main():
         half = max(memory[:len(memory) // 2 + 1])
         print(f"{options.attempts} attempts in {time.monotonic() - began:.1f} s, {answered} right requests beside them; "
               f"memory {half / 1e6:.1f} MB, then {max(memory) / 1e6:.1f} MB")
-        check(max(memory) < 1.1 * half, memory[-1])
+        check(options.any_memory or max(memory) < 1.1 * half, memory[-1])
         server.stop()
     drive_server.shutil.rmtree(options.folder)
 
