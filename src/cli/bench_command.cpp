@@ -231,7 +231,7 @@ int print_plan(const Arguments& arguments, const Workload& workload, const Measu
   return 0;
 }
 
-// Graphs and plans, 1 MiB, and what forecast_memory() too counts for code that is paged in later and stacks.
+// Bytes: 1 MiB that planning adds, and 5 MiB for code that is paged in later and for stacks, as in forecast_memory().
 constexpr uint64_t kPlans = 6 << 20;
 
 int bench(const Arguments& arguments) {
