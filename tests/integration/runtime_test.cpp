@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "integration/program.h"
+#include "integration/word_model.h"
 
 namespace linnet::testing {
 namespace {
@@ -83,20 +84,7 @@ class Model {
 
 class Runtime : public ::testing::Test {
  protected:
-  // A golden model with a tokenizer of the words w0, w1, ...
-  std::string model(const std::string& name) const {
-    copy_folder(std::string(LINNET_GOLDEN) + "/" + name, folder_ / name);
-    const int size = nlohmann::json::parse(contents(folder_ / (name + "/config.json")))["vocab_size"];
-    const char* special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-    std::string vocabulary;
-    for (int id = 0; id < size; ++id)
-      vocabulary += (name.starts_with("bert") && id < 5 ? special[id]
-                     : id == 3                          ? "[UNK]"
-                                                        : "w" + std::to_string(id)) +
-                    std::string("\n");
-    folder_.write(name + "/vocab.txt", vocabulary);
-    return folder_ / name;
-  }
+  std::string model(const std::string& name) const { return make_word_model(folder_, name); }
   std::string pack(const std::string& folder, const std::string& word) const {
     const std::string file = folder + "-" + word + ".linnet";
     const Outcome outcome = run({"pack", folder, "-o", file, "--quantize", word});
