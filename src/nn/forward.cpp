@@ -20,10 +20,11 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   }
   const SharedRegions shared = declare_model(store_, layout_);
   bind_inputs(graphs);
+  if (options.pack_filters) find_filters(graphs);
   for (Graph& graph : graphs)
-    plans_.push_back(
-        make_plan(optimize(std::move(graph), {.precision = options.precision, .backend = &store_.backend()}), store_,
-                  shared, {.threads = pool_.size()}));
+    plans_.push_back(make_plan(
+        optimize(std::move(graph), {.precision = options.precision, .filters = filters_, .backend = &store_.backend()}),
+        store_, shared, {.threads = pool_.size()}));
   store_.allocate();
   store_.touch();
   if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>("constants"), pool_);
@@ -32,11 +33,40 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
 
 void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
   load_into(store_, layout_, pool_, load);
+  pack_loaded_filters();
   store_.push("constants");
   store_.push("parameters");
 }
 
-bool Forward::load(const ParameterFile& file) { return store_.device().is_host() && file.load(store_, layout_, pool_); }
+bool Forward::load(const ParameterFile& file) {
+  if (!store_.device().is_host() || !file.load(store_, layout_, pool_)) return false;
+  pack_loaded_filters();
+  return true;
+}
+
+// Those that every function takes, packed in one way.
+void Forward::find_filters(const std::vector<Graph>& graphs) {
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const std::vector<PackedFilters> found = packable_filters(graphs[i], store_.backend());
+    const auto is_missing = [&](const PackedFilters& filters) {
+      return std::ranges::none_of(found, [&](const PackedFilters& other) { return other.is_like(filters); });
+    };
+    if (i == 0)
+      filters_ = found;
+    else
+      std::erase_if(filters_, is_missing);
+  }
+  for (const PackedFilters& filters : filters_) {
+    const auto bytes = static_cast<size_t>(filters.floats()) * sizeof(float);
+    store_.bind(filters.input(), {store_.add_region(filters.input(), MemoryKind::kParameters, bytes), 0}, bytes);
+  }
+}
+
+void Forward::pack_loaded_filters() {
+  for (const PackedFilters& filters : filters_)
+    pack_convolution_filters(filters.sizes, store_.as<float>(filters.flat) + filters.offset,
+                             store_.as<float>(filters.input()), pool_);
+}
 
 void Forward::bind_inputs(const std::vector<Graph>& graphs) {
   for (const Graph& graph : graphs)

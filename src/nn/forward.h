@@ -20,6 +20,7 @@
 #include "kernels/precision.h"
 #include "nn/parameter_layout.h"
 #include "nn/trace.h"
+#include "passes/pack_filters.h"
 
 namespace linnet {
 
@@ -30,6 +31,9 @@ struct ForwardOptions {
   WeightQuantization quantization = {};  // with any, load() instead of parameters()
   Precision precision = Precision::kF32;
   std::string device = "cpu";
+  // load() packs the filters of convolutions beside the parameters once, where otherwise every run would; so
+  // parameters() is not to be written.
+  bool pack_filters = false;
 };
 
 class Forward {
@@ -71,9 +75,12 @@ class Forward {
  private:
   void* location(const std::string& input, size_t bytes);
   void bind_inputs(const std::vector<Graph>& graphs);
+  void find_filters(const std::vector<Graph>& graphs);
+  void pack_loaded_filters();
 
   ParameterLayout layout_;
   Store store_;
+  std::vector<PackedFilters> filters_;
   std::map<std::string, size_t> inputs_;  // capacity in bytes
   std::vector<Plan> plans_;
   std::vector<std::unique_ptr<Executor>> executors_;

@@ -42,6 +42,8 @@ constexpr std::array kPasses{
     Pass{"fuse_pool_gradient", [](const Graph& g, const PassOptions& o) { return fuse_pool_gradient(g, *o.backend); }},
     Pass{"fuse_epilogue", plain<fuse_epilogue>},
     Pass{"fuse_convolution", [](const Graph& g, const PassOptions& o) { return fuse_convolution(g, *o.backend); }},
+    Pass{"pack_filters", [](const Graph& g, const PassOptions& o) { return pack_filters(g, o.filters); },
+         [](const PassOptions& o) { return !o.filters.empty(); }},
     Pass{"fuse_accumulate", plain<fuse_accumulate>},
     Pass{"fuse_quantized", plain<fuse_quantized>},
     Pass{"fuse_pointwise", plain<fuse_pointwise>},

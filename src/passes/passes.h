@@ -8,6 +8,7 @@
 #include "ir/graph.h"
 #include "kernels/precision.h"
 #include "ops/kernel.h"
+#include "passes/pack_filters.h"
 #include "passes/recompute_blocks.h"
 
 namespace linnet {
@@ -66,6 +67,7 @@ struct PassOptions {
   std::optional<DType> storage_type = {};             // of activations; see cast_to_storage_type()
   bool recompute = false;                             // for graphs with a backward pass: see recompute()
   std::vector<BlockChoice> blocks = {};               // see recompute_blocks(); empty: nothing of any block
+  std::vector<PackedFilters> filters = {};            // see pack_filters()
   bool independent_rows = false;                      // see independent_rows()
   const Backend* backend = &cpu_backend();            // whose kernels the plan will use
   bool verify = true;

@@ -194,6 +194,18 @@ HWY_INLINE void ForColumns(int rows, int64_t columns, bool whole, float* c, int6
       c[i * ldc + j] = accumulate ? c[i * ldc + j] + edge[i * kWidth + j] : edge[i * kWidth + j];
 }
 
+// The epilogue of a vector of results of neighboring filters from number `filter` on. residual: where theirs begins.
+template <class At>
+HWY_INLINE Floats WithEpilogue(const ConvolutionEpilogue& epilogue, Floats x, const At& at, int64_t filter,
+                               const float* residual) {
+  if (epilogue.scale) x = hn::Mul(x, at.load(epilogue.scale + filter));
+  if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
+  if (residual) x = hn::Add(x, at.load(residual));
+  // As ops/pointwise has it: NaN is neither above zero nor replaced.
+  if (epilogue.relu) x = hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x);
+  return x;
+}
+
 // Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`
 // elements into the result; ldc: from pixel to pixel.
 HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filter, int64_t width, int64_t pixels,
@@ -202,13 +214,7 @@ HWY_INLINE void ApplyEpilogue(const ConvolutionEpilogue& epilogue, int64_t filte
   for (int64_t i = 0; i < pixels; ++i) {
     float* row = c + i * ldc;
     ForRow(width, [&](const auto& at) LINNET_LAMBDA {
-      Floats x = at.load(row);
-      if (epilogue.scale) x = hn::Mul(x, at.load(epilogue.scale + filter));
-      if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
-      if (residual) x = hn::Add(x, at.load(residual + i * ldc));
-      // As ops/pointwise has it: NaN is neither above zero nor replaced.
-      if (epilogue.relu) x = hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x);
-      at.store(x, row);
+      at.store(WithEpilogue(epilogue, at.load(row), at, filter, residual ? residual + i * ldc : nullptr), row);
     });
   }
 }

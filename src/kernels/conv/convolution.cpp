@@ -1,6 +1,8 @@
 #include "kernels/conv/convolution.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "kernels/conv/convolution_calls.h"
 #include "kernels/gemm/gemm.h"
@@ -10,6 +12,7 @@ namespace {
 
 using convolution_layout::TapProblem;
 using convolution_layout::WeightProblem;
+using convolution_layout::WinogradProblem;
 
 bool no_work(const ConvolutionSizes& s) {
   return s.images * s.height * s.width * s.channels * s.filters * s.taps() * s.out_height * s.out_width == 0;
@@ -42,12 +45,28 @@ void run_product(const ConvolutionSizes& s, ConvolutionPass pass, const float* a
   gemm(g, workspace, pool);
 }
 
+void run_winograd(const WinogradProblem& problem, const float* source, const float* weight, float* result,
+                  float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
+  float* scratch = workspace;
+  if (!packed) {
+    scratch += problem.shared_floats();
+    pack_winograd(problem, weight, workspace, scratch, pool);
+    packed = workspace;
+  }
+  convolution_by_winograd(problem, source, packed, result, scratch, pool, epilogue);
+}
+
 void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, const float* weight, float* result,
-              std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {}) {
+              std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
+              const float* packed = nullptr) {
+  auto* const floats = reinterpret_cast<float*>(workspace);
+  const ConvolutionMethod method = convolution_method(s);
+  if (method == ConvolutionMethod::kWinograd)
+    return run_winograd(WinogradProblem(s, gradient), source, weight, result, floats, pool, epilogue, packed);
   const TapProblem problem(s, gradient);
-  const bool depthwise = convolution_method(s) == ConvolutionMethod::kDepthwise;
-  (depthwise ? depthwise_by_taps : convolution_by_taps)(problem, source, weight, result,
-                                                        reinterpret_cast<float*>(workspace), pool, epilogue);
+  if (packed) return convolution_by_packed_taps(problem, source, packed, result, floats, pool, epilogue);
+  (method == ConvolutionMethod::kDepthwise ? depthwise_by_taps : convolution_by_taps)(problem, source, weight, result,
+                                                                                      floats, pool, epilogue);
 }
 
 // The product's own epilogue does what it can with the same rounding.
@@ -69,24 +88,56 @@ void run_product_forward(const ConvolutionSizes& s, const float* x, const float*
 ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
   if (s.groups == 1 && s.taps() == 1 && s.stride == 1 && s.padding == 0) return ConvolutionMethod::kProduct;
   if (s.groups > 1 && s.groups == s.channels && s.groups == s.filters) return ConvolutionMethod::kDepthwise;
+  // Below so many channels the transformations take what the products gain.
+  constexpr int64_t kLeast = 32, kWhole = convolution_layout::kMaxPanel;
+  const bool is_whole = s.channels % kWhole == 0 && s.filters % kWhole == 0;
+  if (s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.groups == 1 && is_whole &&
+      std::min(s.channels, s.filters) >= kLeast)
+    return ConvolutionMethod::kWinograd;
   return ConvolutionMethod::kImplicit;
 }
 
-size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads) {
+int64_t packed_filter_floats(const ConvolutionSizes& s) {
+  if (no_work(s)) return 0;
+  switch (convolution_method(s)) {
+    case ConvolutionMethod::kProduct:
+    case ConvolutionMethod::kDepthwise:
+      return 0;
+    case ConvolutionMethod::kImplicit:
+      return TapProblem(s, false).shared_floats();
+    case ConvolutionMethod::kWinograd:
+      return WinogradProblem(s, false).packed_floats();
+  }
+  return 0;
+}
+
+void pack_convolution_filters(const ConvolutionSizes& s, const float* weight, float* packed, ThreadPool& pool) {
+  if (convolution_method(s) == ConvolutionMethod::kImplicit)
+    return pack_taps(TapProblem(s, false), weight, packed, pool);
+  const WinogradProblem problem(s, false);
+  std::vector<float> scratch(static_cast<size_t>(pool.size() * problem.pack_floats() + 16));
+  const auto past = reinterpret_cast<uintptr_t>(scratch.data()) % 64;
+  pack_winograd(problem, weight, packed, scratch.data() + (past == 0 ? 0 : (64 - past) / sizeof(float)), pool);
+}
+
+size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed) {
   if (no_work(s)) return 0;
   if (convolution_method(s) == ConvolutionMethod::kProduct) {
     const GemmArgs g = product(s, pass);
     return gemm_workspace(1, g.m, g.n, g.k, threads);
   }
   const auto bytes = [&](const auto& problem) {
-    return static_cast<size_t>(problem.shared_floats() + threads * problem.scratch_floats()) * sizeof(float);
+    return static_cast<size_t>((packed ? 0 : problem.shared_floats()) + threads * problem.scratch_floats()) *
+           sizeof(float);
   };
   if (pass == ConvolutionPass::kWeightGradient) return bytes(WeightProblem(s));
-  return bytes(TapProblem(s, pass == ConvolutionPass::kInputGradient));
+  const bool gradient = pass == ConvolutionPass::kInputGradient;
+  if (convolution_method(s) == ConvolutionMethod::kWinograd) return bytes(WinogradProblem(s, gradient));
+  return bytes(TapProblem(s, gradient));
 }
 
 void convolution_forward(const ConvolutionSizes& s, const float* x, const float* weight, float* y, std::byte* workspace,
-                         ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
+                         ThreadPool& pool, const ConvolutionEpilogue& epilogue, const float* packed) {
   if (no_work(s)) {
     const int64_t results = s.images * s.out_height * s.out_width;
     std::fill_n(y, results * s.filters, 0.0f);
@@ -95,7 +146,7 @@ void convolution_forward(const ConvolutionSizes& s, const float* x, const float*
   }
   if (convolution_method(s) == ConvolutionMethod::kProduct)
     return run_product_forward(s, x, weight, y, workspace, pool, epilogue);
-  run_taps(s, false, x, weight, y, workspace, pool, epilogue);
+  run_taps(s, false, x, weight, y, workspace, pool, epilogue, packed);
 }
 
 void convolution_input_gradient(const ConvolutionSizes& s, const float* dy, const float* weight, float* dx,

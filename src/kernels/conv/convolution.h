@@ -6,7 +6,7 @@
 //
 // The bits of a result depend on the sizes and the instruction set, never on the number of threads. NaN and infinity
 // come out as arithmetic says, except that the zeros around an image are multiplied too: an infinite weight makes NaN
-// at the border. Nothing is allocated.
+// at the border; and kWinograd makes NaN of what lies within two pixels of NaN or infinity, too. Nothing is allocated.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -35,9 +35,10 @@ enum class ConvolutionMethod : uint8_t {
   kProduct,    // a filter of one pixel that visits every pixel: a matrix product
   kDepthwise,  // one filter for each channel: elementwise products of shifted images
   kImplicit,   // a matrix product whose left operand is read from the images in place
+  kWinograd,   // filters of 3 x 3 pixels that visit every pixel, many channels: 16 products where the sum has 36
 };
 inline std::span<const char* const> enum_names(ConvolutionMethod) {
-  static constexpr std::array kNames{"product", "depthwise", "implicit"};
+  static constexpr std::array kNames{"product", "depthwise", "implicit", "winograd"};
   return kNames;
 }
 ConvolutionMethod convolution_method(const ConvolutionSizes& sizes);
@@ -53,11 +54,20 @@ struct ConvolutionEpilogue {
   bool any() const { return scale || bias || residual || relu; }
 };
 
-// Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned.
-size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads);
+// Filters may be packed once for all runs of the forward pass, in an order that belongs to the instruction set and is
+// never stored. How many floats that takes depends on the method and the filters alone; 0: they are not packed.
+int64_t packed_filter_floats(const ConvolutionSizes& sizes);
+// `packed` is 64-byte aligned.
+void pack_convolution_filters(const ConvolutionSizes& sizes, const float* weight, float* packed, ThreadPool& pool);
 
+// Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned. `packed`: of a forward pass
+// whose filters are.
+size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false);
+
+// `packed`: what pack_convolution_filters() wrote, in place of the weight, which is not read then.
 void convolution_forward(const ConvolutionSizes& sizes, const float* x, const float* weight, float* y,
-                         std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {});
+                         std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
+                         const float* packed = nullptr);
 void convolution_input_gradient(const ConvolutionSizes& sizes, const float* dy, const float* weight, float* dx,
                                 std::byte* workspace, ThreadPool& pool);
 void convolution_weight_gradient(const ConvolutionSizes& sizes, const float* x, const float* dy, float* dweight,

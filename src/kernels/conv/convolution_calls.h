@@ -7,6 +7,16 @@ namespace linnet {
 
 void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
                          float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
+// The same with weights that pack_taps() has packed: the workspace is the scratch floats alone.
+void convolution_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
+                                float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
+// By Winograd's minimal filtering. scratch: problem.scratch_floats() for each thread.
+void convolution_by_winograd(const convolution_layout::WinogradProblem& problem, const float* source,
+                             const float* packed, float* result, float* scratch, ThreadPool& pool,
+                             const ConvolutionEpilogue& epilogue);
+void pack_winograd(const convolution_layout::WinogradProblem& problem, const float* weight, float* packed,
+                   float* scratch, ThreadPool& pool);
+void pack_taps(const convolution_layout::TapProblem& problem, const float* weight, float* packed, ThreadPool& pool);
 void convolution_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                    float* dweight, float* workspace, ThreadPool& pool);
 

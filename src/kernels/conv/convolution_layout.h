@@ -158,6 +158,43 @@ class TapProblem {
   }
 };
 
+// The forward pass or the input gradient by Winograd's minimal filtering, in tiles of 2 x 2 results.
+class WinogradProblem {
+ public:
+  static constexpr int64_t kSpots = 16;  // of the 4 x 4 source pixels of a tile
+  static constexpr int64_t kPackedChannels = 64;
+  // Transformed sources of a task, at most: 512 KB, which the L2 cache holds beside a panel of filters.
+  static constexpr int64_t kMostFloats = 1 << 17;
+
+  WinogradProblem(const ConvolutionSizes& sizes, bool gradient) : s(sizes), gradient(gradient) {}
+
+  int64_t source_height() const { return gradient ? s.out_height : s.height; }
+  int64_t source_width() const { return gradient ? s.out_width : s.width; }
+  int64_t depth() const { return gradient ? s.filters : s.channels; }
+  int64_t result_height() const { return gradient ? s.height : s.out_height; }
+  int64_t result_width() const { return gradient ? s.width : s.out_width; }
+  int64_t columns() const { return gradient ? s.channels : s.filters; }
+  // Source position that result 0 begins with; below 0: in the padding.
+  int64_t origin() const { return gradient ? s.padding - 2 : -s.padding; }
+
+  int64_t tile_rows() const { return ceil_div(result_height(), 2); }
+  int64_t tile_columns() const { return ceil_div(result_width(), 2); }
+  int64_t tiles() const { return s.images * tile_rows() * tile_columns(); }
+  int64_t pitch() const { return pixel_pitch(round_up(depth(), 16), false); }
+  // A multiple of the rows of every instruction set's register tile, or nearly so.
+  int64_t task_tiles() const { return kSpots * 28 * pitch() <= kMostFloats ? 28 : 14; }
+
+  int64_t packed_floats() const { return kSpots * depth() * columns(); }
+  int64_t shared_floats() const { return packed_floats(); }
+  int64_t pack_floats() const { return kSpots * kMaxPanel * kPackedChannels; }  // of a thread, while it packs
+  int64_t scratch_floats() const {                                              // of a thread
+    return std::max(pack_floats(), kSpots * task_tiles() * (pitch() + kMaxPanel) + pitch());
+  }
+
+  ConvolutionSizes s;
+  bool gradient;
+};
+
 // The weight gradient: sums over images, in partial sums that the sizes decide.
 class WeightProblem {
  public:

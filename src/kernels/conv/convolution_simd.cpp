@@ -22,9 +22,15 @@ namespace {
 
 struct TapCall {
   const convolution_layout::TapProblem& problem;
-  const float *source, *weight;
-  float *result, *packed, *scratch;  // scratch: problem.scratch_floats() for each thread
+  const float *source, *packed;  // packed: the weights, of every group
+  float *result, *scratch;       // scratch: problem.scratch_floats() for each thread
   const ConvolutionEpilogue& epilogue;
+};
+
+struct PackCall {
+  const convolution_layout::TapProblem& problem;
+  const float* weight;
+  float* packed;
 };
 
 struct EpilogueCall {
@@ -66,7 +72,7 @@ HWY_INLINE void ForPhases(const TapProblem& p, const Visit& visit) {
 }
 
 // Panel `panel` of a group's weights: of every phase, [taps * depth, kWidth].
-void PackWeights(const TapCall& call, int64_t group, int64_t panel) {
+void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
   const TapProblem& p = call.problem;
   const ConvolutionSizes& s = p.s;
   const int64_t filter = s.taps() * s.group_channels();  // floats of one filter
@@ -206,10 +212,14 @@ class TapTask {
   float* const scratch_;
 };
 
+void pack_weights(const PackCall& call, ThreadPool& pool) {
+  const int64_t panels = ceil_div(call.problem.columns(), kWidth);
+  pool.run(call.problem.s.groups * panels, [&](int64_t task, int) { PackWeights(call, task / panels, task % panels); });
+}
+
 void convolution_taps(const TapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   const int64_t panels = ceil_div(p.columns(), kWidth), groups = p.s.groups;
-  pool.run(groups * panels, [&](int64_t task, int) { PackWeights(call, task / panels, task % panels); });
   const int64_t blocks = ceil_div(p.units, p.task_units);
   const int64_t parts = std::clamp<int64_t>(4 * pool.size() / (groups * blocks), 1, panels);
   const Deal deal{panels, parts};
@@ -241,15 +251,27 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 
+HWY_EXPORT(pack_weights);
 HWY_EXPORT(convolution_taps);
 HWY_EXPORT(epilogue_alone);
 
 }  // namespace
 
+void pack_taps(const convolution_layout::TapProblem& problem, const float* weight, float* packed, ThreadPool& pool) {
+  HWY_DYNAMIC_DISPATCH(pack_weights)(PackCall{problem, weight, packed}, pool);
+}
+
+void convolution_by_packed_taps(const convolution_layout::TapProblem& problem, const float* source, const float* packed,
+                                float* result, float* workspace, ThreadPool& pool,
+                                const ConvolutionEpilogue& epilogue) {
+  const TapCall call{problem, source, packed, result, workspace, epilogue};
+  HWY_DYNAMIC_DISPATCH(convolution_taps)(call, pool);
+}
+
 void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
                          float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue) {
-  const TapCall call{problem, source, weight, result, workspace, workspace + problem.shared_floats(), epilogue};
-  HWY_DYNAMIC_DISPATCH(convolution_taps)(call, pool);
+  pack_taps(problem, weight, workspace, pool);
+  convolution_by_packed_taps(problem, source, workspace, result, workspace + problem.shared_floats(), pool, epilogue);
 }
 
 void convolution_epilogue(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y,

@@ -8,7 +8,7 @@ namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<Conv2dAttrs>();
-  expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual));
+  expect_inputs(args, static_cast<size_t>(2 + attrs.scale + attrs.bias + attrs.residual + attrs.packed));
   const TensorType &x = args.in[0], &weight = args.in[1];
   const std::string both = "got " + x.text() + " and weight " + weight.text();
   expect(is_float(x.dtype) && (weight.dtype == x.dtype || weight.dtype == full_type(x.dtype)),

@@ -25,12 +25,16 @@ struct Conv2dAttrs {
   Precision precision = Precision::kF32;
   // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
   bool scale = false, bias = false, residual = false, relu = false;
+  // The last operand f32 [packed_filter_floats()] holds the filters packed (passes/pack_filters.h), and the weight is
+  // not read. The CPU's kernels have it.
+  bool packed = false;
 
   bool is_fused() const { return scale || bias || residual || relu; }
   void fields(FieldVisitor& visit) {
     visit("stride", stride), visit("padding", padding), visit("dilation", dilation), visit("groups", groups);
     visit("result", result), visit("precision", precision);
     visit("scale", scale), visit("bias", bias), visit("residual", residual), visit("relu", relu);
+    visit("packed", packed);
   }
 };
 

@@ -29,8 +29,9 @@ Sizes sizes_of(const KernelArgs& args) {
 template <ConvolutionPass pass>
 size_t workspace(const KernelQuery& query) {
   const auto r = roles_of<pass>(query.in, query.out);
-  return convolution_workspace(conv2d_sizes(r.x.shape, r.weight.shape, r.y.shape, query.node.attrs.as<Conv2dAttrs>()),
-                               pass, query.threads);
+  const auto& attrs = query.node.attrs.as<Conv2dAttrs>();
+  return convolution_workspace(conv2d_sizes(r.x.shape, r.weight.shape, r.y.shape, attrs), pass, query.threads,
+                               attrs.packed);
 }
 
 // The operands of what is fused, in their order.
@@ -57,7 +58,8 @@ void run(const KernelArgs& args) {
     case ConvolutionPass::kForward: {
       const Fused<float> fused(args);
       return convolution_forward(sizes, a, b, c, args.workspace, args.pool,
-                                 {fused.scale, fused.bias, fused.residual, fused.relu});
+                                 {fused.scale, fused.bias, fused.residual, fused.relu},
+                                 args.node.attrs.as<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
     }
     case ConvolutionPass::kInputGradient:
       return convolution_input_gradient(sizes, a, b, c, args.workspace, args.pool);
@@ -136,7 +138,9 @@ void run_weight_grad_reference(const KernelArgs& args) {
 template <ConvolutionPass pass>
 constexpr Kernel kFast{"simd", all_f32, workspace<pass>, run<pass>};
 
-constexpr Kernel kKernels[] = {kFast<ConvolutionPass::kForward>, {"reference", nullptr, nullptr, run_reference}};
+bool plain_filters(const KernelQuery& query) { return !query.node.attrs.as<Conv2dAttrs>().packed; }
+
+constexpr Kernel kKernels[] = {kFast<ConvolutionPass::kForward>, {"reference", plain_filters, nullptr, run_reference}};
 constexpr Kernel kInputGradKernels[] = {kFast<ConvolutionPass::kInputGradient>,
                                         {"reference", nullptr, nullptr, run_input_grad_reference}};
 constexpr Kernel kWeightGradKernels[] = {kFast<ConvolutionPass::kWeightGradient>,

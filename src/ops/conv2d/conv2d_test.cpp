@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "op_harness.h"
 #include "ops/pointwise/pointwise.h"
 
@@ -65,6 +67,23 @@ TEST(Conv2d, BlocksBesideBlocks) {
   check({1, 40, 31, 70}, {70, 2, 1, 1}, 1, 1, 1, 70);
 }
 
+// Filters of 3 x 3 by Winograd's filtering: odd and even sizes, other paddings, several tasks, images beside images.
+TEST(Conv2d, MinimalFiltering) {
+  for (const auto& [x, weight, padding] : {std::tuple{Shape{1, 8, 8, 32}, Shape{32, 3, 3, 32}, 1},
+                                           {{2, 7, 5, 32}, {64, 3, 3, 32}, 1},
+                                           {{1, 6, 9, 64}, {32, 3, 3, 64}, 0},
+                                           {{1, 5, 4, 32}, {32, 3, 3, 32}, 2},
+                                           {{1, 3, 3, 32}, {32, 3, 3, 32}, 4},
+                                           {{3, 13, 11, 32}, {32, 3, 3, 32}, 1},
+                                           {{1, 5, 5, 160}, {32, 3, 3, 160}, 1}}) {
+    Graph graph;
+    const Shape y =
+        conv2d(graph.input("x", {DType::kF32, x}), graph.input("w", {DType::kF32, weight}), 1, padding).shape();
+    ASSERT_EQ(convolution_method(conv2d_sizes(x, weight, y, {.padding = padding})), ConvolutionMethod::kWinograd);
+    check(x, weight, 1, padding);
+  }
+}
+
 // What the passes make a part of a convolution has the bits of the ops apart (the plan against the interpreter), with
 // any number of threads: a sum in two blocks, strips, edges of tiles, groups, depthwise, a matrix product.
 TEST(Conv2d, WhatFollowsIsPartOfIt) {
@@ -78,6 +97,7 @@ TEST(Conv2d, WhatFollowsIsPartOfIt) {
                         {{3, 17, 21, 6}, {70, 3, 3, 6}},
                         {{2, 6, 5, 4}, {6, 3, 3, 2}, 1, 1, 2},
                         {{1, 12, 12, 17}, {17, 3, 3, 1}, 2, 1, 17},
+                        {{2, 9, 7, 32}, {64, 3, 3, 32}},
                         {{3, 4, 4, 5}, {17, 1, 1, 5}, 1, 0}}) {
     SCOPED_TRACE(c.x.text() + " " + c.weight.text());
     Graph graph;

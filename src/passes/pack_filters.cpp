@@ -1,0 +1,96 @@
+#include "passes/pack_filters.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "ops/conv2d/conv2d.h"
+#include "ops/movement/movement.h"
+#include "passes/matcher.h"
+#include "passes/rewriter.h"
+
+namespace linnet {
+namespace {
+
+struct Part {
+  std::string input;
+  int64_t offset;
+};
+
+// The part of a flat buffer that a value is, if it is one: parameters are the results of a split.
+std::optional<Part> part_of(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(value).producer;
+  if (producer == kNone || !is(graph.node(producer), kSplit)) return std::nullopt;
+  const Node& split = graph.node(producer);
+  const auto input = std::ranges::find(graph.inputs(), split.in[0], &GraphInput::value);
+  if (input == graph.inputs().end() || graph.value(split.in[0]).type.shape.rank() != 1) return std::nullopt;
+  int64_t offset = 0;
+  for (const ValueId out : split.out) {
+    if (out == value) return Part{input->name, offset};
+    offset += graph.value(out).type.shape.elements();
+  }
+  return std::nullopt;
+}
+
+// Parameters are reshaped before they are read.
+ValueId before_reshapes(const Graph& graph, ValueId value) {
+  for (;;) {
+    const NodeId producer = graph.value(value).producer;
+    if (producer == kNone || !is(graph.node(producer), kReshape)) return value;
+    value = graph.node(producer).in[0];
+  }
+}
+
+std::optional<Part> filters_of(const Graph& graph, const Node& node) {
+  return is(node, kConv2d) ? part_of(graph, before_reshapes(graph, node.in[1])) : std::nullopt;
+}
+
+std::optional<PackedFilters> packable(const Graph& graph, const Node& node) {
+  const std::optional<Part> part = filters_of(graph, node);
+  if (!part || graph.value(node.in[0]).type.dtype != DType::kF32) return std::nullopt;
+  const auto shape = [&](ValueId value) { return graph.value(value).type.shape; };
+  PackedFilters filters{
+      part->input, part->offset,
+      conv2d_sizes(shape(node.in[0]), shape(node.in[1]), shape(node.out[0]), node.attrs.as<Conv2dAttrs>())};
+  if (filters.floats() == 0) return std::nullopt;
+  return filters;
+}
+
+}  // namespace
+
+std::vector<PackedFilters> packable_filters(const Graph& graph, const Backend& backend) {
+  std::vector<PackedFilters> found;
+  if (!backend.device->is_host()) return found;
+  for (const Node& node : graph.nodes())
+    if (std::optional<PackedFilters> filters = packable(graph, node);
+        filters && std::ranges::none_of(found, [&](const auto& other) { return other.is_like(*filters); }))
+      found.push_back(std::move(*filters));
+  // Filters that two convolutions want packed in two ways are packed in every run.
+  std::map<std::string, int> ways;
+  for (const PackedFilters& filters : found) ++ways[filters.input()];
+  std::erase_if(found, [&](const PackedFilters& filters) { return ways[filters.input()] > 1; });
+  return found;
+}
+
+Graph pack_filters(const Graph& graph, std::span<const PackedFilters> filters) {
+  Rewriter rewriter(graph);
+  std::map<std::string, Tensor> inputs;
+  for (const Node& node : graph.nodes()) {
+    const std::optional<PackedFilters> own = packable(graph, node);
+    if (!own || std::ranges::none_of(filters, [&](const PackedFilters& f) { return f.is_like(*own); })) {
+      rewriter.copy(node);
+      continue;
+    }
+    Tensor& packed = inputs[own->input()];
+    if (!packed.defined()) packed = rewriter.graph().input(own->input(), {DType::kF32, {own->floats()}});
+    auto attrs = node.attrs.as<Conv2dAttrs>();
+    attrs.packed = true;
+    std::vector<Tensor> in = rewriter.inputs_of(node);
+    in.push_back(packed);
+    rewriter.map(node.out[0], rewriter.add(node, kConv2d, in, attrs)[0]);
+  }
+  return rewriter.finish();
+}
+
+}  // namespace linnet
