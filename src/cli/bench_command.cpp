@@ -1,7 +1,9 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/process_memory.h"
@@ -29,7 +31,7 @@ struct Arguments {
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false, plan = false, no_parts = false;
   int64_t batch = 0;
-  std::string quantize = "none", model;
+  std::string quantize = "none", model, batches, lengths, precisions;
   std::vector<std::string> keep = {};
 };
 
@@ -179,8 +181,21 @@ int print_generation(const Arguments& arguments, int threads) {
   return 0;
 }
 
+std::vector<int64_t> numbers_of(const char* option, const std::string& text) {
+  const std::vector<int64_t> numbers = positive_numbers(text);
+  if (numbers.empty()) fail_user(std::string(option) + " " + text + " is no list of numbers, such as 1,8,32");
+  return numbers;
+}
+
 int print_inference(const Arguments& arguments, int threads) {
   InferenceBenchOptions options{.folder = arguments.model, .seconds = arguments.seconds / 5, .threads = threads};
+  if (!arguments.batches.empty()) options.batches = numbers_of("--batches", arguments.batches);
+  if (!arguments.lengths.empty()) options.lengths = numbers_of("--lengths", arguments.lengths);
+  if (!arguments.precisions.empty()) {
+    options.precisions.clear();
+    for (const auto word : std::views::split(arguments.precisions, ','))
+      options.precisions.emplace_back(word.begin(), word.end());
+  }
   auto rows = nlohmann::ordered_json::array();
   if (!arguments.json)
     std::printf("%s, %d threads, %s; latency of a batch in ms\n%-13s %5s %6s %9s %9s %9s %11s %8s %10s %9s\n",
@@ -331,6 +346,10 @@ void add_bench_command(Command& linnet) {
       .flag("--json", arguments->json, "one JSON object instead of lines for people")
       .take("--model", arguments->model, "of infer: a BERT folder (default: MiniLM's sizes, random weights)",
             {.type = "FOLDER"})
+      .take("--batches", arguments->batches, "of infer: texts in a batch (default 1,8,32)", {.type = "LIST"})
+      .take("--lengths", arguments->lengths, "of infer: tokens of a text (default 32,128,512)", {.type = "LIST"})
+      .take("--precisions", arguments->precisions,
+            "of infer: fp32, bf16, int8, int8-weights, int4-weights (default: all of them)", {.type = "LIST"})
       .take_quantize(arguments->quantize, arguments->keep)
       .take_threads(arguments->threads)
       .take_device(arguments->device)

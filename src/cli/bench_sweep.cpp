@@ -14,20 +14,11 @@ namespace {
 constexpr std::string_view kKey = "batch=";
 
 std::vector<int64_t> batches_of(const std::string& text) {
-  std::vector<int64_t> batches;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data() + kKey.size(); text.starts_with(kKey) && at <= end;) {
-    int64_t batch = 0;
-    const auto [rest, error] = std::from_chars(at, end, batch);
-    if (error != std::errc{} || batch < 1 || (rest != end && *rest != ',')) {
-      batches.clear();
-      break;
-    }
-    batches.push_back(batch);
-    at = rest + 1;
-  }
-  if (batches.empty()) fail_user("--sweep " + text + " is not of the form batch=1,2,4");
-  return batches;
+  if (text.starts_with(kKey))
+    if (const std::vector<int64_t> batches = positive_numbers(std::string_view(text).substr(kKey.size()));
+        !batches.empty())
+      return batches;
+  fail_user("--sweep " + text + " is not of the form batch=1,2,4");
 }
 
 void print_point(const BatchPoint& point) {
@@ -59,6 +50,19 @@ nlohmann::ordered_json sweep_json(const SweepRequest& request, const std::string
 }
 
 }  // namespace
+
+std::vector<int64_t> positive_numbers(std::string_view text) {
+  std::vector<int64_t> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at <= end;) {
+    int64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc{} || number < 1 || (rest != end && *rest != ',')) return {};
+    numbers.push_back(number);
+    at = rest + 1;
+  }
+  return numbers;
+}
 
 void print_batch_sweep(const SweepRequest& request, const MeasureOptions& measuring, uint64_t limit,
                        uint64_t resident_at_start) {
