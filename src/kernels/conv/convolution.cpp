@@ -88,11 +88,10 @@ void run_product_forward(const ConvolutionSizes& s, const float* x, const float*
 ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
   if (s.groups == 1 && s.taps() == 1 && s.stride == 1 && s.padding == 0) return ConvolutionMethod::kProduct;
   if (s.groups > 1 && s.groups == s.channels && s.groups == s.filters) return ConvolutionMethod::kDepthwise;
-  // Below so many channels the transformations take what the products gain.
-  constexpr int64_t kLeast = 32, kWhole = convolution_layout::kMaxPanel;
-  const bool is_whole = s.channels % kWhole == 0 && s.filters % kWhole == 0;
-  if (s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.groups == 1 && is_whole &&
-      std::min(s.channels, s.filters) >= kLeast)
+  constexpr int64_t kLanes = convolution_layout::WinogradProblem::kMostLanes;
+  // From one vector of channels to one, the transformations take what the products gain (bench/NOTES.md).
+  const bool pays = s.channels % kLanes == 0 && s.filters % kLanes == 0 && s.channels + s.filters > 2 * kLanes;
+  if (s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.groups == 1 && pays)
     return ConvolutionMethod::kWinograd;
   return ConvolutionMethod::kImplicit;
 }

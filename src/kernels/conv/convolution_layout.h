@@ -162,6 +162,7 @@ class TapProblem {
 class WinogradProblem {
  public:
   static constexpr int64_t kSpots = 16;  // of the 4 x 4 source pixels of a tile
+  static constexpr int64_t kMostLanes = 16;  // of a vector of any instruction set: channels are a multiple of it
   static constexpr int64_t kPackedChannels = 64;
   // Transformed sources of a task, at most: 512 KB, which the L2 cache holds beside a panel of filters.
   static constexpr int64_t kMostFloats = 1 << 17;
@@ -184,7 +185,7 @@ class WinogradProblem {
   // A multiple of the rows of every instruction set's register tile, or nearly so.
   int64_t task_tiles() const { return kSpots * 28 * pitch() <= kMostFloats ? 28 : 14; }
 
-  int64_t packed_floats() const { return kSpots * depth() * columns(); }
+  int64_t packed_floats() const { return kSpots * depth() * round_up(columns(), kMaxPanel); }
   int64_t shared_floats() const { return packed_floats(); }
   int64_t pack_floats() const { return kSpots * kMaxPanel * kPackedChannels; }  // of a thread, while it packs
   int64_t scratch_floats() const {                                              // of a thread

@@ -68,14 +68,19 @@ HWY_INLINE void TransformFilters(const Tap& tap, V* out) {
 
 constexpr int64_t kPackedChannels = WinogradProblem::kPackedChannels;
 
+// Results of a panel: kWidth, or kLanes in the last one.
+HWY_INLINE int64_t PanelWidth(const WinogradProblem& p, int64_t panel) {
+  return std::min<int64_t>(kWidth, p.columns() - panel * kWidth);
+}
+
 // Panel `panel` of the transformed filters: [kSpots][depth][kWidth].
 void PackForward(const WinogradPackCall& call, int64_t panel, float* scratch) {
   const WinogradProblem& p = call.problem;
-  const int64_t depth = p.depth(), first = panel * kWidth;
+  const int64_t depth = p.depth(), first = panel * kWidth, width = PanelWidth(p, panel);
   float* out = call.packed + panel * kSpots * depth * kWidth;
   for (int64_t c = 0; c < depth; c += kPackedChannels) {
     const int64_t channels = std::min(kPackedChannels, depth - c);
-    for (int64_t o = 0; o < kWidth; ++o) {
+    for (int64_t o = 0; o < width; ++o) {
       const float* weight = call.weight + (first + o) * 9 * depth + c;
       ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
         V u[kSpots];
@@ -84,7 +89,7 @@ void PackForward(const WinogradPackCall& call, int64_t panel, float* scratch) {
       });
     }
     for (int k = 0; k < kSpots; ++k)
-      tile::PackPanelTransposed(scratch + k * kWidth * kPackedChannels, kPackedChannels, channels, kWidth,
+      tile::PackPanelTransposed(scratch + k * kWidth * kPackedChannels, kPackedChannels, channels, width,
                                 out + (k * depth + c) * kWidth);
   }
 }
@@ -95,7 +100,7 @@ void PackGradient(const WinogradPackCall& call, int64_t panel) {
   const int64_t depth = p.depth(), channels = p.columns();
   float* out = call.packed + panel * kSpots * depth * kWidth;
   for (int64_t o = 0; o < depth; ++o)
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h * kLanes < PanelWidth(p, panel); ++h) {
       const float* weight = call.weight + o * 9 * channels + panel * kWidth + h * kLanes;
       V u[kSpots];
       TransformFilters(
@@ -172,12 +177,13 @@ class WinogradTask {
     const int64_t depth = p_.depth(), pitch = p_.pitch();
     const Runs runs{.length = depth};
     const Deal deal{tiles_, ceil_div(tiles_, kRows)};
+    const auto& tiles = PanelWidth(p_, panel) == kWidth ? kRunTiles<2> : kRunTiles<1>;
     for (int k = 0; k < kSpots; ++k) {
       const float* packed = call_.packed + (panel * kSpots + k) * depth * kWidth;
       for (int64_t part = 0; part < deal.parts(); ++part) {
         const int64_t t = k * p_.task_tiles() + deal.begin(part);
-        kRunTiles<2>[static_cast<size_t>(deal.size(part))](runs, 0, depth, sources_ + t * pitch, pitch, packed,
-                                                           products_ + t * kWidth, kWidth, false);
+        tiles[static_cast<size_t>(deal.size(part))](runs, 0, depth, sources_ + t * pitch, pitch, packed,
+                                                    products_ + t * kWidth, kWidth, false);
       }
     }
   }
@@ -189,7 +195,7 @@ class WinogradTask {
     const int64_t first = ((at_tile.image * height + at_tile.row) * width + at_tile.column) * columns + panel * kWidth;
     const bool has_row = at_tile.row + 1 < height, has_column = at_tile.column + 1 < width;
     const int64_t spot = p_.task_tiles() * kWidth;
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h * kLanes < PanelWidth(p_, panel); ++h) {
       const float* from = products_ + t * kWidth + h * kLanes;
       V rows[2][4];
       for (int j = 0; j < 4; ++j) {
@@ -221,7 +227,7 @@ class WinogradTask {
 
 void winograd_pack(const WinogradPackCall& call, ThreadPool& pool) {
   const WinogradProblem& p = call.problem;
-  pool.run(p.columns() / kWidth, [&](int64_t panel, int worker) {
+  pool.run(ceil_div(p.columns(), kWidth), [&](int64_t panel, int worker) {
     if (p.gradient)
       PackGradient(call, panel);
     else
@@ -231,7 +237,7 @@ void winograd_pack(const WinogradPackCall& call, ThreadPool& pool) {
 
 void winograd(const WinogradCall& call, ThreadPool& pool) {
   const WinogradProblem& p = call.problem;
-  const int64_t blocks = ceil_div(p.tiles(), p.task_tiles()), panels = p.columns() / kWidth;
+  const int64_t blocks = ceil_div(p.tiles(), p.task_tiles()), panels = ceil_div(p.columns(), kWidth);
   const Deal tiles{p.tiles(), blocks};
   // A block's source is transformed once for each part of the panels, which costs little.
   const int64_t parts = std::clamp<int64_t>(4 * pool.size() / blocks, 1, panels);
