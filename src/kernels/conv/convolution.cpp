@@ -13,6 +13,7 @@ namespace {
 using convolution_layout::TapProblem;
 using convolution_layout::WeightProblem;
 using convolution_layout::WinogradProblem;
+using convolution_layout::WinogradWeightProblem;
 
 bool no_work(const ConvolutionSizes& s) {
   return s.images * s.height * s.width * s.channels * s.filters * s.taps() * s.out_height * s.out_width == 0;
@@ -129,7 +130,8 @@ size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, in
     return static_cast<size_t>((packed ? 0 : problem.shared_floats()) + threads * problem.scratch_floats()) *
            sizeof(float);
   };
-  if (pass == ConvolutionPass::kWeightGradient) return bytes(WeightProblem(s));
+  if (pass == ConvolutionPass::kWeightGradient)
+    return WinogradWeightProblem::pays(s) ? bytes(WinogradWeightProblem(s)) : bytes(WeightProblem(s));
   const bool gradient = pass == ConvolutionPass::kInputGradient;
   if (convolution_method(s) == ConvolutionMethod::kWinograd) return bytes(WinogradProblem(s, gradient));
   return bytes(TapProblem(s, gradient));
@@ -162,6 +164,9 @@ void convolution_weight_gradient(const ConvolutionSizes& s, const float* x, cons
   const ConvolutionMethod method = convolution_method(s);
   if (method == ConvolutionMethod::kProduct)
     return run_product(s, ConvolutionPass::kWeightGradient, dy, x, dweight, workspace, pool);
+  if (WinogradWeightProblem::pays(s))
+    return convolution_weights_by_winograd(WinogradWeightProblem(s), x, dy, dweight,
+                                           reinterpret_cast<float*>(workspace), pool);
   (method == ConvolutionMethod::kDepthwise ? depthwise_weights_by_pixels : convolution_weights_by_pixels)(
       WeightProblem(s), x, dy, dweight, reinterpret_cast<float*>(workspace), pool);
 }

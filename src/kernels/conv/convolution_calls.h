@@ -14,6 +14,8 @@ void convolution_by_packed_taps(const convolution_layout::TapProblem& problem, c
 void convolution_by_winograd(const convolution_layout::WinogradProblem& problem, const float* source,
                              const float* packed, float* result, float* scratch, ThreadPool& pool,
                              const ConvolutionEpilogue& epilogue);
+void convolution_weights_by_winograd(const convolution_layout::WinogradWeightProblem& problem, const float* x,
+                                     const float* dy, float* dweight, float* workspace, ThreadPool& pool);
 void pack_winograd(const convolution_layout::WinogradProblem& problem, const float* weight, float* packed,
                    float* scratch, ThreadPool& pool);
 void pack_taps(const convolution_layout::TapProblem& problem, const float* weight, float* packed, ThreadPool& pool);

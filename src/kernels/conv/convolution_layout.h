@@ -158,10 +158,12 @@ class TapProblem {
   }
 };
 
+constexpr int64_t kWinogradSpots = 16;  // of the 4 x 4 source pixels of a tile
+
 // The forward pass or the input gradient by Winograd's minimal filtering, in tiles of 2 x 2 results.
 class WinogradProblem {
  public:
-  static constexpr int64_t kSpots = 16;  // of the 4 x 4 source pixels of a tile
+  static constexpr int64_t kSpots = kWinogradSpots;
   static constexpr int64_t kMostLanes = 16;  // of a vector of any instruction set: channels are a multiple of it
   static constexpr int64_t kPackedChannels = 64;
   // Transformed sources of a task, at most: 512 KB, which the L2 cache holds beside a panel of filters.
@@ -221,6 +223,42 @@ class WeightProblem {
     rows.add(forward_taps(s, s.rows)), columns.add(forward_taps(s, s.columns));
     return {s.out_height, s.out_width, s.stride, rows, columns, strip_channels(s, s.group_channels()), is_depthwise(s)};
   }
+};
+
+// The weight gradient by Winograd's minimal filtering: sums over tiles of 2 x 2 results, in partial sums that the sizes
+// decide.
+class WinogradWeightProblem {
+ public:
+  static constexpr int64_t kMostWeights = 256 * 256;  // above, the sums over spots no longer fit the L2 cache
+  static constexpr int64_t kLeastTiles = 64;          // below, there is more to transform back than to sum
+
+  explicit WinogradWeightProblem(const ConvolutionSizes& sizes) : s(sizes) {
+    constexpr int64_t kMostFloats = WinogradProblem::kMostFloats;
+    while (task_tiles > 14 && kWinogradSpots * task_tiles * (source_pitch() + slope_pitch()) > kMostFloats)
+      task_tiles /= 2;
+    blocks = ceil_div(tiles(), task_tiles);
+    const int64_t most = std::clamp<int64_t>(kPartialFloats / elements(), 1, kMaxPartials);
+    partials = std::clamp<int64_t>(blocks, 1, most);
+  }
+  static bool pays(const ConvolutionSizes& s) {
+    return convolution_method(s) == ConvolutionMethod::kWinograd && s.channels * s.filters <= kMostWeights &&
+           s.images * ceil_div(s.out_height, 2) * ceil_div(s.out_width, 2) >= kLeastTiles;
+  }
+
+  int64_t tile_rows() const { return ceil_div(s.out_height, 2); }
+  int64_t tile_columns() const { return ceil_div(s.out_width, 2); }
+  int64_t tiles() const { return s.images * tile_rows() * tile_columns(); }
+  int64_t source_pitch() const { return pixel_pitch(s.channels, false); }
+  int64_t slope_pitch() const { return pixel_pitch(s.filters, false); }
+  int64_t elements() const { return kWinogradSpots * s.filters * s.channels; }  // of a partial sum
+  int64_t shared_floats() const { return partials * elements(); }
+  int64_t scratch_floats() const {  // of a thread
+    return (kWinogradSpots * task_tiles + 1) * (source_pitch() + slope_pitch());
+  }
+
+  ConvolutionSizes s;
+  int64_t task_tiles = 112;  // that are transformed together
+  int64_t blocks = 0, partials = 0;
 };
 
 }  // namespace linnet::convolution_layout

@@ -1,7 +1,5 @@
-// Filters of 3 x 3 that visit every pixel, by Winograd's minimal filtering F(2 x 2, 3 x 3): Lavin and Gray, "Fast
-// Algorithms for Convolutional Neural Networks" (2015). A tile of 2 x 2 results comes from 4 x 4 source pixels d and a
-// filter g as A^T [(G g G^T) * (B^T d B)] A, with 16 products for each channel where the sum over taps has 36. The
-// products of a position of the 4 x 4, over all tiles and channels, are a matrix product.
+// Filters of 3 x 3 that visit every pixel, by Winograd's minimal filtering (winograd-inl.h): the forward pass and the
+// input gradient.
 #include <algorithm>
 #include <array>
 
@@ -15,7 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/conv/convolution-inl.h"
+#include "kernels/conv/winograd-inl.h"
 #include "kernels/gemm/gemm_pack-inl.h"
 
 #ifndef LINNET_KERNELS_WINOGRAD_CALL
@@ -46,8 +44,6 @@ namespace {
 
 using namespace convolution;
 using namespace convolution_layout;
-
-constexpr int kSpots = WinogradProblem::kSpots;  // of the 4 x 4
 
 // out[4] = G [g0, g1, g2]
 HWY_INLINE void TransformFilter(V g0, V g1, V g2, V* out) {
@@ -131,46 +127,14 @@ class WinogradTask {
   }
 
  private:
-  struct Place {
-    int64_t image, row, column;  // of the first result
-  };
-  HWY_INLINE Place place(int64_t t) const {
-    const int64_t tile = first_ + t, in_image = tile % (p_.tile_rows() * p_.tile_columns());
-    return {tile / (p_.tile_rows() * p_.tile_columns()), in_image / p_.tile_columns() * 2,
-            in_image % p_.tile_columns() * 2};
-  }
+  HWY_INLINE TilePlace place(int64_t t) const { return {first_ + t, p_.tile_rows(), p_.tile_columns()}; }
 
-  // B^T d B of every channel.
   HWY_INLINE void transform_source(int64_t t) const {
-    const Place at_tile = place(t);
-    const int64_t depth = p_.depth(), height = p_.source_height(), width = p_.source_width();
-    const float* pixels[kSpots];
-    for (int k = 0; k < kSpots; ++k) {
-      const int64_t y = at_tile.row + p_.origin() + k / 4, x = at_tile.column + p_.origin() + k % 4;
-      const bool inside = y >= 0 && y < height && x >= 0 && x < width;
-      pixels[k] = inside ? call_.source + ((at_tile.image * height + y) * width + x) * depth : zeros_;
-    }
-    float* out = sources_ + t * p_.pitch();
-    const int64_t spot = p_.task_tiles() * p_.pitch();
-    ForRow(depth, [&](const auto& at) LINNET_LAMBDA {
-      V rows[4][4];
-      for (int j = 0; j < 4; ++j) {
-        const V x0 = at.load(pixels[j]), x1 = at.load(pixels[4 + j]), x2 = at.load(pixels[8 + j]),
-                x3 = at.load(pixels[12 + j]);
-        rows[0][j] = hn::Sub(x0, x2);
-        rows[1][j] = hn::Add(x1, x2);
-        rows[2][j] = hn::Sub(x2, x1);
-        rows[3][j] = hn::Sub(x1, x3);
-      }
-      for (int i = 0; i < 4; ++i) {
-        const V* r = rows[i];
-        float* to = out + 4 * i * spot;
-        at.store(hn::Sub(r[0], r[2]), to);
-        at.store(hn::Add(r[1], r[2]), to + spot);
-        at.store(hn::Sub(r[2], r[1]), to + 2 * spot);
-        at.store(hn::Sub(r[1], r[3]), to + 3 * spot);
-      }
-    });
+    const TilePlace at = place(t);
+    const int64_t height = p_.source_height(), width = p_.source_width(), depth = p_.depth();
+    const StripSource image{call_.source + at.image * height * width * depth, height, width, depth, depth};
+    TransformSource(image, at.row + p_.origin(), at.column + p_.origin(), zeros_, sources_ + t * p_.pitch(),
+                    p_.task_tiles() * p_.pitch());
   }
 
   HWY_INLINE void multiply(int64_t panel) const {
@@ -190,7 +154,7 @@ class WinogradTask {
 
   // A^T m A, and what the epilogue does to it.
   HWY_INLINE void transform_result(int64_t t, int64_t panel) const {
-    const Place at_tile = place(t);
+    const TilePlace at_tile = place(t);
     const int64_t height = p_.result_height(), width = p_.result_width(), columns = p_.columns();
     const int64_t first = ((at_tile.image * height + at_tile.row) * width + at_tile.column) * columns + panel * kWidth;
     const bool has_row = at_tile.row + 1 < height, has_column = at_tile.column + 1 < width;
