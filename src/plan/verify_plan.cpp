@@ -1,80 +1,40 @@
 // The plan's proof: its nodes are replayed on a map of bytes that remembers which value each byte holds. It knows
 // nothing of how the plan was made, only what a read must find.
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "ir/op.h"
+#include "plan/byte_map.h"
 #include "plan/plan.h"
 
 namespace linnet {
 namespace {
 
-// A strided value repeats itself row by row: of many rows the first and the last ones are looked at.
-constexpr int64_t kCheckedRows = 512;
-
-// Owners of byte intervals [begin, end) of one region.
-class ByteMap {
- public:
-  void write(size_t begin, size_t end, ValueId owner) {
-    if (begin == end) return;
-    split(begin);
-    split(end);
-    owners_.erase(owners_.lower_bound(begin), owners_.lower_bound(end));
-    owners_[begin] = {end, owner};
-  }
-  // Whether every byte of [begin, end) is held by a value in `allowed`.
-  template <class Allowed>
-  bool holds(size_t begin, size_t end, Allowed allowed) const {
-    auto it = owners_.upper_bound(begin);
-    if (it == owners_.begin()) return begin == end;
-    for (--it; begin < end; ++it) {
-      if (it == owners_.end() || it->first > begin || it->second.end <= begin || !allowed(it->second.owner))
-        return false;
-      begin = it->second.end;
-    }
-    return true;
-  }
-
-  bool touches(size_t begin, size_t end) const {
-    auto it = owners_.lower_bound(end);
-    return it != owners_.begin() && std::prev(it)->second.end > begin;
-  }
-
- private:
-  struct Piece {
-    size_t end;
-    ValueId owner;
-  };
-  void split(size_t at) {
-    auto it = owners_.upper_bound(at);
-    if (it == owners_.begin()) return;
-    --it;
-    if (it->first < at && at < it->second.end) {
-      owners_[at] = it->second;
-      it->second.end = at;
-    }
-  }
-  std::map<size_t, Piece> owners_;
-};
+// Of a value that lies in more parts than these from either end, parts in the middle are not looked at.
+constexpr size_t kCheckedParts = 512;
 
 class Replay {
  public:
   Replay(const Plan& plan, const Store& store, const SharedRegions& shared)
-      : plan_(plan), graph_(plan.graph), store_(store), shared_(shared) {}
+      : plan_(plan), graph_(plan.graph), store_(store), shared_(shared) {
+    for (ValueId id = 0; id < graph_.value_count(); ++id) roots_.push_back(root_of(graph_, id));
+  }
 
   void run() {
     for (const GraphInput& input : graph_.inputs())
-      each_row(input.value, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, input.value); });
+      each_part(input.value, [&](ByteMap& map, const ByteRows& bytes) { map.write(bytes, input.value); });
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& node = graph_.node(id);
       write_workspace(id);
       for (ValueId in : node.in) check_read(in, [&] { return graph_.where_text(id); });
       check_outputs_apart(id);
-      for (ValueId out : node.out) each_row(out, [&](ByteMap& map, size_t b, size_t e) { map.write(b, e, out); });
+      for (ValueId out : node.out) each_part(out, [&](ByteMap& map, const ByteRows& bytes) { map.write(bytes, out); });
       check_workspace(id);
     }
     for (const GraphOutput& output : graph_.outputs())
@@ -95,6 +55,7 @@ class Replay {
     RegionId region;
     size_t begin, end;
   };
+  static ByteRows rows_of(const Workspace& bytes) { return {bytes.begin, 1, 0, bytes.end - bytes.begin}; }
 
   // Bytes of the arena that the node's kernel scribbles in.
   std::optional<Workspace> workspace(NodeId id) const {
@@ -113,38 +74,61 @@ class Replay {
 
   // No value is left in the workspace, so that reading one there later fails ...
   void write_workspace(NodeId id) {
-    if (const auto bytes = workspace(id)) maps_[bytes->region].write(bytes->begin, bytes->end, kNone);
+    if (const auto bytes = workspace(id)) maps_[bytes->region].write(rows_of(*bytes), kNone);
   }
 
   // ... and none of the node's own results lies there.
   void check_workspace(NodeId id) {
     const auto bytes = workspace(id);
-    if (bytes && !maps_[bytes->region].holds(bytes->begin, bytes->end, [](ValueId owner) { return owner == kNone; }))
+    if (bytes && !maps_[bytes->region].holds(rows_of(*bytes), [](ValueId owner) { return owner == kNone; }))
       fail_internal("plan: " + graph_.where_text(id) + " has a result in its workspace");
   }
 
-  // The dense runs of bytes of a value.
+  const Root& root(ValueId id) const { return roots_[static_cast<size_t>(id)]; }
+
+  // The bytes of a value: of a dense one a single part, of columns of a matrix their rows, of others more parts.
   template <class Body>
-  void each_row(ValueId id, Body body) {
+  void each_part(ValueId id, const Body& body) {
     const TensorType& type = graph_.value(id).type;
-    const Root root = root_of(graph_, id);
     const Location& location = plan_.location[static_cast<size_t>(id)];
-    const size_t size = dtype_size(type.dtype);
     if (type.shape.elements() == 0) return;
     if (bounds(id).second > store_.regions()[static_cast<size_t>(location.region)].bytes)
       fail_internal("plan: value %" + std::to_string(id) + " lies beyond its region");
     ByteMap& map = maps_[location.region];
-    if (root.strides == dense_strides(type.shape)) return body(map, location.offset, location.offset + type.bytes());
-    const int64_t width = type.shape[-1], rows = type.shape.elements() / width;
-    for (int64_t row = 0; row < rows; ++row) {
-      if (row == kCheckedRows && rows > 2 * kCheckedRows) row = rows - kCheckedRows;
-      int64_t rest = row, at = 0;
-      for (int axis = type.shape.rank() - 2; axis >= 0; --axis) {
-        at += rest % type.shape[axis] * root.strides[axis];
-        rest /= type.shape[axis];
-      }
-      const size_t begin = location.offset + static_cast<size_t>(at) * size;
-      body(map, begin, begin + static_cast<size_t>(width) * size);
+    const Shape& strides = root(id).strides;
+    if (strides == dense_strides(type.shape)) return body(map, ByteRows{location.offset, 1, 0, type.bytes()});
+    // Axes from the least stride to the largest, without those that go over the same bytes again.
+    struct Axis {
+      size_t size, stride;  // bytes
+    };
+    std::vector<Axis> axes;
+    size_t width = dtype_size(type.dtype);
+    for (int axis = 0; axis < type.shape.rank(); ++axis)
+      if (type.shape[axis] > 1 && strides[axis] != 0)
+        axes.push_back({static_cast<size_t>(type.shape[axis]), static_cast<size_t>(strides[axis]) * width});
+    std::ranges::sort(axes, {}, &Axis::stride);
+    std::vector<Axis> outer;
+    for (const Axis& axis : axes) {
+      if (outer.empty() && axis.stride == width)
+        width *= axis.size;
+      else if (!outer.empty() && axis.stride == outer.back().size * outer.back().stride)
+        outer.back().size *= axis.size;
+      else
+        outer.push_back(axis);
+    }
+    ByteRows rows{location.offset, 1, 0, width};
+    if (!outer.empty() && outer.front().stride >= width) {
+      rows.rows = outer.front().size, rows.pitch = outer.front().stride;
+      outer.erase(outer.begin());
+    }
+    size_t parts = 1;
+    for (const Axis& axis : outer) parts *= axis.size;
+    for (size_t part = 0; part < parts; ++part) {
+      if (part == kCheckedParts && parts > 2 * kCheckedParts) part = parts - kCheckedParts;
+      size_t rest = part, offset = 0;
+      for (const Axis& axis : outer) offset += rest % axis.size * axis.stride, rest /= axis.size;
+      rows.begin = location.offset + offset;
+      body(map, rows);
     }
   }
 
@@ -152,15 +136,15 @@ class Replay {
   // node between them has nothing to do.
   bool same_data(ValueId reader, ValueId owner) const {
     if (owner == reader) return true;
-    return root_of(graph_, owner).value == root_of(graph_, reader).value;
+    return owner != kNone && root(owner).value == root(reader).value;
   }
 
   // `where` gives the reader's text for the error.
   template <class Where>
   void check_read(ValueId id, const Where& where) {
     bool good = true;
-    each_row(id, [&](ByteMap& map, size_t b, size_t e) {
-      good = good && map.holds(b, e, [&](ValueId owner) { return same_data(id, owner); });
+    each_part(id, [&](ByteMap& map, const ByteRows& bytes) {
+      good = good && map.holds(bytes, [&](ValueId owner) { return same_data(id, owner); });
     });
     if (!good) fail_internal("plan: " + where() + " reads %" + std::to_string(id) + ", whose bytes were overwritten");
   }
@@ -184,9 +168,8 @@ class Replay {
     const TensorType& type = graph_.value(id).type;
     const size_t begin = plan_.location[static_cast<size_t>(id)].offset;
     if (type.shape.elements() == 0) return {begin, begin};
-    const Root root = root_of(graph_, id);
     int64_t last = 0;
-    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root.strides[axis];
+    for (int axis = 0; axis < type.shape.rank(); ++axis) last += (type.shape[axis] - 1) * root(id).strides[axis];
     return {begin, begin + static_cast<size_t>(last + 1) * dtype_size(type.dtype)};
   }
 
@@ -196,15 +179,15 @@ class Replay {
     const auto [b_begin, b_end] = bounds(b);
     if (a_end <= b_begin || b_end <= a_begin || interleaved(a, b)) return false;
     ByteMap bytes;
-    each_row(a, [&](ByteMap&, size_t begin, size_t end) { bytes.write(begin, end, a); });
+    each_part(a, [&](ByteMap&, const ByteRows& rows) { bytes.write(rows, a); });
     bool any = false;
-    each_row(b, [&](ByteMap&, size_t begin, size_t end) { any = any || bytes.touches(begin, end); });
+    each_part(b, [&](ByteMap&, const ByteRows& rows) { any = any || bytes.touches(rows); });
     return any;
   }
 
   // Columns of one matrix: the same rows, other elements of each.
   bool interleaved(ValueId a, ValueId b) const {
-    const Root x = root_of(graph_, a), y = root_of(graph_, b);
+    const Root &x = root(a), &y = root(b);
     const Shape &p = graph_.value(a).type.shape, &q = graph_.value(b).type.shape;
     if (x.value != y.value || x.strides != y.strides || p.rank() != q.rank() || p.rank() < 2) return false;
     const int64_t pitch = x.strides[-2];
@@ -218,6 +201,7 @@ class Replay {
   const Graph& graph_;
   const Store& store_;
   const SharedRegions shared_;
+  std::vector<Root> roots_;  // of each value
   std::map<RegionId, ByteMap> maps_;
 };
 
