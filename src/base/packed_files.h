@@ -3,6 +3,7 @@
 // that a part of the path is no folder.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -12,12 +13,20 @@
 namespace linnet {
 
 constexpr const char* kPackedEnding = ".linnet";
+// A file inside that is made of other files there (text/pipeline/tokenizer_tables.h) and means nothing outside.
+constexpr const char* kTokenizerTables = "tokenizer.tables";
 
 // What a packed file holds. `data` point into a mapping that `owner` keeps.
 struct PackedFiles {
   std::shared_ptr<const void> owner;
   std::map<std::string, std::string_view> files;  // by path inside: "1_Pooling/config.json"
   bool has_weights = false;                       // read as "model.safetensors"
+  // User error when the weights are not those that were packed. Files are compared when they are opened; weights, which
+  // are nearly all of the bytes, by this alone.
+  void check() const {
+    if (check_weights) check_weights();
+  }
+  std::function<void()> check_weights = {};  // empty: they have been compared
   bool has_folder(const std::string& inside) const;
 };
 

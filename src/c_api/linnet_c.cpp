@@ -256,7 +256,8 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
         path, {.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length},
                .limits = {.waiting = options.waiting},
                .threads = options.threads,
-               .quantize = options.quantize ? options.quantize : "none"});
+               .quantize = options.quantize ? options.quantize : "none",
+               .check = WeightCheck::kLater});
     *model = opened.release();
   });
 }

@@ -61,7 +61,8 @@ int run_model(const Arguments& arguments) {
       .adapters = arguments.text.adapters,
       .draft = arguments.text.draft,
       .draft_tokens = arguments.text.draft_tokens,
-      .prefix_megabytes = arguments.text.prefix_megabytes};
+      .prefix_megabytes = arguments.text.prefix_megabytes,
+      .check = WeightCheck::kLater};
   const std::unique_ptr<LoadedModel> model = open_loaded_model(arguments.model, resident);
   std::optional<AppendFile> file;
   BatchOptions options{.json = arguments.json, .text = arguments.text, .name = "standard input"};

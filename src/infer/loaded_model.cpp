@@ -73,7 +73,7 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
   generation.draft = options.draft, generation.draft_tokens = options.draft_tokens;
   generation.prefix_megabytes = options.prefix_megabytes;
   std::unique_ptr<TextModel> text = open_text_model(folder, generation);
-  text->plan_resident(options.text);
+  text->plan_resident(options.text, options.check);
   model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
   return model;
 }

@@ -29,6 +29,9 @@ struct LoadedModelOptions {
   std::string draft;
   int64_t draft_tokens = 4;
   std::optional<int64_t> prefix_megabytes;
+  // kLater, of packed language models and translators: the first token comes sooner, and the first text fails where the
+  // weights are damaged. Others are checked when they are opened.
+  WeightCheck check = WeightCheck::kNow;
 };
 
 // One of `text` and `rows` is there.

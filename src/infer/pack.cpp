@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -16,6 +17,7 @@
 #include "tasks/classification/text_classifier.h"
 #include "tasks/language/language_model.h"
 #include "tasks/translation/translation_model.h"
+#include "text/pipeline/tokenizer_tables.h"
 
 namespace linnet {
 namespace {
@@ -28,7 +30,7 @@ bool is_left_out(const std::string& name) {
                              "trainer_state.json", "training_args.bin"})
     if (name == record) return true;
   for (const char* ending : {".safetensors", ".index.json", ".bin", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth",
-                             ".gguf", ".html", ".linnet", ".tmp", ".png"})
+                             ".gguf", ".html", ".linnet", ".tmp", ".png", ".tables"})
     if (name.ends_with(ending)) return true;
   return name.starts_with(".") || name.starts_with("events.out.") || name.starts_with("README");
 }
@@ -46,6 +48,24 @@ void add_files(const fs::path& folder, const std::string& prefix, std::map<std::
     const std::string name = entry.path().filename().string();
     if (entry.is_regular_file() && !is_left_out(name)) files[prefix + name] = read_file(entry.path().string());
     if (entry.is_directory() && prefix.empty() && is_part(entry.path())) add_files(entry.path(), name + "/", files);
+  }
+}
+
+// What opening the tokenizers of the model takes from the packed file: tables instead of texts that are parsed. Other
+// kinds than those of tokenizer.json and its forerunners have none.
+void add_tokenizer_tables(const std::string& folder, std::map<std::string, std::string>& files) {
+  std::set<std::string> parts = {""};
+  for (const auto& [name, text] : files)
+    if (const size_t slash = name.find('/'); slash != name.npos) parts.insert(name.substr(0, slash + 1));
+  for (const std::string& part : parts) {
+    if (!has_pretrained_tokenizer(folder + "/" + part)) continue;
+    try {
+      const auto tokenizer = load_pretrained_tokenizer(folder + "/" + part);
+      if (const auto* pipeline = dynamic_cast<const PipelineTokenizer*>(tokenizer.get()))
+        files[part + kTokenizerTables] = format_tokenizer_tables(*pipeline);
+    } catch (const Error& error) {  // a tokenizer that Linnet cannot read, which whoever opens it is told
+      if (error.kind() != ErrorKind::kUser) throw;
+    }
   }
 }
 
@@ -132,9 +152,10 @@ SafetensorsMetadata metadata_of(const std::string& folder) {
 
 PackReport finish(const std::string& path, PackedContents& contents, const std::string& folder) {
   add_files(folder, "", contents.files);
+  add_tokenizer_tables(folder, contents.files);
   save_packed_model(path, contents);
   use_packed_models();
-  open_packed(path);
+  open_packed(path)->check();
   return {.files = contents.files.size(), .bytes = static_cast<uint64_t>(fs::file_size(path))};
 }
 

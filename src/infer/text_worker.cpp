@@ -64,9 +64,12 @@ void TextWorker::work() {
         const std::lock_guard lock(mutex_);
         counts_ = engine.counts();
       }
+      model_->check_weights();
       collect();
-    } catch (const std::exception& error) {  // the texts of this moment are lost, and the model goes on
-      fail_all(error.what());
+    } catch (const Error& error) {  // the texts of this moment are lost, and the model goes on
+      fail_all(error.what(), error.kind() == ErrorKind::kUser);
+    } catch (const std::exception& error) {
+      fail_all(error.what(), false);
     }
   }
 }
@@ -146,11 +149,11 @@ void TextWorker::finish(Sample& sample, FinishedRequest finished) {
   events.finished(sample.index, {written_text(finished.result, sample.row, whole), std::move(sample.tokens)});
 }
 
-void TextWorker::fail_all(const std::string& why) {
+void TextWorker::fail_all(const std::string& why, bool is_user_error) {
   for (const auto& [id, sample] : samples_) model_->engine().cancel(id);
   model_->engine().take_finished();
   for (const auto& [id, sample] : std::exchange(samples_, {})) {
-    sample->request->events.finished(sample->index, {.error = why});
+    sample->request->events.finished(sample->index, {.error = why, .bad_request = is_user_error});
     const std::lock_guard lock(mutex_);
     --texts_;
   }

@@ -1,5 +1,6 @@
 // A model that writes, kept loaded with a thread of its own that drives its engine: texts may be asked for from any
-// thread, at any time, and enter at the engine's next step.
+// thread, at any time, and enter at the engine's next step. Weights that were not compared with their checksums when
+// the model was opened are compared behind the first step: tokens may be heard before, but no text is finished.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -31,7 +32,7 @@ struct TextOutcome {
   WrittenText text;
   std::vector<WrittenToken> tokens;  // if probabilities were asked for
   std::string error;                 // of the model or of the request; "" if none
-  bool bad_request = false;          // the error is the request's
+  bool bad_request = false;          // the error is the request's, or that of a damaged model
 };
 
 // Called in the model's thread, without locks. `sample` counts the texts of a request. Neither may throw.
@@ -84,7 +85,7 @@ class TextWorker {
   void hear(Sample& sample, const GeneratedToken& heard);
   void collect();
   void finish(Sample& sample, FinishedRequest finished);
-  void fail_all(const std::string& why);
+  void fail_all(const std::string& why, bool is_user_error);
 
   const std::unique_ptr<TextModel> model_;
   const TextWorkerLimits limits_;

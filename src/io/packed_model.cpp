@@ -17,8 +17,8 @@ uint64_t add_head(uint64_t state, const std::string& name, FileDType dtype, cons
   return add_text(state, name + " " + file_dtype_name(dtype) + shape.text());
 }
 
-uint64_t metadata_checksum(const SafetensorsMetadata& metadata) {
-  uint64_t state = kPackedVersion;
+uint64_t metadata_checksum(const SafetensorsMetadata& metadata, int version) {
+  auto state = static_cast<uint64_t>(version);
   for (const auto& [key, value] : metadata)
     if (key != kPackedChecksumKey) state = add_text(add_text(state, key), value);
   return state;
@@ -38,50 +38,100 @@ uint64_t piece_checksum(const std::byte* data, size_t bytes, size_t piece) {
   return data_checksum(0, data + first, std::min(kChecksumPiece, bytes - first));
 }
 
-// Tensors in the order of their names.
-uint64_t checksum_of(const SafetensorsFile& file) {
+using Entries = std::vector<const SafetensorsEntry*>;
+
+Entries by_name(const SafetensorsFile& file) {
+  Entries entries;
+  for (const SafetensorsEntry& entry : file.entries()) entries.push_back(&entry);
+  std::ranges::sort(entries, {}, &SafetensorsEntry::name);
+  return entries;
+}
+
+// Of the data of each tensor, computed by several threads.
+std::vector<uint64_t> data_sums(const Entries& entries) {
   struct Task {
     const SafetensorsEntry* entry;
     size_t piece;
   };
-  std::map<std::string_view, const SafetensorsEntry*> by_name;
-  for (const SafetensorsEntry& entry : file.entries()) by_name[entry.name] = &entry;
   std::vector<Task> tasks;
-  for (const auto& [name, entry] : by_name)
+  for (const SafetensorsEntry* entry : entries)
     for (size_t piece = 0; piece < pieces_of(entry->bytes()); ++piece) tasks.push_back({entry, piece});
   std::vector<uint64_t> found(tasks.size());
-  ThreadPool pool(available_threads());
-  pool.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+  const auto compute = [&](int64_t i, int) {
     const auto& [entry, piece] = tasks[static_cast<size_t>(i)];
     found[static_cast<size_t>(i)] = piece_checksum(entry->data, entry->bytes(), piece);
-  });
-  uint64_t state = metadata_checksum(file.metadata());
+  };
+  ThreadPool pool(tasks.size() > entries.size() ? available_threads() : 1);  // small tensors are not worth a thread
+  pool.run(static_cast<int64_t>(tasks.size()), compute);
+  std::vector<uint64_t> sums;
   auto next = found.begin();
-  for (const auto& [name, entry] : by_name) {
+  for (const SafetensorsEntry* entry : entries) {
     const auto count = static_cast<std::ptrdiff_t>(pieces_of(entry->bytes()));
-    const uint64_t data = fold({next, next + count});
+    sums.push_back(fold({next, next + count}));
     next += count;
-    state = data_checksum(add_head(state, entry->name, entry->dtype, entry->type.shape), &data, sizeof data);
   }
-  return state;
+  return sums;
 }
 
-// The same of tensors that are made as they are needed: one at a time is in memory.
-uint64_t checksum_of(const std::vector<WeightSource>& weights, const SafetensorsMetadata& metadata) {
-  std::map<std::string_view, const WeightSource*> by_name;
-  for (const WeightSource& weight : weights) by_name[weight.name] = &weight;
-  uint64_t state = metadata_checksum(metadata);
-  std::vector<std::byte> bytes;
-  for (const auto& [name, weight] : by_name) {
-    bytes.resize(static_cast<size_t>(weight->shape.elements()) * file_dtype_size(weight->dtype));
-    weight->fill(0, weight->shape.elements(), bytes.data());
-    std::vector<uint64_t> pieces(pieces_of(bytes.size()));
-    for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = piece_checksum(bytes.data(), bytes.size(), i);
-    const uint64_t data = fold(pieces);
-    state = data_checksum(add_head(state, weight->name, weight->dtype, weight->shape), &data, sizeof data);
-  }
-  return state;
+// The same of a tensor that is made as it is needed.
+uint64_t data_sum(const WeightSource& weight, std::vector<std::byte>& bytes) {
+  bytes.resize(static_cast<size_t>(weight.shape.elements()) * file_dtype_size(weight.dtype));
+  weight.fill(0, weight.shape.elements(), bytes.data());
+  std::vector<uint64_t> pieces(pieces_of(bytes.size()));
+  for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = piece_checksum(bytes.data(), bytes.size(), i);
+  return fold(pieces);
 }
+
+std::string text_of(const SafetensorsMetadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
+}
+
+constexpr size_t kDigits = 16;  // of a checksum's text
+
+// What a file says of itself, and whether it is so.
+class PackedChecks {
+ public:
+  // `version`: check_version().
+  PackedChecks(const SafetensorsFile& file, int version) : file_(file), version_(version), entries_(by_name(file)) {}
+
+  // The header; of version 2 the data, too.
+  void check_index() const {
+    uint64_t state = metadata_checksum(file_.metadata(), version_);
+    const std::vector<uint64_t> sums = version_ == 2 ? data_sums(entries_) : std::vector<uint64_t>();
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      state = add_head(state, entries_[i]->name, entries_[i]->dtype, entries_[i]->type.shape);
+      if (version_ == 2) state = data_checksum(state, &sums[i], sizeof sums[i]);
+    }
+    if (text_of(file_.metadata(), kPackedChecksumKey) != checksum_text(state)) fail();
+    if (version_ > 2 && text_of(file_.metadata(), kPackedSumsKey).size() != kDigits * entries_.size()) fail();
+  }
+  void check_files() const { check_data(true); }
+  void check_weights() const { check_data(false); }
+
+ private:
+  void check_data(bool files) const {
+    if (version_ == 2) return;
+    const std::string known = text_of(file_.metadata(), kPackedSumsKey);
+    Entries entries;
+    std::string wanted;
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i]->name.starts_with(kPackedFilePrefix) != files) continue;
+      entries.push_back(entries_[i]);
+      wanted += known.substr(kDigits * i, kDigits);
+    }
+    std::string found;
+    for (const uint64_t sum : data_sums(entries)) found += checksum_text(sum);
+    if (found != wanted) fail();
+  }
+  [[noreturn]] void fail() const {
+    fail_user("'" + file_.path() + "' is damaged: it does not have the checksum it was packed with");
+  }
+
+  const SafetensorsFile& file_;
+  const int version_;
+  const Entries entries_;
+};
 
 // A path that stays inside: no part is empty, "." or "..".
 bool is_inside(const std::string& path) {
@@ -95,7 +145,7 @@ bool is_inside(const std::string& path) {
   return true;
 }
 
-void check_version(const SafetensorsFile& file) {
+int check_version(const SafetensorsFile& file) {
   const auto found = file.metadata().find(kPackedVersionKey);
   if (found == file.metadata().end())
     fail_user("'" + file.path() + "' is no packed model; `linnet pack MODEL -o FILE.linnet` makes one");
@@ -107,17 +157,22 @@ void check_version(const SafetensorsFile& file) {
   if (version > kPackedVersion)
     fail_user("'" + file.path() + "' was packed by a newer Linnet: its format is " + std::to_string(version) +
               ", this program reads " + std::to_string(kPackedVersion));
-  if (version < kPackedVersion)
+  if (version < kOldestPackedVersion)
     fail_user("'" + file.path() + "' was packed by an older Linnet: its format is " + std::to_string(version) +
               ", this program reads " + std::to_string(kPackedVersion) + "; pack the model again");
+  return version;
 }
 
-PackedFiles files_of(const SafetensorsFile& file) {
-  check_version(file);
-  const auto checksum = file.metadata().find(kPackedChecksumKey);
+// `whole`: weights are checked, too.
+PackedFiles files_of(const SafetensorsFile& file, bool whole) {
+  const int version = check_version(file);
 #ifndef LINNET_FUZZED  // a fuzzer finds no checksum
-  if (checksum == file.metadata().end() || checksum->second != checksum_text(checksum_of(file)))
-    fail_user("'" + file.path() + "' is damaged: it does not have the checksum it was packed with");
+  const PackedChecks checks(file, version);
+  checks.check_index();
+  checks.check_files();
+  if (whole) checks.check_weights();
+#else
+  static_cast<void>(version), static_cast<void>(whole);
 #endif
   PackedFiles packed;
   for (const SafetensorsEntry& entry : file.entries()) {
@@ -137,24 +192,47 @@ PackedFiles files_of(const SafetensorsFile& file) {
 
 void save_packed_model(const std::string& path, const PackedContents& contents) {
   std::vector<WeightSource> all = contents.weights;
-  for (const auto& [name, text] : contents.files)
-    all.push_back({kPackedFilePrefix + name, FileDType::kU8, Shape{static_cast<int64_t>(text.size())},
-                   [&text = text](int64_t first, int64_t count, std::byte* out) {
-                     std::copy_n(reinterpret_cast<const std::byte*>(text.data()) + first, count, out);
+  // Behind the weights, which end a page, tables lie at multiples of the 16 bytes that they need: their sizes are such.
+  std::vector<std::pair<std::string_view, const std::string*>> files;
+  for (const auto& [name, text] : contents.files) files.emplace_back(name, &text);
+  std::ranges::stable_partition(files, [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
+  for (const auto& [name, text] : files)
+    all.push_back({kPackedFilePrefix + std::string(name), FileDType::kU8, Shape{static_cast<int64_t>(text->size())},
+                   [text = text](int64_t first, int64_t count, std::byte* out) {
+                     std::copy_n(reinterpret_cast<const std::byte*>(text->data()) + first, count, out);
                    }});
   SafetensorsMetadata metadata = contents.metadata;
   metadata.erase(kSafetensorsChecksumKey);
   metadata[kPackedVersionKey] = std::to_string(kPackedVersion);
-  metadata[kPackedChecksumKey] = checksum_text(checksum_of(all, metadata));
+  std::vector<const WeightSource*> by_name;
+  for (const WeightSource& weight : all) by_name.push_back(&weight);
+  std::ranges::sort(by_name, {}, &WeightSource::name);
+  std::string& sums = metadata[kPackedSumsKey];
+  sums.clear();
+  std::vector<std::byte> bytes;
+  for (const WeightSource* weight : by_name) sums += checksum_text(data_sum(*weight, bytes));
+  uint64_t state = metadata_checksum(metadata, kPackedVersion);
+  for (const WeightSource* weight : by_name) state = add_head(state, weight->name, weight->dtype, weight->shape);
+  metadata[kPackedChecksumKey] = checksum_text(state);
   save_weight_file(path, all, metadata, WeightOrder::kGivenInPages);
 }
 
 PackedFiles read_packed_model(const std::string& path) {
   const auto opened = std::make_shared<const OpenedPackedModel>(path);
-  PackedFiles packed = files_of(opened->tensors);
-  opened->file.drop_pages();
+  PackedFiles packed = files_of(opened->tensors, false);
+  packed.check_weights = [model = opened.get()] { model->check_weights(); };
   packed.owner = opened;
+  opened->file.drop_pages();
   return packed;
+}
+
+void OpenedPackedModel::check_weights() const {
+  if (checked_) return;
+  const std::lock_guard lock(mutex_);
+  if (checked_) return;
+  PackedChecks(tensors, check_version(tensors)).check_weights();
+  file.drop_pages();
+  checked_ = true;
 }
 
 std::shared_ptr<const OpenedPackedModel> open_packed_model(const std::string& path) {
@@ -162,7 +240,7 @@ std::shared_ptr<const OpenedPackedModel> open_packed_model(const std::string& pa
 }
 
 PackedFiles read_packed_model(std::span<const std::byte> bytes, const std::string& name) {
-  return files_of(SafetensorsFile(bytes, name, SafetensorsTypes::kAll));
+  return files_of(SafetensorsFile(bytes, name, SafetensorsTypes::kAll), true);
 }
 
 void use_packed_models() {

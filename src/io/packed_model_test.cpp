@@ -100,11 +100,74 @@ TEST_F(PackedModel, EveryByteThatIsAlteredOrMissingIsFound) {
   EXPECT_NE(damage(whole + "x"), "");
 }
 
+// Weights are compared when somebody asks, all else when the file is opened.
+TEST_F(PackedModel, AlteredWeightsAreFoundBeforeTheyAreRead) {
+  save_packed_model(path_, contents());
+  const std::string whole = read_file(path_);
+  const std::shared_ptr<const OpenedPackedModel> good = open_packed_model(path_);
+  const auto weights = static_cast<size_t>(good->tensors.find("w")->data - good->file.bytes().data());
+  const auto alter = [&](size_t byte) {
+    std::string bytes = whole;
+    bytes[byte] = static_cast<char>(bytes[byte] ^ 16);
+    write_file_atomically(path_, bytes);
+  };
+  const auto problem = [&](const auto& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(problem([&] { open_packed(path_)->check(); }), "");
+  alter(weights + 7);
+  EXPECT_EQ(read_file(path_ + "/config.json"), "{}");
+  const std::string damaged = problem([&] { open_packed(path_)->check(); });
+  EXPECT_NE(damaged.find("checksum"), std::string::npos) << damaged;
+  EXPECT_EQ(problem([&] { open_packed(path_)->check(); }), damaged) << "the second time, too";
+  EXPECT_EQ(problem([&] { WeightFiles{path_}; }), damaged);
+  EXPECT_EQ(problem([&] { read_packed_model(path_); }), "");
+  alter(whole.find("{\"a\": 1}"));
+  EXPECT_EQ(problem([&] { read_packed_model(path_); }), damaged);
+}
+
+// A file of Linnet 0.1 with one checksum of all.
+TEST_F(PackedModel, FilesOfVersion2AreOpenedAndCheckedAsAWhole) {
+  const std::string whole = read_file("tests/golden/packed/version2.linnet");
+  ASSERT_EQ(damage(whole), "");
+  write_file_atomically(path_, whole);
+  EXPECT_TRUE(file_exists(path_ + "/vocab.txt"));
+  EXPECT_NO_THROW(open_packed(path_)->check());
+  for (size_t i = 8; i < whole.size(); i += 101) {
+    std::string altered = whole;
+    altered[i] = static_cast<char>(altered[i] ^ 1);
+    if (whole[i] != ' ') {
+      EXPECT_NE(damage(altered), "") << "byte " << i;
+      write_file_atomically(path_, altered);
+      EXPECT_THROW(read_packed_model(path_), Error) << "byte " << i;
+    }
+  }
+}
+
+// They are used where they lie.
+TEST_F(PackedModel, TablesBeginAtMultiplesOf16Bytes) {
+  PackedContents with = contents();
+  with.files["tokenizer.tables"] = std::string(48, 't');
+  with.files["a/tokenizer.tables"] = std::string(32, 'u');
+  save_packed_model(path_, with);
+  for (const char* name : {"tokenizer.tables", "a/tokenizer.tables"}) {
+    const auto address = reinterpret_cast<uintptr_t>(open_packed(path_)->files.at(name).data());
+    const auto weights = reinterpret_cast<uintptr_t>(open_packed_model(path_)->tensors.find("w")->data);
+    EXPECT_EQ((address - weights - 24) % 16, 0u) << name;  // this test's weights are 24 bytes and fill no page
+  }
+}
+
 TEST_F(PackedModel, OtherFilesAndOtherVersionsAreNamed) {
   SafetensorsMetadata metadata;
   save_weight_file(path_, contents().weights, metadata);
   EXPECT_NE(damage(read_file(path_)).find("linnet pack"), std::string::npos);
-  metadata[kPackedVersionKey] = "3";
+  metadata[kPackedVersionKey] = "4";
   save_weight_file(path_, contents().weights, metadata);
   EXPECT_NE(damage(read_file(path_)).find("newer"), std::string::npos);
   metadata[kPackedVersionKey] = "1";

@@ -11,6 +11,7 @@ constexpr const char* kSafetensorsMetadataKey = "__metadata__";
 constexpr const char* kSafetensorsChecksumKey = "linnet_checksum";
 constexpr const char* kPackedVersionKey = "linnet_packed";  // of packed models (packed_model.h)
 constexpr const char* kPackedChecksumKey = "linnet_packed_checksum";
+constexpr const char* kPackedSumsKey = "linnet_packed_sums";
 constexpr const char* kPackedFilePrefix = "linnet.file:";  // names tensors that are files
 
 inline std::string checksum_text(uint64_t checksum) {

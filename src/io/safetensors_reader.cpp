@@ -135,11 +135,11 @@ class HeaderReader {
 
 }  // namespace
 
-// The weights of a packed model are the packed file itself, which open_packed() checks.
+// The weights of a packed model are the packed file itself.
 SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes types) : path_(path) {
   const PackedPath inside = split_packed_path(path);
   const bool packed = inside.inside == "model.safetensors";
-  if (packed) open_packed(inside.packed);
+  if (packed) open_packed(inside.packed)->check();
   mapped_ = MappedFile(packed ? inside.packed : path);
   parse({mapped_.data(), mapped_.size()}, types);
   if (packed) keep_weights_alone();
@@ -151,6 +151,7 @@ void SafetensorsFile::keep_weights_alone() {
   for (size_t i = 0; i < entries_.size(); ++i) by_name_[entries_[i].name] = i;
   metadata_.erase(kPackedVersionKey);
   metadata_.erase(kPackedChecksumKey);
+  metadata_.erase(kPackedSumsKey);
 }
 
 SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::string& name, SafetensorsTypes types)

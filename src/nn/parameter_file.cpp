@@ -78,12 +78,11 @@ std::unique_ptr<const ParameterFile> ParameterFile::open(const std::string& fold
   if (!is_packed(folder)) return nullptr;
   const std::shared_ptr<const OpenedPackedModel> opened = open_packed_model(folder);
   if (!opened->tensors.metadata().contains(kParametersKey)) return nullptr;
-  return std::make_unique<const ParameterFile>(opened->tensors, &opened->file, opened);
+  return std::make_unique<const ParameterFile>(opened->tensors, opened);
 }
 
-ParameterFile::ParameterFile(const SafetensorsFile& tensors, const SharedFile* shared,
-                             std::shared_ptr<const void> owner)
-    : tensors_(tensors), shared_(shared), owner_(std::move(owner)) {
+ParameterFile::ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<const OpenedPackedModel> opened)
+    : tensors_(tensors), opened_(std::move(opened)) {
   const auto found = tensors.metadata().find(kParametersKey);
   const json words = json::parse(found == tensors.metadata().end() ? "" : found->second, nullptr, false);
   try {
@@ -168,7 +167,12 @@ void ParameterFile::read_values(const ParameterSpec& spec, float* values) const 
   for (int64_t row = 0; row < packed->rows; ++row) dequantize_row(weight, row, values + row * packed->columns);
 }
 
+void ParameterFile::check_weights() const {
+  if (opened_) opened_->check_weights();
+}
+
 void ParameterFile::read(const ParameterLayout& layout, const ParameterTarget& target, const Missing& missing) const {
+  check_weights();
   for (const ParameterSlot& slot : layout.parameters()) {
     if (missing && !has(slot.spec.name))
       missing(slot);
@@ -178,9 +182,10 @@ void ParameterFile::read(const ParameterLayout& layout, const ParameterTarget& t
   }
 }
 
-bool ParameterFile::load(const Store& store, const ParameterLayout& layout, ThreadPool& pool) const {
+bool ParameterFile::load(const Store& store, const ParameterLayout& layout, ThreadPool& pool, WeightCheck check) const {
   for (const ParameterSlot& slot : layout.parameters())
     if (!has(slot.spec.name)) return false;
+  if (check == WeightCheck::kNow) check_weights();
   if (can_map(layout)) {
     map(store, layout);
     return true;
@@ -211,10 +216,10 @@ const std::byte* ParameterFile::flat_values(const ParameterSlot& slot) const {
 }
 
 bool ParameterFile::can_map(const ParameterLayout& layout) const {
-  if (!shared_) return false;
+  if (!shared()) return false;
+  const std::byte* const begin = shared()->bytes().data();
   const auto begins_page = [&](const std::byte* data) {
-    return data >= shared_->bytes().data() &&
-           static_cast<size_t>(data - shared_->bytes().data()) % SharedFile::kPage == 0;
+    return data >= begin && static_cast<size_t>(data - begin) % SharedFile::kPage == 0;
   };
   const std::byte *flat = nullptr, *packed = nullptr;
   for (const ParameterSlot& slot : layout.parameters()) {
@@ -234,7 +239,7 @@ bool ParameterFile::can_map(const ParameterLayout& layout) const {
 
 void ParameterFile::map(const Store& store, const ParameterLayout& layout) const {
   const auto put = [&](const std::string& input, const std::byte* data, size_t bytes) {
-    shared_->map_over(store.data(input), static_cast<size_t>(data - shared_->bytes().data()), bytes);
+    shared()->map_over(store.data(input), static_cast<size_t>(data - shared()->bytes().data()), bytes);
   };
   if (!layout.quantized().empty()) {
     const QuantizedSlot& first = layout.quantized().front();

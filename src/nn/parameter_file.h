@@ -39,13 +39,19 @@ struct QuantizationWords {
   std::string text() const;  // "--quantize int8 --keep head*"
 };
 
+// When the weights are compared with their checksums (PackedFiles::check()).
+enum class WeightCheck {
+  kNow,    // before they are used
+  kLater,  // by whoever asked for this, before an answer that was computed with them counts
+};
+
 class ParameterFile {
  public:
   // Null where `folder` is no packed model, or one whose tensors are those of its folder.
   static std::unique_ptr<const ParameterFile> open(const std::string& folder);
-  // User error, as of a damaged file, when the metadata are not as above. `shared` may be null: then nothing is mapped.
-  // Both outlive this object, or `owner` keeps them.
-  ParameterFile(const SafetensorsFile& tensors, const SharedFile* shared, std::shared_ptr<const void> owner = {});
+  // User error, as of a damaged file, when the metadata are not as above. `tensors` outlive this object, or `opened`
+  // keeps them; without `opened` nothing is mapped and nothing is compared.
+  ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<const OpenedPackedModel> opened);
 
   const std::string& path() const { return tensors_.path(); }
   const QuantizationWords& words() const { return words_; }
@@ -59,7 +65,9 @@ class ParameterFile {
   // Puts all parameters where graphs read them: the file's pages become the store's memory if they lie as the store's
   // regions do, else they are copied. Nobody may write to the parameters afterwards. False, and nothing is done, when
   // the file lacks a parameter. The store is on the host and has its memory.
-  bool load(const Store& store, const ParameterLayout& layout, ThreadPool& pool) const;
+  bool load(const Store& store, const ParameterLayout& layout, ThreadPool& pool,
+            WeightCheck check = WeightCheck::kNow) const;
+  void check_weights() const;  // OpenedPackedModel's
   bool can_map(const ParameterLayout& layout) const;
   // Fills a flat buffer with the numbers that the weights stand for. Parameters that the file lacks are left to
   // `missing`, or are user errors if that is empty.
@@ -76,9 +84,10 @@ class ParameterFile {
   void read_values(const ParameterSpec& spec, float* values) const;
   [[noreturn]] void fail(const std::string& problem) const;
 
+  const SharedFile* shared() const { return opened_ ? &opened_->file : nullptr; }
+
   const SafetensorsFile& tensors_;
-  const SharedFile* shared_;
-  const std::shared_ptr<const void> owner_;
+  const std::shared_ptr<const OpenedPackedModel> opened_;
   QuantizationWords words_;
 };
 

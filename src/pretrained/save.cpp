@@ -39,7 +39,7 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
   if (is_packed(from)) {
     for (const auto& [name, text] : open_packed(from)->files) {
       const fs::path path = fs::path(to) / name;
-      if (name == "config.json" || instead.contains(name)) continue;
+      if (name == "config.json" || name.ends_with(kTokenizerTables) || instead.contains(name)) continue;
       make_directories(path.parent_path().string());
       prepare(files, path, text);
     }

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 
+#include "base/error.h"
+
 namespace linnet {
 namespace {
 
@@ -131,7 +133,16 @@ ByteTrie::ByteTrie(Keys keys) {
   keys.erase(std::unique(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.first == b.first; }),
              keys.end());
   if (!keys.empty() && keys[0].first.empty()) keys.erase(keys.begin());
-  Builder(units_, keys);
+  Builder(own_units_, keys);
+  units_ = own_units_;
+}
+
+ByteTrie::ByteTrie(std::span<const Unit> units, int32_t values, const std::string& where) : units_(units) {
+  const auto fits = [&](const Unit& unit) {
+    return (unit.base | 0xFF) < units.size() && (unit.value == kNoValue || static_cast<int32_t>(unit.value) < values);
+  };
+  if (units.empty() || !std::all_of(units.begin(), units.end(), fits))
+    fail_user(where + " is damaged: its trie leads outside of the pieces");
 }
 
 }  // namespace linnet

@@ -1,6 +1,8 @@
 // A trie over byte strings as a double array (Aoe 1989): one unit of 8 bytes is looked at for each byte of text.
 #pragma once
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +18,21 @@ class ByteTrie {
   // less than 2^30 bytes.
   using Keys = std::vector<std::pair<std::string_view, int32_t>>;
   explicit ByteTrie(Keys keys = {});
+
+  // A node's children are at base ^ byte. No two nodes have the same base, so the byte tells whose child a unit is; a
+  // unit that is nobody's has a byte that would need a base which nobody has. Packed models hold units as they are
+  // here.
+  struct Unit {
+    uint32_t base = 0;
+    uint32_t label : 8 = 0;
+    uint32_t value : 24 = kNoValue;
+  };
+  // Of units() that outlive it; values are below `values`. They are checked, so that any bytes are safe to use: a user
+  // error that begins with `where`.
+  ByteTrie(std::span<const Unit> units, int32_t values, const std::string& where);
+  ByteTrie(ByteTrie&&) = default;
+  ByteTrie& operator=(ByteTrie&&) = default;
+  std::span<const Unit> units() const { return units_; }
 
   // The node that `byte` leads to.
   uint32_t next(uint32_t node, unsigned char byte) const {
@@ -37,14 +54,8 @@ class ByteTrie {
 
  private:
   class Builder;
-  // A node's children are at base ^ byte. No two nodes have the same base, so the byte tells whose child a unit is; a
-  // unit that is nobody's has a byte that would need a base which nobody has.
-  struct Unit {
-    uint32_t base = 0;
-    uint32_t label : 8 = 0;
-    uint32_t value : 24 = kNoValue;
-  };
-  std::vector<Unit> units_;
+  std::vector<Unit> own_units_;
+  std::span<const Unit> units_;  // own_units_, or what the constructor was given
 };
 
 }  // namespace linnet

@@ -5,6 +5,7 @@
 #include "base/packed_files.h"
 #include "text/pipeline/json_reader-inl.h"
 #include "text/pipeline/tokenizer_json.h"
+#include "text/pipeline/tokenizer_tables.h"
 #include "text/pretrained_files.h"
 
 namespace linnet {
@@ -31,10 +32,21 @@ std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const std::string
   return tokenizer;
 }
 
+// The tables that a packed model has beside the files of the folder; null where it has none.
+std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folder) {
+  const std::string path = folder + "/" + kTokenizerTables;
+  const PackedPath packed = split_packed_path(path);
+  if (packed.packed.empty() || !file_exists(path)) return nullptr;
+  const std::shared_ptr<const PackedFiles> files = open_packed(packed.packed);
+  return finish(read_tokenizer_tables(files->files.at(packed.inside), path, files), folder);
+}
+
 }  // namespace
 
 std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path) {
   const bool is_folder = linnet::is_folder(path);
+  if (is_folder)
+    if (auto tokenizer = read_packed_tables(path)) return tokenizer;
   if (!is_folder && !file_exists(path)) fail_user("there is no tokenizer '" + path + "'");
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = is_folder ? path : parent.empty() ? "." : parent;

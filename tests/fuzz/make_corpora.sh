@@ -43,6 +43,12 @@ packed_layer bf16 ".weight BF16 [16,32] 1024"
 packed_layer int8 ".weight.codes I8 [1,1,8,16,4] 512" ".weight.scales F32 [16] 64" ".weight.sums I32 [16] 64"
 packed_layer int8-weights ".weight.codes I8 [1,1,8,16,4] 512" ".weight.scales BF16 [1,1,16] 32" ".weight.padding U8 [32] 32"
 packed_layer int4-weights ".weight.codes U8 [1,1,4,16,4] 256" ".weight.scales BF16 [1,1,16] 32" ".weight.padding U8 [32] 32"
+# A tokenizer.json, an empty line, and changes of its tables: eight bytes behind an offset of three.
+for file in $golden/tokenizers/{bert,unigram}.json; do
+  { tr -d '\n' <"$file" && printf '\n\n\x21\0\0\xff\xff\xff\xff\xff\xff\xff\x7f'; } | place packed_model_fuzz "$(basename "$file")"
+done
+printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}\n\n\x2a\0\0\1\0\0\0\0\0\0\0' |
+  place packed_model_fuzz bpe
 printf '{"weight_map":{"a":"1","b":"1","c":"2"},"metadata":{"total_size":3}}' | place shard_index_fuzz whole
 printf '{"weight_map":{"a":"3","c":"2"}}' | place shard_index_fuzz other
 printf '{"weight_map":{"a":"folder"}}' | place shard_index_fuzz folder

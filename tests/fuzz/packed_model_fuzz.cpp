@@ -1,5 +1,6 @@
-// Any bytes are either a packed model or a user error of one line; and where they say how parameters are quantized, a
-// model reads all of its parameters from them or there is such an error.
+// Any bytes are either a packed model or a user error of one line; where they say how parameters are quantized, a model
+// reads all of its parameters from them or there is such an error; and where they hold tables of a tokenizer, it takes
+// any text or there is such an error.
 #include <algorithm>
 #include <string>
 
@@ -7,6 +8,8 @@
 #include "io/packed_model.h"
 #include "nn/layers.h"
 #include "nn/parameter_file.h"
+#include "text/pipeline/tokenizer_json.h"
+#include "text/pipeline/tokenizer_tables.h"
 
 using namespace linnet;
 
@@ -30,12 +33,40 @@ void read_parameters(const SafetensorsFile& tensors) {
   fuzzing::require(!file.can_map(layout));  // there is no file to map
 }
 
+void read_tables(std::string_view bytes, const std::string& path) {
+  const PipelineTokenizer tokenizer(read_tokenizer_tables(bytes, path, nullptr));
+  fuzzing::use(tokenizer, fuzzing::text_with(std::string(bytes.substr(0, 100))));
+  fuzzing::use(tokenizer, "the <|endoftext|> [CLS] way");
+  tokenizer.to_json();
+}
+
+// A tokenizer.json, an empty line, and changes of the tables that are made of it: an offset of three bytes and eight
+// bytes that replace those there. Tables that are made up from nothing would hardly ever have a whole header.
+void read_changed_tables(const std::string& bytes) {
+  const fuzzing::TwoFiles parts = fuzzing::two_files(bytes);
+  if (!parts.first.starts_with("{") || parts.second.empty()) return;
+  std::string tables;
+  fuzzing::only_user_errors([&] {
+    tables = format_tokenizer_tables(PipelineTokenizer(read_tokenizer_json(parts.first, fuzzing::kName)));
+  });
+  if (tables.empty()) return;
+  constexpr size_t kChange = 3 + 8;
+  for (size_t at = 0; at + kChange <= parts.second.size(); at += kChange) {
+    const auto* change = reinterpret_cast<const unsigned char*>(parts.second.data()) + at;
+    const size_t offset = (change[0] + 256u * change[1] + 65536u * change[2]) % (tables.size() / 8) * 8;
+    std::memcpy(tables.data() + offset, change + 3, 8);
+  }
+  fuzzing::only_user_errors([&] { read_tables(tables, fuzzing::kName); });
+}
+
 void read(const std::string& bytes) {
   fuzzing::only_user_errors([&] {
     const PackedFiles packed = read_packed_model(std::as_bytes(std::span(bytes)), fuzzing::kName);
     const char *begin = bytes.data(), *end = begin + bytes.size();
     for (const auto& [name, text] : packed.files)
       fuzzing::require(text.data() >= begin && text.data() + text.size() <= end && !name.starts_with("../"));
+    for (const auto& [name, text] : packed.files)
+      if (name.ends_with(kTokenizerTables)) read_tables(text, std::string(fuzzing::kName) + "/" + name);
   });
   fuzzing::only_user_errors([&] {
     read_parameters(SafetensorsFile(std::as_bytes(std::span(bytes)), fuzzing::kName, SafetensorsTypes::kAll));
@@ -47,6 +78,7 @@ void read(const std::string& bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes = fuzzing::as_text(data, size);
   read(bytes);
+  read_changed_tables(bytes);
   // With the length of the header in two bytes: most of what the fuzzer makes up would otherwise end at the length.
   if (size < 2) return 0;
   const uint64_t header = std::min<size_t>(size - 2, data[0] + 256u * data[1]);

@@ -132,6 +132,13 @@ TEST_F(Pack, ADamagedFileIsOneLine) {
     EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
     EXPECT_NE(outcome.error.find(what), std::string::npos) << outcome.error;
     EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    const Outcome answers = run({"run", folder_ / "bad.linnet"}, {.input = "w5 w6\n"});
+    EXPECT_EQ(answers.exit_code, 2) << answers.error;
+    EXPECT_NE(answers.error.find(what), std::string::npos) << answers.error;
+    EXPECT_EQ(lines(answers.error).size(), 1u) << answers.error;
+    EXPECT_EQ(answers.out, "");
+    EXPECT_EQ(run({"info", folder_ / "bad.linnet"}).exit_code, 2);
+    EXPECT_EQ(run({"convert", folder_ / "bad.linnet", folder_ / "back"}).exit_code, 2);
   }
   EXPECT_EQ(run({"pack", folder_ / "gpt2", "-o", file}).exit_code, 2) << "it exists";
   EXPECT_EQ(run({"pack", folder_ / "gpt2", "-o", folder_ / "model.bin"}).exit_code, 2);
@@ -156,6 +163,43 @@ TEST_F(Pack, RunAnswersByWhatTheModelIs) {
   EXPECT_NEAR(found["probability"].get<double>(), predicted["probability"].get<double>(), 1e-6);
   EXPECT_EQ(found["id"], 5);
   EXPECT_EQ(run({"run", gpt, "--jsonl"}, {.input = R"({"prompt": "w5", "colour": 1})"}).exit_code, 2);
+}
+
+TEST_F(Pack, AFileOfAnOlderLinnetGivesTheTextsOfANewOne) {
+  const std::string file = pack(model("gpt2"), {"--quantize", "int8"});
+  const std::string requests = R"({"prompt": "w5 w6", "max_tokens": 12, "seed": 3})"
+                               "\n"
+                               R"({"tokens": [7], "max_tokens": 9, "temperature": 0})"
+                               "\n";
+  EXPECT_EQ(output({"run", kGolden + "/../packed/version2.linnet", "--jsonl"}, requests),
+            output({"run", file, "--jsonl"}, requests));
+}
+
+// Tables of the tokenizer take the place of what is parsed; they belong to the file alone.
+TEST_F(Pack, TheTokenizerOfTheFileIsThatOfTheFolder) {
+  const std::string gpt = model("gpt2");
+  std::filesystem::remove(gpt + "/vocab.txt");
+  const nlohmann::json byte_level{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
+  const nlohmann::json json{
+      {"added_tokens", {{{"id", 96}, {"content", "<|end|>"}, {"special", true}}}},
+      {"pre_tokenizer", byte_level},
+      {"decoder", byte_level},
+      {"model",
+       {{"type", "BPE"},
+        {"vocab",
+         {{"t", 0}, {"h", 1}, {"e", 2}, {"th", 3}, {"the", 4}, {"Ġ", 5}, {"w", 6}, {"Ġw", 7}, {"<|end|>", 96}}},
+        {"merges", {"t h", "th e", "Ġ w"}}}}};
+  folder_.write("gpt2/tokenizer.json", json.dump());
+  folder_.write("gpt2/tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|end|>"})");
+  const std::string file = pack(gpt), text = "the wethe<|end|> whew\n";
+  EXPECT_EQ(output({"tokenizer", "encode", file}, text), output({"tokenizer", "encode", gpt}, text));
+  EXPECT_EQ(output({"generate", file, "--prompt", "the", "--max-tokens", "6", "--json"}),
+            output({"generate", gpt, "--prompt", "the", "--max-tokens", "6", "--json"}));
+  EXPECT_NE(contents(file).find("linnet.tokenizer"), std::string::npos);
+  ASSERT_EQ(run({"convert", file, folder_ / "back"}).exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "back/tokenizer.json"), json.dump());
+  EXPECT_FALSE(exists(folder_ / "back/tokenizer.tables"));
 }
 
 TEST_F(Pack, ABatchGoesOnWhereItEnded) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linnet/linnet_c.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -163,6 +164,29 @@ TEST_F(Runtime, WhatItDoesNotRunIsAUserError) {
   linnet_model* none = nullptr;
   EXPECT_EQ(CALL(runtime(), linnet_model_open)((folder_ / "broken.linnet").c_str(), nullptr, &none), LINNET_USER_ERROR);
   EXPECT_STRNE(CALL(runtime(), linnet_last_error)(), "");
+}
+
+// The weights are compared behind the first step: no text of damaged ones is finished.
+TEST_F(Runtime, AlteredWeightsAreFoundBeforeATextIsFinished) {
+  for (const char* word : {"none", "int8"}) {
+    const std::string file = pack(model("gpt2"), word);
+    std::string bytes = contents(file);
+    bytes[8192] ^= 1;  // weights begin at a page behind the header
+    folder_.write("altered.linnet", bytes);
+    linnet_model* model = nullptr;
+    ASSERT_EQ(CALL(runtime(), linnet_model_open)((folder_ / "altered.linnet").c_str(), nullptr, &model), LINNET_OK);
+    linnet_generate_options options;
+    CALL(runtime(), linnet_generate_options_init)(&options);
+    options.max_tokens = 4;
+    for (int i = 0; i < 2; ++i) {
+      char* text = nullptr;
+      EXPECT_EQ(CALL(runtime(), linnet_generate)(model, "w5 w6", &options, nullptr, nullptr, &text), LINNET_USER_ERROR);
+      EXPECT_EQ(text, nullptr);
+      EXPECT_NE(std::string(CALL(runtime(), linnet_last_error)()).find("damaged"), std::string::npos);
+    }
+    CALL(runtime(), linnet_model_close)(model);
+    std::filesystem::remove_all(folder_ / "gpt2");
+  }
 }
 
 }  // namespace

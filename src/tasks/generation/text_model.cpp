@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "config/task_rows.h"
 #include "exec/backend.h"
-#include "nn/parameter_file.h"
 #include "pretrained/static_scales.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
@@ -36,7 +35,8 @@ TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
 
 void TextModel::plan(std::span<const TextJob> jobs, int64_t samples) { plan_jobs(jobs, samples); }
 
-void TextModel::plan_resident(const TextRoom& options) {
+void TextModel::plan_resident(const TextRoom& options, WeightCheck check) {
+  check_ = check;
   plan_any(options);
   slides_ = false;  // a text ends where its room does
 }
@@ -57,9 +57,15 @@ void TextModel::allocate(const std::string& folder, const LoadWeights& weights) 
 
 void TextModel::fill(const std::string& folder, const ParameterLayout& layout, Store& store,
                      const LoadWeights& weights) {
-  const auto packed = store.device().is_host() ? ParameterFile::open(folder) : nullptr;
-  if (!packed || !packed->load(store, layout, pool_))
-    load_into(store, layout, pool_, [&](const ParameterTarget& parameters) { weights(layout, parameters); });
+  auto packed = store.device().is_host() ? ParameterFile::open(folder) : nullptr;
+  if (!packed || !packed->load(store, layout, pool_, check_))
+    return load_into(store, layout, pool_, [&](const ParameterTarget& parameters) { weights(layout, parameters); });
+  if (check_ == WeightCheck::kLater) unchecked_.push_back(std::move(packed));
+}
+
+void TextModel::check_weights() {
+  for (const auto& file : unchecked_) file->check_weights();
+  unchecked_.clear();
 }
 
 GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) const {

@@ -18,6 +18,7 @@
 
 #include "generate/engine.h"
 #include "nn/model_store.h"
+#include "nn/parameter_file.h"
 #include "tasks/generation/generation_choice.h"
 #include "tasks/generation/text_request.h"
 #include "tasks/text_coder.h"
@@ -62,7 +63,10 @@ class TextModel {
   // Plans and takes the memory for these jobs, whose texts are written `samples` times, then loads the weights. Once.
   void plan(std::span<const TextJob> jobs, int64_t samples);
   // The same for any job whose text is within the limits. A job gives the tokens that it gives when planned alone.
-  void plan_resident(const TextRoom& options);
+  // kLater: check_weights() is called before a text counts.
+  void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
+  // User error when the weights of a packed model are not those that were packed; compares once.
+  void check_weights();
 
   Engine& engine() { return *engine_; }
   ThreadPool& pool() { return pool_; }
@@ -112,6 +116,8 @@ class TextModel {
   Store store_;
   std::optional<Engine> engine_;
   int64_t room_ = 0;
+  WeightCheck check_ = WeightCheck::kNow;
+  std::vector<std::unique_ptr<const ParameterFile>> unchecked_;
 };
 
 // Cache, threads and device are those of `options`.

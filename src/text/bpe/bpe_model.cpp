@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/pipeline/tokenizer_json.h"
+#include "text/pipeline/tokenizer_tables.h"
 #include "text/unicode/utf8.h"
 
 namespace linnet {
@@ -21,6 +22,47 @@ BpeModel::BpeModel(Vocabulary vocabulary, const std::vector<std::pair<std::strin
                    BpeOptions options, const std::string& where)
     : options_(std::move(options)) {
   vocabulary_ = std::move(vocabulary);
+  find_special();
+  const size_t slots = std::bit_ceil(std::max<size_t>(2 * merges.size(), 16));
+  own_pairs_.resize(slots);
+  shift_ = 64 - std::countr_zero(slots);
+  own_merges_.reserve(merges.size());
+  std::string joined;
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    const size_t prefix = right.starts_with(options_.continuing_prefix) ? options_.continuing_prefix.size() : 0;
+    joined = left + right.substr(prefix);
+    const TokenId l = vocabulary_.find(left), r = vocabulary_.find(right), merged = vocabulary_.find(joined);
+    if (l < 0 || r < 0 || merged < 0)
+      fail_user(where + ": merge " + std::to_string(rank + 1) + " needs a piece that is not in the vocabulary");
+    own_merges_.push_back({l, r});
+    insert({static_cast<uint64_t>(static_cast<uint32_t>(l)) << 32 | static_cast<uint32_t>(r),
+            static_cast<uint32_t>(rank), merged});
+  }
+  pairs_ = own_pairs_, merges_ = own_merges_;
+}
+
+BpeModel::BpeModel(const TokenizerTables& tables, BpeOptions options)
+    : options_(std::move(options)),
+      pairs_(tables.table<Pair>(TokenizerTable::kPairs)),
+      merges_(tables.table<Merge>(TokenizerTable::kMerges)) {
+  vocabulary_ = tables.vocabulary();
+  find_special();
+  if (pairs_.size() < 2 || !std::has_single_bit(pairs_.size())) tables.fail("its pairs are no power of two");
+  shift_ = 64 - std::countr_zero(pairs_.size());
+  size_t empty = 0;
+  for (const Pair& pair : pairs_) {
+    const bool is_empty = pair.merged == -1 && pair.key == Pair{}.key;
+    empty += is_empty;
+    if (!is_empty && !vocabulary_.has(pair.merged)) tables.fail("a pair is merged to an id that has no piece");
+  }
+  if (empty == 0) tables.fail("all of its pairs are taken");  // a search would not end
+  for (const auto& [left, right] : merges_)
+    if (!vocabulary_.has(left) || !vocabulary_.has(right)) tables.fail("a merge has an id that has no piece");
+  keep(tables.owner());
+}
+
+void BpeModel::find_special() {
   if (!options_.unknown_piece.empty()) unknown_ = vocabulary_.find(options_.unknown_piece);
   for (int byte = 0; byte < 256; ++byte) {
     std::string piece;
@@ -34,30 +76,13 @@ BpeModel::BpeModel(Vocabulary vocabulary, const std::vector<std::pair<std::strin
     }
     byte_ids_[byte] = vocabulary_.find(piece);
   }
-
-  const size_t slots = std::bit_ceil(std::max<size_t>(2 * merges.size(), 16));
-  pairs_.resize(slots);
-  shift_ = 64 - std::countr_zero(slots);
-  merges_.reserve(merges.size());
-  std::string joined;
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const size_t prefix = right.starts_with(options_.continuing_prefix) ? options_.continuing_prefix.size() : 0;
-    joined = left + right.substr(prefix);
-    const TokenId l = vocabulary_.find(left), r = vocabulary_.find(right), merged = vocabulary_.find(joined);
-    if (l < 0 || r < 0 || merged < 0)
-      fail_user(where + ": merge " + std::to_string(rank + 1) + " needs a piece that is not in the vocabulary");
-    merges_.emplace_back(l, r);
-    insert({static_cast<uint64_t>(static_cast<uint32_t>(l)) << 32 | static_cast<uint32_t>(r),
-            static_cast<uint32_t>(rank), merged});
-  }
 }
 
 // A pair that comes twice has its last rank, as in tokenizers.
 void BpeModel::insert(Pair pair) {
   size_t slot = (pair.key * 0x9e3779b97f4a7c15u) >> shift_;
-  while (pairs_[slot].merged >= 0 && pairs_[slot].key != pair.key) slot = (slot + 1) & (pairs_.size() - 1);
-  pairs_[slot] = pair;
+  while (own_pairs_[slot].merged >= 0 && own_pairs_[slot].key != pair.key) slot = (slot + 1) & (own_pairs_.size() - 1);
+  own_pairs_[slot] = pair;
 }
 
 void BpeModel::tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const {
@@ -196,18 +221,20 @@ void BpeModel::merge_long(std::vector<ModelToken>& tokens, size_t begin, ModelSc
   for (int32_t i = 0; i >= 0; i = symbol(i).next) tokens.push_back({symbol(i).id, symbol(i).end});
 }
 
-std::string BpeModel::to_json() const {
+std::string BpeModel::settings_json() const {
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? std::string("null") : quote_json(text);
   };
-  std::string json = "{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":" + text_or_null(options_.unknown_piece) +
-                     ",\"continuing_subword_prefix\":" + text_or_null(options_.continuing_prefix) +
-                     ",\"end_of_word_suffix\":" + text_or_null(options_.word_suffix) +
-                     ",\"fuse_unk\":" + flag(options_.fuse_unknown) +
-                     ",\"byte_fallback\":" + flag(options_.byte_fallback) +
-                     ",\"ignore_merges\":" + flag(options_.ignore_merges) + ",\"vocab\":";
-  json += vocabulary_json(vocabulary_) + ",\n\"merges\":[";
+  return "\"type\":\"BPE\",\"dropout\":null,\"unk_token\":" + text_or_null(options_.unknown_piece) +
+         ",\"continuing_subword_prefix\":" + text_or_null(options_.continuing_prefix) +
+         ",\"end_of_word_suffix\":" + text_or_null(options_.word_suffix) +
+         ",\"fuse_unk\":" + flag(options_.fuse_unknown) + ",\"byte_fallback\":" + flag(options_.byte_fallback) +
+         +",\"ignore_merges\":" + flag(options_.ignore_merges);
+}
+
+std::string BpeModel::to_json() const {
+  std::string json = "{" + settings_json() + ",\"vocab\":" + vocabulary_json(vocabulary_) + ",\n\"merges\":[";
   // "a b" where no piece has a space: every version of tokenizers reads that.
   bool spaces = false;
   for (const auto& [left, right] : merges_)
@@ -220,6 +247,11 @@ std::string BpeModel::to_json() const {
     separator = ",\n";
   }
   return json + "]}";
+}
+
+void BpeModel::add_tables(TokenizerTableWriter& tables) const {
+  tables.set(TokenizerTable::kPairs, pairs_);
+  tables.set(TokenizerTable::kMerges, merges_);
 }
 
 }  // namespace linnet

@@ -63,7 +63,8 @@ std::vector<std::pair<std::string, std::string>> read_merges(const JsonObject& m
   return merges;
 }
 
-std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level, const JsonMembers& vocabulary) {
+std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level, const JsonMembers& vocabulary,
+                                       const TokenizerTables* tables) {
   if (model.has("dropout") && !(model.at("dropout").is_number() && model.at("dropout").get<double>() == 0))
     model.fail("has a dropout, which Linnet does not do");
   BpeOptions options;
@@ -74,18 +75,31 @@ std::unique_ptr<SubwordModel> read_bpe(const JsonObject& model, bool byte_level,
   options.unknown_piece = model.text("unk_token", "");
   options.continuing_prefix = model.text("continuing_subword_prefix", "");
   options.word_suffix = model.text("end_of_word_suffix", "");
+  if (tables) return std::make_unique<BpeModel>(*tables, std::move(options));
   return std::make_unique<BpeModel>(read_vocabulary(model, vocabulary), read_merges(model), std::move(options),
                                     model.where());
 }
 
-std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& model, const JsonMembers& vocabulary) {
-  return std::make_unique<WordPieceModel>(read_vocabulary(model, vocabulary), model.text("unk_token", "[UNK]"),
-                                          model.text("continuing_subword_prefix", "##"),
-                                          model.integer("max_input_chars_per_word", 100), model.where());
+std::unique_ptr<SubwordModel> read_wordpiece(const JsonObject& model, const JsonMembers& vocabulary,
+                                             const TokenizerTables* tables) {
+  auto wordpiece = std::make_unique<WordPieceModel>(
+      tables ? tables->vocabulary() : read_vocabulary(model, vocabulary), model.text("unk_token", "[UNK]"),
+      model.text("continuing_subword_prefix", "##"), model.integer("max_input_chars_per_word", 100), model.where());
+  if (tables) wordpiece->keep(tables->owner());
+  return wordpiece;
 }
 
 // [[piece, score], ...] in the order of the ids.
-std::unique_ptr<SubwordModel> read_unigram(const JsonObject& model) {
+std::unique_ptr<SubwordModel> read_unigram(const JsonObject& model, const TokenizerTables* tables) {
+  const bool byte_fallback = model.flag("byte_fallback", false);
+  const int64_t unknown = model.integer("unk_id", -1);
+  const auto check_unknown = [&](size_t pieces) {
+    if (unknown < -1 || unknown >= static_cast<int64_t>(pieces)) model.fail("has an unk_id outside its vocabulary");
+  };
+  if (tables) {
+    check_unknown(tables->table<Vocabulary::Location>(TokenizerTable::kLocations).size());
+    return std::make_unique<UnigramModel>(*tables, static_cast<TokenId>(unknown), byte_fallback);
+  }
   const json& list = model.at("vocab");
   if (!list.is_array()) model.fail("'vocab' is not a list");
   Vocabulary vocabulary;
@@ -96,11 +110,9 @@ std::unique_ptr<SubwordModel> read_unigram(const JsonObject& model) {
       model.fail("'vocab' has an entry " + std::to_string(scores.size()) + " that is not a piece and its score");
     scores.push_back(entry[1].get<double>());
   }
-  const int64_t unknown = model.integer("unk_id", -1);
-  if (unknown < -1 || unknown >= static_cast<int64_t>(scores.size()))
-    model.fail("has an unk_id outside its vocabulary");
+  check_unknown(scores.size());
   return std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), static_cast<TokenId>(unknown),
-                                        model.flag("byte_fallback", false), model.where());
+                                        byte_fallback, model.where());
 }
 
 // Old files do not name the type.
@@ -110,12 +122,13 @@ std::string guess_type(const JsonObject& model) {
 
 }  // namespace
 
-std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const JsonMembers& vocabulary) {
+std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const JsonMembers& vocabulary,
+                                         const TokenizerTables* tables) {
   const std::string type = json.text("type", guess_type(json));
   if (byte_level && type != "BPE") json.fail("of type " + type + " does not go with a ByteLevel pre-tokenizer");
-  if (type == "BPE") return read_bpe(json, byte_level, vocabulary);
-  if (type == "WordPiece") return read_wordpiece(json, vocabulary);
-  if (type == "Unigram") return read_unigram(json);
+  if (type == "BPE") return read_bpe(json, byte_level, vocabulary, tables);
+  if (type == "WordPiece") return read_wordpiece(json, vocabulary, tables);
+  if (type == "Unigram") return read_unigram(json, tables);
   json.fail("has the type '" + type + "', which Linnet does not know");
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 #include "text/pipeline/json_reader-inl.h"
 #include "text/pipeline/pipeline_tokenizer.h"
+#include "text/pipeline/tokenizer_tables.h"
 
 namespace linnet {
 
 // `byte_level`: the words that the model sees are spelt in GPT-2's alphabet of bytes. `vocabulary`: the members of its
-// "vocab", where that is an object and its members were read apart.
-std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const JsonMembers& vocabulary = {});
+// "vocab", where that is an object and its members were read apart. `tables`: what the JSON lacks then.
+std::unique_ptr<SubwordModel> read_model(const JsonObject& json, bool byte_level, const JsonMembers& vocabulary = {},
+                                         const TokenizerTables* tables = nullptr);
 
 std::unique_ptr<Normalizer> read_normalizer(const JsonObject& json);
 

@@ -42,7 +42,8 @@ class PipelineTokenizer : public PretrainedTokenizer {
   // Puts the begin token before each text and the end token behind it, as tokenizer_config.json's add_bos_token and
   // add_eos_token ask for. A template that adds tokens already stays as it is, and so does one whose role has no token.
   void add_to_template(bool begin, bool end);
-  std::string to_json() const;  // tokenizer.json
+  std::string to_json() const;                          // tokenizer.json
+  std::string to_json(const std::string& model) const;  // the same with this "model"
 
  private:
   void tokenize(std::string_view text, PipelineScratch& scratch, std::vector<TokenId>& ids,

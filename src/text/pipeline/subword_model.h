@@ -1,6 +1,7 @@
 // The step of a pretrained tokenizer that cuts a word into pieces of its vocabulary.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "text/vocabulary.h"
 
 namespace linnet {
+
+class TokenizerTableWriter;  // pipeline/tokenizer_tables.h
 
 struct ModelToken {
   TokenId id = 0;
@@ -49,10 +52,19 @@ class SubwordModel {
   virtual void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const = 0;
   virtual TokenId unknown() const = 0;      // -1 when there is none
   virtual std::string to_json() const = 0;  // tokenizer.json's "model"
+  // The members of to_json() but the vocabulary and the merges, without braces; and the tables of what they leave out,
+  // besides the vocabulary.
+  virtual std::string settings_json() const = 0;
+  virtual void add_tables(TokenizerTableWriter& tables) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
+  // What keeps the memory of tables that the model does not own.
+  void keep(std::shared_ptr<const void> owner) { owner_ = std::move(owner); }
 
  protected:
   Vocabulary vocabulary_;
+
+ private:
+  std::shared_ptr<const void> owner_;
 };
 
 }  // namespace linnet

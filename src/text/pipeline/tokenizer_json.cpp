@@ -63,7 +63,7 @@ std::string vocabulary_json(const Vocabulary& vocabulary) {
   return text + "}";
 }
 
-Pipeline read_tokenizer_json(std::string_view text, const std::string& path) {
+Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables) {
   JsonMembers vocabulary;
   const json document = parse_json(text, path, "model", "vocab", vocabulary);
   const JsonObject root(document, "'" + path + "':");
@@ -77,7 +77,7 @@ Pipeline read_tokenizer_json(std::string_view text, const std::string& path) {
     byte_level = read_pre_tokenizer(root.object("pre_tokenizer"), pipeline.pre_tokenizers);
     pipeline.pre_tokenizer_json = json_text(root.at("pre_tokenizer"));
   }
-  pipeline.model = read_model(root.object("model"), byte_level, vocabulary);
+  pipeline.model = read_model(root.object("model"), byte_level, vocabulary, tables);
   if (root.has("post_processor")) {
     read_post_processor(root.object("post_processor"), pipeline.post);
     pipeline.post_json = json_text(root.at("post_processor"));
@@ -91,13 +91,15 @@ Pipeline read_tokenizer_json(std::string_view text, const std::string& path) {
   return pipeline;
 }
 
-std::string PipelineTokenizer::to_json() const {
+std::string PipelineTokenizer::to_json() const { return to_json(pipeline_.model->to_json()); }
+
+std::string PipelineTokenizer::to_json(const std::string& model) const {
   std::string text = "{\n\"version\":\"1.0\",\n\"truncation\":null,\n\"padding\":null,\n\"added_tokens\":[";
   for (size_t i = 0; i < pipeline_.added.size(); ++i)
     text += (i > 0 ? ",\n" : "\n") + format_added_token(pipeline_.added[i]);
   text += "],\n\"normalizer\":" + pipeline_.normalizer_json + ",\n\"pre_tokenizer\":" + pipeline_.pre_tokenizer_json +
           ",\n\"post_processor\":" + pipeline_.post_json + ",\n\"decoder\":" + pipeline_.decoder_json +
-          ",\n\"model\":" + pipeline_.model->to_json() + "\n}\n";
+          ",\n\"model\":" + model + "\n}\n";
   return text;
 }
 

@@ -4,8 +4,11 @@
 
 namespace linnet {
 
+class TokenizerTables;  // pipeline/tokenizer_tables.h
+
 // The whole file; `path` is for messages. What it asks for and Linnet lacks is a user error that names it.
-Pipeline read_tokenizer_json(std::string_view text, const std::string& path);
+// `tables`: the model's vocabulary and merges or scores, which `text` then lacks.
+Pipeline read_tokenizer_json(std::string_view text, const std::string& path, const TokenizerTables* tables = nullptr);
 
 // A JSON string with its quotes; what is not UTF-8 becomes U+FFFD.
 std::string quote_json(std::string_view text);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "text/pipeline/tokenizer_json.h"
+#include "text/pipeline/tokenizer_tables.h"
 #include "text/unicode/utf8.h"
 
 namespace linnet {
@@ -50,25 +51,41 @@ double as_tokenizers_reads(double value) {
 
 UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, TokenId unknown, bool byte_fallback,
                            const std::string& where)
-    : written_scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
+    : own_written_scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
   vocabulary_ = std::move(vocabulary);
-  for (const double score : written_scores_) {
-    if (!std::isfinite(score)) fail_user(where + " has a score that is not finite");
-    scores_.push_back(as_tokenizers_reads(score));
-  }
-  if (unknown_ >= vocabulary_.size()) fail_user(where + " has an unknown token outside its vocabulary");
+  own_scores_.reserve(own_written_scores_.size());
+  for (const double score : own_written_scores_)
+    own_scores_.push_back(std::isfinite(score) ? as_tokenizers_reads(score) : score);
+  written_scores_ = own_written_scores_, scores_ = own_scores_;
   size_t bytes = 0;
-  double lowest = 0;
-  for (TokenId id = 0; id < vocabulary_.size(); ++id) {
-    bytes += vocabulary_.piece(id).size();
-    lowest = id == 0 ? scores_[0] : std::min(lowest, scores_[static_cast<size_t>(id)]);
-  }
+  for (TokenId id = 0; id < vocabulary_.size(); ++id) bytes += vocabulary_.piece(id).size();
   if (bytes >= kMostBytes) fail_user(where + " has more than 1 GB of pieces");
-  unknown_score_ = lowest - kUnknownPenalty;
   ByteTrie::Keys keys;
   for (TokenId id = 0; id < vocabulary_.size(); ++id)
     if (vocabulary_.has(id)) keys.emplace_back(vocabulary_.piece(id), vocabulary_.find(vocabulary_.piece(id)));
   trie_ = ByteTrie(std::move(keys));
+  finish(where);
+}
+
+UnigramModel::UnigramModel(const TokenizerTables& tables, TokenId unknown, bool byte_fallback)
+    : written_scores_(tables.table<double>(TokenizerTable::kWrittenScores)),
+      scores_(tables.table<double>(TokenizerTable::kScores)),
+      unknown_(unknown),
+      byte_fallback_(byte_fallback) {
+  vocabulary_ = tables.vocabulary();
+  const auto pieces = static_cast<size_t>(vocabulary_.size());
+  if (scores_.size() != pieces || written_scores_.size() != pieces)
+    tables.fail("its scores are not those of its pieces");
+  trie_ = ByteTrie(tables.table<ByteTrie::Unit>(TokenizerTable::kTrie), vocabulary_.size(), tables.where());
+  finish(tables.where());
+  keep(tables.owner());
+}
+
+void UnigramModel::finish(const std::string& where) {
+  if (unknown_ >= vocabulary_.size()) fail_user(where + " has an unknown token outside its vocabulary");
+  for (const double score : scores_)
+    if (!std::isfinite(score)) fail_user(where + " has a score that is not finite");
+  unknown_score_ = (scores_.empty() ? 0 : *std::ranges::min_element(scores_)) - kUnknownPenalty;
   for (int byte = 0; byte < 256; ++byte) {
     char text[8];
     std::snprintf(text, sizeof text, "<0x%02X>", byte);
@@ -124,12 +141,22 @@ void UnigramModel::emit(std::string_view word, uint32_t begin, uint32_t end, Tok
 }
 
 std::string UnigramModel::to_json() const {
-  std::string json = "{\"type\":\"Unigram\",\"unk_id\":" + (unknown_ < 0 ? "null" : std::to_string(unknown_)) +
-                     ",\"byte_fallback\":" + (byte_fallback_ ? "true" : "false") + ",\"vocab\":[";
+  std::string json = "{" + settings_json() + ",\"vocab\":[";
   for (TokenId id = 0; id < vocabulary_.size(); ++id)
     json += (id > 0 ? ",\n[" : "\n[") + quote_json(vocabulary_.piece(id)) + "," +
             number_json(written_scores_[static_cast<size_t>(id)]) + "]";
   return json + "]}";
+}
+
+std::string UnigramModel::settings_json() const {
+  return "\"type\":\"Unigram\",\"unk_id\":" + (unknown_ < 0 ? "null" : std::to_string(unknown_)) +
+         ",\"byte_fallback\":" + (byte_fallback_ ? "true" : "false");
+}
+
+void UnigramModel::add_tables(TokenizerTableWriter& tables) const {
+  tables.set(TokenizerTable::kWrittenScores, written_scores_);
+  tables.set(TokenizerTable::kScores, scores_);
+  tables.set(TokenizerTable::kTrie, trie_.units());
 }
 
 }  // namespace linnet

@@ -15,6 +15,8 @@ class WordPieceModel : public SubwordModel {
   void tokenize(std::string_view word, ModelScratch& scratch, std::vector<ModelToken>& tokens) const override;
   TokenId unknown() const override { return unknown_; }
   std::string to_json() const override;
+  std::string settings_json() const override;
+  void add_tables(TokenizerTableWriter&) const override {}
 
  private:
   std::string unknown_piece_, prefix_;
