@@ -46,9 +46,8 @@ void read_changed_tables(const std::string& bytes) {
   const fuzzing::TwoFiles parts = fuzzing::two_files(bytes);
   if (!parts.first.starts_with("{") || parts.second.empty()) return;
   std::string tables;
-  fuzzing::only_user_errors([&] {
-    tables = format_tokenizer_tables(PipelineTokenizer(read_tokenizer_json(parts.first, fuzzing::kName)));
-  });
+  fuzzing::only_user_errors(
+      [&] { tables = format_tokenizer_tables(PipelineTokenizer(read_tokenizer_json(parts.first, fuzzing::kName))); });
   if (tables.empty()) return;
   constexpr size_t kChange = 3 + 8;
   for (size_t at = 0; at + kChange <= parts.second.size(); at += kChange) {
