@@ -1,0 +1,46 @@
+// How long it takes to move bytes between ranks: a latency for each exchange, and a bandwidth that each rank has in
+// each direction. Links are not shared: a rank's own port is what bounds it (the model of Hockney 1994 with one port).
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace linnet {
+
+struct Network {
+  double bytes_per_second = 0;  // of one rank, in each direction at the same time
+  double latency = 0;           // seconds of an exchange of no bytes
+  // Whether a rank computes at full speed while its messages move. Ranks of one machine copy messages with the
+  // processors that compute: then they do not.
+  bool overlaps = true;
+};
+
+// "25GB/s,5us" or "100Gbit/s,2us": bandwidth (B, KB, MB, GB, TB or bit, Kbit, Mbit, Gbit, Tbit a second) and latency
+// (s, ms, us or ns). A third word "no-overlap" clears Network::overlaps. `option` is named in the user error.
+Network parse_network(const std::string& text, const std::string& option = "--network");
+// A text that parse_network() reads as nearly the same network.
+std::string network_text(const Network& network);
+
+// An exchange in which each rank sends and receives so many bytes.
+struct TimedExchange {
+  double bytes, seconds;
+};
+// The latency and bandwidth that come closest to measured exchanges, by relative error. Of at least two sizes.
+Network fit_network(std::span<const TimedExchange> exchanges);
+
+// What one rank sends and receives in an operation of comm/, which is one exchange after another. Of an operation in
+// which ranks send different amounts these are the figures of the busiest.
+struct Traffic {
+  int64_t exchanges = 0;
+  double port_bytes = 0;  // the larger of what the busiest rank sends and what it receives, over all exchanges
+  double sent_bytes = 0;  // mean of the ranks
+
+  Traffic& operator+=(const Traffic& other) {
+    exchanges += other.exchanges, port_bytes += other.port_bytes, sent_bytes += other.sent_bytes;
+    return *this;
+  }
+};
+
+double seconds_of(const Traffic& traffic, const Network& network);
+
+}  // namespace linnet

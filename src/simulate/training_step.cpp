@@ -1,0 +1,268 @@
+#include "simulate/training_step.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "simulate/traffic.h"
+
+namespace linnet {
+namespace {
+
+constexpr OperationId kNone = -1;
+
+enum class Pass : uint8_t { kForward, kBackward };
+
+// The passes of a stage in the order of 1F1B: as many forward passes first as there are stages behind it.
+std::vector<Pass> one_forward_one_backward(int stage, int stages, int64_t micro_batches) {
+  const int64_t ahead = std::min<int64_t>(stages - 1 - stage, micro_batches);
+  std::vector<Pass> passes(static_cast<size_t>(ahead), Pass::kForward);
+  for (int64_t micro = ahead; micro < micro_batches; ++micro) {
+    passes.push_back(Pass::kForward);
+    passes.push_back(Pass::kBackward);
+  }
+  passes.insert(passes.end(), static_cast<size_t>(ahead), Pass::kBackward);
+  return passes;
+}
+
+class Builder {
+ public:
+  Builder(const TrainingStep& step, const Network& network)
+      : step_(step),
+        layout_(step.layout),
+        network_(network),
+        schedule_(layout_.ranks()),
+        last_(static_cast<size_t>(layout_.ranks()), kNone),
+        completed_(static_cast<size_t>(layout_.ranks())) {
+    if (step.stages.size() != static_cast<size_t>(layout_.pipeline)) fail_internal("a step without all of its stages");
+  }
+
+  RankSchedule build() {
+    for (int data = 0; data < layout_.data; ++data) add_pipeline(data);
+    for (int stage = 0; stage < layout_.pipeline; ++stage) add_sums(stage);
+    add_norms();
+    for (int stage = 0; stage < layout_.pipeline; ++stage) add_update(stage);
+    return std::move(schedule_);
+  }
+
+ private:
+  struct StageState {
+    std::vector<Pass> passes;
+    size_t done = 0;
+    int64_t forward = 0, backward = 0;                        // micro-batches done
+    std::vector<std::vector<OperationId>> values, gradients;  // by micro-batch and tensor rank: their arrival
+  };
+
+  int rank_of(int data, int stage, int tensor) const {
+    return (data * layout_.pipeline + stage) * layout_.tensor + tensor;
+  }
+  const StageWork& stage(int index) const { return step_.stages[static_cast<size_t>(index)]; }
+
+  std::vector<int> tensor_group(int data, int stage) const {
+    std::vector<int> ranks;
+    for (int tensor = 0; tensor < layout_.tensor; ++tensor) ranks.push_back(rank_of(data, stage, tensor));
+    return ranks;
+  }
+  std::vector<int> data_group(int stage, int tensor) const {
+    std::vector<int> ranks;
+    for (int data = 0; data < layout_.data; ++data) ranks.push_back(rank_of(data, stage, tensor));
+    return ranks;
+  }
+
+  // The next operation that the ranks' own threads do.
+  OperationId add_next(Operation operation, const std::vector<int>& ranks) {
+    for (const int rank : ranks) {
+      OperationId& last = last_[static_cast<size_t>(rank)];
+      if (last != kNone) operation.after.push_back(last);
+    }
+    const OperationId id = schedule_.add(std::move(operation));
+    for (const int rank : ranks) last_[static_cast<size_t>(rank)] = id;
+    return id;
+  }
+
+  void compute(int rank, const std::string& name, OperationKind kind, double seconds, OperationId arrival = kNone) {
+    Operation operation{.name = name, .kind = kind, .seconds = seconds, .lanes = {{rank, LaneKind::kCompute}}};
+    if (arrival != kNone) operation.after.push_back(arrival);
+    add_next(std::move(operation), {rank});
+  }
+
+  Operation exchange(const std::string& name, OperationKind kind, const Traffic& traffic, const std::vector<int>& ranks,
+                     bool computes) const {
+    Operation operation{.name = name, .kind = kind, .seconds = seconds_of(traffic, network_)};
+    operation.sent_bytes = traffic.sent_bytes;
+    for (const int rank : ranks) {
+      operation.lanes.push_back({rank, LaneKind::kSend});
+      operation.lanes.push_back({rank, LaneKind::kReceive});
+      if (computes) operation.lanes.push_back({rank, LaneKind::kCompute});
+    }
+    return operation;
+  }
+
+  // The ranks wait for it.
+  void exchange_now(const std::string& name, OperationKind kind, const Traffic& traffic,
+                    const std::vector<int>& ranks) {
+    if (traffic.exchanges > 0 && ranks.size() > 1) add_next(exchange(name, kind, traffic, ranks, true), ranks);
+  }
+
+  OperationId send(const std::string& name, double bytes, int from, int to) {
+    const Traffic traffic = send_traffic(bytes);
+    Operation operation{.name = name, .kind = OperationKind::kPipeline, .seconds = seconds_of(traffic, network_)};
+    operation.lanes = {{from, LaneKind::kSend}, {to, LaneKind::kReceive}};
+    if (!network_.overlaps) {
+      operation.lanes.push_back({from, LaneKind::kCompute});
+      operation.lanes.push_back({to, LaneKind::kCompute});
+    }
+    operation.sent_bytes = bytes;
+    if (const OperationId last = last_[static_cast<size_t>(from)]; last != kNone) operation.after.push_back(last);
+    return schedule_.add(std::move(operation));
+  }
+
+  // A forward or backward pass of one micro-batch by the ranks of a stage. `arrivals`: by tensor rank, what it waits
+  // for.
+  void add_pass(int data, int index, Pass pass, int64_t micro, const std::vector<OperationId>& arrivals) {
+    const StageWork& work = stage(index);
+    const bool forward = pass == Pass::kForward;
+    const OperationKind kind = forward ? OperationKind::kForward : OperationKind::kBackward;
+    const std::vector<int> group = tensor_group(data, index);
+    const std::string suffix = step_.micro_batches > 1 ? " " + std::to_string(micro) : "";
+    for (size_t i = 0; i < group.size(); ++i)
+      if (!arrivals.empty()) compute(group[i], "wait", kind, 0, arrivals[i]);
+    for (const int rank : group) completed_[static_cast<size_t>(rank)].assign(1, last_[static_cast<size_t>(rank)]);
+    for (const WorkItem& item : forward ? work.forward : work.backward) {
+      for (const int rank : group) {
+        if (item.seconds > 0) compute(rank, item.name + suffix, kind, item.seconds);
+      }
+      exchange_now(item.name, OperationKind::kTensor, item.exchange, group);
+      for (const int rank : group) completed_[static_cast<size_t>(rank)].push_back(last_[static_cast<size_t>(rank)]);
+    }
+  }
+
+  // All micro-batches of the ranks that compute one model together.
+  void add_pipeline(int data) {
+    const int stages = layout_.pipeline;
+    std::vector<StageState> states(static_cast<size_t>(stages));
+    for (int s = 0; s < stages; ++s) {
+      StageState& state = states[static_cast<size_t>(s)];
+      state.passes = one_forward_one_backward(s, stages, step_.micro_batches);
+      state.values.resize(static_cast<size_t>(step_.micro_batches));
+      state.gradients.resize(static_cast<size_t>(step_.micro_batches));
+    }
+    for (bool any = true; any;) {
+      any = false;
+      for (int s = 0; s < stages; ++s)
+        while (add_next_pass(data, s, states)) any = true;
+    }
+    for (const StageState& state : states)
+      if (state.done < state.passes.size()) fail_internal("a pipeline whose stages wait for each other");
+  }
+
+  // False: all is done, or what the next pass waits for is not in the schedule yet.
+  bool add_next_pass(int data, int s, std::vector<StageState>& states) {
+    StageState& state = states[static_cast<size_t>(s)];
+    if (state.done == state.passes.size()) return false;
+    const Pass pass = state.passes[state.done];
+    const bool forward = pass == Pass::kForward, first = s == 0, last = s + 1 == layout_.pipeline;
+    int64_t& micro = forward ? state.forward : state.backward;
+    const std::vector<OperationId>& arrivals = (forward ? state.values : state.gradients)[static_cast<size_t>(micro)];
+    const bool waits = forward ? !first : !last;
+    if (waits && arrivals.empty()) return false;
+    add_pass(data, s, pass, micro, arrivals);
+    const int neighbor = forward ? s + 1 : s - 1;
+    if (forward ? !last : !first) {
+      StageState& other = states[static_cast<size_t>(neighbor)];
+      auto& arrived = (forward ? other.values : other.gradients)[static_cast<size_t>(micro)];
+      const double bytes = forward ? stage(s).sent_bytes : stage(neighbor).sent_bytes;
+      for (int tensor = 0; tensor < layout_.tensor; ++tensor)
+        arrived.push_back(send((forward ? "activations " : "gradient ") + std::to_string(micro), bytes,
+                               rank_of(data, s, tensor), rank_of(data, neighbor, tensor)));
+    }
+    ++micro, ++state.done;
+    return true;
+  }
+
+  // The gradients of all data groups. completed_ is of the last backward pass.
+  void add_sums(int s) {
+    if (layout_.data == 1) return;
+    const StageWork& work = stage(s);
+    const bool early = step_.adds_early;
+    for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
+      const std::vector<int> group = data_group(s, tensor);
+      OperationId before = kNone;
+      for (size_t i = 0; i < work.gradients.size(); ++i) {
+        const GradientTraffic& bucket = work.gradients[i];
+        Operation sum = exchange("gradients " + std::to_string(i), OperationKind::kGradients, bucket.traffic, group,
+                                 !early || !network_.overlaps);
+        sum.seconds += bucket.add_seconds;
+        if (before != kNone) sum.after.push_back(before);
+        for (const int rank : group) {
+          const auto& completed = completed_[static_cast<size_t>(rank)];
+          const OperationId ready =
+              early ? completed[std::min(bucket.after, completed.size() - 1)] : last_[static_cast<size_t>(rank)];
+          if (ready != kNone) sum.after.push_back(ready);
+        }
+        before = schedule_.add(std::move(sum));
+      }
+      Operation counts = exchange("counts", OperationKind::kGradients, work.counts, group, true);
+      if (before != kNone) counts.after.push_back(before);
+      add_next(std::move(counts), group);
+      if (!step_.divides_update) exchange_now("gather gradients", OperationKind::kGradients, work.gather, group);
+    }
+  }
+
+  // Of clipping, which is by the norm of the whole gradient: a number of each rank of a model.
+  void add_norms() {
+    const int of_one_model = layout_.tensor * layout_.pipeline;
+    for (int data = 0; data < layout_.data; ++data) {
+      std::vector<int> ranks;
+      for (int i = 0; i < of_one_model; ++i) ranks.push_back(data * of_one_model + i);
+      exchange_now("norm", OperationKind::kTensor, all_reduce_traffic(1, of_one_model), ranks);
+    }
+  }
+
+  void add_update(int s) {
+    const StageWork& work = stage(s);
+    for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
+      const std::vector<int> group = data_group(s, tensor);
+      for (const int rank : group) compute(rank, "update", OperationKind::kUpdate, work.update_seconds);
+      if (step_.divides_update) exchange_now("gather parameters", OperationKind::kParameters, work.gather, group);
+    }
+  }
+
+  const TrainingStep& step_;
+  const RankLayout layout_;
+  const Network network_;
+  RankSchedule schedule_;
+  std::vector<OperationId> last_;                    // by rank, of its own thread
+  std::vector<std::vector<OperationId>> completed_;  // by rank, after so many items of its last pass
+};
+
+}  // namespace
+
+RankSchedule schedule_of(const TrainingStep& step, const Network& network) { return Builder(step, network).build(); }
+
+StepForecast forecast_step(const TrainingStep& step, const Network& network) {
+  const RankSchedule schedule = schedule_of(step, network);
+  StepForecast forecast{.seconds = duration_of(schedule.simulate())};
+  const auto ranks = static_cast<size_t>(schedule.ranks());
+  std::vector<std::array<double, kOperationKinds>> sent(ranks);
+  std::vector<double> total(ranks);
+  for (const Operation& operation : schedule.operations())
+    for (const Lane& lane : operation.lanes) {
+      const auto rank = static_cast<size_t>(lane.rank);
+      if (!is_communication(operation.kind)) forecast.compute_seconds += operation.seconds / schedule.ranks();
+      if (lane.kind != LaneKind::kSend) continue;
+      sent[rank][static_cast<size_t>(operation.kind)] += operation.sent_bytes;
+      total[rank] += operation.sent_bytes;
+    }
+  forecast.sent_bytes = sent[static_cast<size_t>(std::ranges::max_element(total) - total.begin())];
+  TrainingStep without_sums = step;
+  for (StageWork& stage : without_sums.stages)
+    for (GradientTraffic& gradient : stage.gradients) gradient.add_seconds = 0;
+  const Network none{.bytes_per_second = std::numeric_limits<double>::infinity()};
+  const double without_network = duration_of(schedule_of(without_sums, none).simulate());
+  forecast.bubble_seconds = without_network - forecast.compute_seconds;
+  forecast.exposed_seconds = forecast.seconds - without_network;
+  return forecast;
+}
+
+}  // namespace linnet
