@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
+#include "cli/bench_network.h"
 #include "cli/bench_sweep.h"
 #include "cli/commands.h"
 #include "config/byte_size.h"
@@ -30,7 +31,7 @@ struct Arguments {
   int threads = 0;
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false, plan = false, no_parts = false;
-  int64_t batch = 0;
+  int64_t batch = 0, ranks = 0;
   std::string quantize = "none", model, batches, lengths, precisions;
   std::vector<std::string> keep = {};
 };
@@ -40,6 +41,7 @@ int list_workloads() {
   std::printf("%-12s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
   std::printf("%-12s %s\n", "infer",
               "an encoder's latency by batch, length and precision of its weights (--model FOLDER)");
+  std::printf("%-12s %s\n", "network", "how fast ranks exchange messages, for linnet plan --network (--ranks N)");
   std::printf("%-12s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
   return 0;
 }
@@ -253,6 +255,8 @@ int bench(const Arguments& arguments) {
   const uint64_t resident = resident_bytes();
   if (arguments.list) return list_workloads();
   if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
+  if (arguments.name == "network") return bench_network(static_cast<int>(arguments.ranks), arguments.json);
+  if (arguments.ranks > 0) fail_user("--ranks is of `linnet bench network`: leave it out");
   force_isa(arguments.isa);
   const Precision precision = precision_of(arguments.precision);
   const Backend& backend = open_backend(arguments.device);
@@ -344,6 +348,8 @@ void add_bench_command(Command& linnet) {
       .take("--write-data", arguments->write_data, "write the batches as safetensors and stop", {.type = "FILE"})
       .flag("--profile", arguments->profile, "where a step's time goes, op by op")
       .flag("--json", arguments->json, "one JSON object instead of lines for people")
+      .take("--ranks", arguments->ranks, "of network: how many ranks to start on this machine",
+            {.type = "N", .least = 2, .most = 4096})
       .take("--model", arguments->model, "of infer: a BERT folder (default: MiniLM's sizes, random weights)",
             {.type = "FOLDER"})
       .take("--batches", arguments->batches, "of infer: texts in a batch (default 1,8,32)", {.type = "LIST"})

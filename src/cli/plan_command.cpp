@@ -2,8 +2,10 @@
 #include <memory>
 #include <span>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "cli/plan_ranks.h"
 #include "cli/plan_sweep.h"
 #include "comm/shard_tree.h"
 #include "config/byte_size.h"
@@ -15,8 +17,8 @@ namespace {
 
 struct Arguments : ConfigArguments {
   std::string html;
-  bool fusion = false, exact = false, sweep = false;
-  int64_t ranks = 1;
+  bool fusion = false, sweep = false;
+  PlanRanksArguments foresight{.ranks = "1"};
 };
 
 // Whether the run fits, and what would.
@@ -57,9 +59,29 @@ PlanAnswer plan_within(Config& config, uint64_t limit, bool exact) {
   return answer;
 }
 
+// What only --network has.
+void check_needs_network(const PlanRanksArguments& foresight) {
+  const auto refuse = [](const std::string& option) {
+    fail_user(option + " goes with a network that connects the ranks, for example --network 25GB/s,5us");
+  };
+  if (foresight.parallel == "auto") refuse("--parallel auto");
+  if (foresight.ranks.find(',') != std::string::npos) refuse("a list of --ranks");
+  if (!foresight.speed.empty()) refuse("--speed");
+  if (!foresight.trace.empty()) refuse("--trace");
+  if (foresight.batch_per_rank) refuse("--batch-per-rank");
+  if (foresight.measure) refuse("--measure");
+  if (foresight.ranks_here > 1) refuse("--ranks-here");
+  if (foresight.json) refuse("--json");
+}
+
 int plan(const Arguments& arguments) {
+  const PlanRanksArguments& foresight = arguments.foresight;
+  if (!foresight.network.empty()) return plan_ranks(foresight, arguments.load());
+  check_needs_network(foresight);
   Config config = arguments.load();
-  config.process.ranks = static_cast<int>(arguments.ranks);
+  config.process.ranks = parse_rank_counts(foresight.ranks).front();
+  if (!foresight.parallel.empty())
+    set_value(config, "parallel=" + foresight.parallel, "--parallel " + foresight.parallel);
   const RankDivision division = divide_ranks(config.train.parallel, config.process.ranks);
   if (config.train.data_shards == 0) config.train.data_shards = division.data;
   check_share({config.train.data_shards, 0, division.data});
@@ -70,7 +92,7 @@ int plan(const Arguments& arguments) {
     print_plan_sweep(of_one_shard(config), limit);
     return 0;
   }
-  const PlanAnswer answer = plan_within(config, limit, arguments.exact);
+  const PlanAnswer answer = plan_within(config, limit, foresight.exact);
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   if (division.tensor > 1)
     std::printf("each %d ranks compute one model together; what follows is of one rank\n", division.tensor);
@@ -96,16 +118,37 @@ int plan(const Arguments& arguments) {
 
 void add_plan_command(Command& linnet) {
   auto arguments = std::make_shared<Arguments>();
+  PlanRanksArguments& foresight = arguments->foresight;
   Command command = linnet.subcommand("plan", "the memory a run will take, and the largest batch that fits");
   arguments->declare(command);
   command
-      .flag("--exact", arguments->exact, "read the data, however many they are, for the sizes that training will have")
-      .take("--ranks", arguments->ranks, "the memory of each of N processes that train together",
-            {.type = "N", .least = 1, .most = 4096})
-      .take(
-          "--parallel", arguments->parallel,
-          "with --ranks: how they share the work, for example tensor=2 or data=2,tensor=2; see docs/many_processes.md",
-          {.type = "LAYOUT"})
+      .flag("--exact", foresight.exact, "read the data, however many they are, for the sizes that training will have")
+      .take("--ranks", foresight.ranks,
+            "the memory of each of N processes that train together; with --network also a list such as 1,2,4,8",
+            {.type = "N"})
+      .take("--parallel", foresight.parallel,
+            "with --ranks: how they share the work, for example data=2,tensor=2; with --network also pipeline=2, or "
+            "auto for the fastest that fits; see docs/many_processes.md",
+            {.type = "LAYOUT"})
+      .take("--network", foresight.network,
+            "with --ranks: also the time of a step, where each rank has this bandwidth and latency, for example "
+            "25GB/s,5us (`linnet bench network` measures them)",
+            {.type = "SPEED"})
+      .take("--speed", foresight.speed,
+            "with --network: what a rank multiplies and reads a second, for example 500GFLOP/s,20GB/s (default: as "
+            "measured here)",
+            {.type = "SPEED"})
+      .flag("--measure", foresight.measure,
+            "with --network: measure the times of a rank's nodes by steps here, not estimate them")
+      .take("--ranks-here", foresight.ranks_here,
+            "with --measure: how many ranks share a machine; so many processes are measured at once",
+            {.type = "N", .least = 1, .most = 512})
+      .flag("--batch-per-rank", foresight.batch_per_rank,
+            "with --network: each rank that trains on other data has the whole batch of the configuration (weak "
+            "scaling), instead of its part")
+      .take("--trace", foresight.trace, "with --network: also a Chrome trace of a simulated step of all ranks",
+            {.type = "FILE"})
+      .flag("--json", foresight.json, "with --network: one JSON object instead of lines for people")
       .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--sweep", arguments->sweep,
             "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")

@@ -106,10 +106,9 @@ PlanAnswer plan_translation(const PlanRequest& request) {
   const auto key = config.data.batch_tokens > 0 ? &DataConfig::batch_tokens : &DataConfig::batch_size;
   answer.shorter_key = "max_seq_len";
   answer.batch_key = config.data.batch_tokens > 0 ? "batch_tokens" : "batch_size";
-  if (request.speed) {
-    answer.step_seconds = estimated_step_seconds(*planned.session->trainer, *request.speed);
-    return answer;
-  }
+  if (request.visit) request.visit(*planned.session->trainer);
+  if (request.speed) answer.step_seconds = estimated_step_seconds(*planned.session->trainer, *request.speed);
+  if (request.visit || request.speed) return answer;
   Config other = config;
   const int64_t step = config.data.batch_tokens > 0 ? config.model.max_seq_len : 1;
   answer.largest_batch = largest_fit(step, kMost, [&](int64_t value) {

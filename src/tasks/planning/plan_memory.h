@@ -1,5 +1,6 @@
 // `linnet plan`: what a run would take, without taking it.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -7,6 +8,8 @@
 #include "run/memory_report.h"
 
 namespace linnet {
+
+class Trainer;
 
 // What bounds a step's time.
 struct MachineSpeed {
@@ -37,6 +40,8 @@ struct PlanRequest {
   bool exact = false;   // read the data however many they are
   // Estimate a step's time, and do not look for the largest batch.
   std::optional<MachineSpeed> speed = {};
+  // Called with the trainer that was planned. With it, too, the largest batch is not looked for.
+  std::function<void(const Trainer&)> visit = {};
 };
 
 // Data that take more than a moment to read are not read, unless `exact`: then batches are as long as the configuration

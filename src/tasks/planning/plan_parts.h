@@ -43,10 +43,9 @@ void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t r
   answer.fusion = fusion_report(session.trainer->pass_reports());
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
   answer.batch_key = "batch_size";
-  if (request.speed) {
-    answer.step_seconds = estimated_step_seconds(*session.trainer, *request.speed);
-    return;
-  }
+  if (request.visit) request.visit(*session.trainer);
+  if (request.speed) answer.step_seconds = estimated_step_seconds(*session.trainer, *request.speed);
+  if (request.visit || request.speed) return;
   answer.largest_batch = largest_fit(1, most, [&](int64_t rows) {
     const auto other = make_session(rows);
     other->finish_planning(resident);

@@ -17,7 +17,9 @@ bool is_free(const Graph& graph, const Node& node) {
   return std::ranges::all_of(values, [&](ValueId id) { return graph.value(id).view.has_value(); });
 }
 
-double node_seconds(const Graph& graph, const Node& node, const MachineSpeed& speed) {
+}  // namespace
+
+double estimated_node_seconds(const Graph& graph, const Node& node, const MachineSpeed& speed) {
   if (is_free(graph, node)) return 0;
   size_t bytes = 0;
   for (const ValueId id : node.in) bytes += graph.value(id).type.bytes();
@@ -26,9 +28,11 @@ double node_seconds(const Graph& graph, const Node& node, const MachineSpeed& sp
                   static_cast<double>(bytes) / speed.bandwidth);
 }
 
+namespace {
+
 double plan_seconds(const Plan& plan, const MachineSpeed& speed) {
   double seconds = 0;
-  for (const Node& node : plan.graph.nodes()) seconds += node_seconds(plan.graph, node, speed);
+  for (const Node& node : plan.graph.nodes()) seconds += estimated_node_seconds(plan.graph, node, speed);
   return seconds;
 }
 

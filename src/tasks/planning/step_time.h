@@ -5,8 +5,11 @@
 
 namespace linnet {
 
-// Of the shape whose step takes longest, with all its micro-batches and the update. Each node takes the longer of its
-// products at 80% of the machine's speed, which large ones reach, and of its operands and results through memory.
+// The longer of a node's products at 80% of the machine's speed, which large ones reach, and of its operands and
+// results through memory.
+double estimated_node_seconds(const Graph& graph, const Node& node, const MachineSpeed& speed);
+
+// Of the shape whose step takes longest, with all its micro-batches and the update.
 double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed);
 
 }  // namespace linnet

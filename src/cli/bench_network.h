@@ -1,0 +1,10 @@
+// `linnet bench network --ranks N`: how fast ranks exchange messages, as --network of `linnet plan` takes it.
+#pragma once
+
+namespace linnet {
+
+// `ranks` above 0: starts so many on this machine. Otherwise measures with the ranks that a starter has begun. Returns
+// the exit code.
+int bench_network(int ranks, bool json);
+
+}  // namespace linnet

@@ -1,0 +1,26 @@
+// `linnet plan --network`: what a run of several ranks would take and how fast it would be.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace linnet {
+
+struct PlanRanksArguments {
+  std::string ranks;     // "64", or a list "1,2,4,8", a row each
+  std::string parallel;  // a layout, "auto" or empty
+  std::string network;
+  std::string speed;       // of a rank, such as "500GFLOP/s,20GB/s"; empty: this machine's is measured
+  std::string trace;       // a file; empty: none
+  int64_t ranks_here = 1;  // that share a machine, with `measure`
+  bool batch_per_rank = false, measure = false, exact = false, json = false;
+};
+
+// "8" or "1,2,4,8". User error otherwise.
+std::vector<int> parse_rank_counts(const std::string& text);
+
+// `config` has neither process.ranks nor train.parallel. Returns the exit code.
+int plan_ranks(const PlanRanksArguments& arguments, const Config& config);
+
+}  // namespace linnet

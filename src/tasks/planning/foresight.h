@@ -1,0 +1,54 @@
+// What a run of several ranks would take and how long its steps would, for ranks and a network that need not exist
+// here.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "simulate/training_step.h"
+#include "tasks/planning/plan_memory.h"
+
+namespace linnet {
+
+struct ForesightRequest {
+  Config config;
+  Network network;
+  MachineSpeed speed;  // of one rank
+  // Each data group has the configuration's batch (weak scaling); otherwise they divide it.
+  bool batch_per_group = false;
+  // The times of nodes are measured, by steps of one rank that run here: data and memory for them must be there.
+  bool measured = false;
+  int ranks_here = 1;   // of them that share a machine: with `measured`, so many are measured at once
+  bool exact = false;   // as PlanRequest::exact
+  uint64_t memory = 0;  // bytes that each rank has
+};
+
+struct Foresight {
+  RankLayout layout;
+  int64_t micro_batches = 1;  // of each rank in a step
+  std::string recompute;      // "block", where that was needed to fit; else as the configuration says
+  PlanAnswer plan;            // of a rank; with a pipeline `memory` is an estimate of the largest stage
+  MemoryForecast memory;
+  bool fits = true;
+  StepForecast step;
+  // Of the same work on one rank alone, times the ranks that would be needed: 1 is a step without any loss.
+  double efficiency = 0;
+  // Steps a second times groups that train on different data, by which layouts are compared.
+  double groups_per_second = 0;
+  TrainingStep simulated;  // for a trace
+};
+
+// User error for a layout that the model or its batches cannot have.
+Foresight foresee(const ForesightRequest& request, const RankLayout& layout);
+
+struct LayoutSearch {
+  std::vector<Foresight> found;  // those that fit first, then by speed
+  int64_t refused = 0;           // layouts that the model or its batches cannot have
+  std::string why_refused;       // of one of them
+};
+
+// Every layout of so many ranks. With a pipeline a step's batch is cut into as many micro-batches as is fastest; where
+// a layout does not fit, whole layers are computed again.
+LayoutSearch search_layouts(const ForesightRequest& request, int ranks);
+
+}  // namespace linnet
