@@ -26,6 +26,11 @@ void OrderedWorker::allow(size_t count) {
   changed_.notify_all();
 }
 
+void OrderedWorker::wait(size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ >= count || problem_; });
+}
+
 void OrderedWorker::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ == allowed_ || problem_; });

@@ -20,6 +20,8 @@ class OrderedWorker {
 
   // Tasks 0 to count - 1 may begin. Counts only grow until finish().
   void allow(size_t count);
+  // Waits until tasks 0 to count - 1, which were allowed, are done. An exception of a task stays for finish().
+  void wait(size_t count);
   // Waits until all that were allowed are done, and begins at 0 again. An exception of a task reappears here, the first
   // one; no task begins after it.
   void finish();

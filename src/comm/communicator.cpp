@@ -85,7 +85,7 @@ void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef
 }
 
 // The blocks of slice().
-Slice block_slice(size_t count, int rank, int size) {
+Slice equal_blocks(size_t count, int rank, int size) {
   const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
   const auto first = [&](int r) {
     return blocks / ranks * static_cast<size_t>(r) + blocks % ranks * static_cast<size_t>(r) / ranks;
@@ -93,10 +93,12 @@ Slice block_slice(size_t count, int rank, int size) {
   return {first(rank), first(rank + 1) - first(rank)};
 }
 
+Slice bytes_of(Slice values, size_t size) { return {values.first * size, values.count * size}; }
+
 }  // namespace
 
 Slice slice(size_t count, int rank, int size) {
-  const Slice blocks = block_slice(count, rank, size);
+  const Slice blocks = equal_blocks(count, rank, size);
   const auto value = [&](size_t block) { return std::min(block * kSliceUnit, count); };
   return {value(blocks.first), value(blocks.first + blocks.count) - value(blocks.first)};
 }
@@ -106,18 +108,29 @@ Slice overlap(Slice a, Slice b) {
   return {first, end > first ? end - first : 0};
 }
 
-void all_gather_slices(Communicator& world, std::span<float> all) {
-  all_gather_parts(world, bytes_of(all), [&](int rank) {
-    const Slice own = slice(all.size(), rank, world.size());
-    return Slice{own.first * sizeof(float), own.count * sizeof(float)};
-  });
+SliceBounds slice_bounds(size_t count, int size) {
+  SliceBounds bounds{0};
+  for (int rank = 0; rank < size; ++rank) bounds.push_back(bounds.back() + slice(count, rank, size).count);
+  return bounds;
 }
 
-void all_gather_slice_blocks(Communicator& world, std::span<double> values, size_t count) {
-  all_gather_parts(world, bytes_of(values), [&](int rank) {
-    const Slice own = block_slice(count, rank, world.size());
-    return Slice{own.first * sizeof(double), own.count * sizeof(double)};
-  });
+Slice block_slice(const SliceBounds& bounds, int rank) {
+  const Slice own = slice(bounds, rank);
+  const size_t first = block_count(own.first);
+  return {first, block_count(own.first + own.count) - first};
+}
+
+void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds) {
+  all_gather_parts(world, bytes_of(all), [&](int rank) { return bytes_of(slice(bounds, rank), sizeof(float)); });
+}
+
+void all_gather_slices(Communicator& world, std::span<float> all) {
+  all_gather_slices(world, all, slice_bounds(all.size(), world.size()));
+}
+
+void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds) {
+  all_gather_parts(world, bytes_of(blocks),
+                   [&](int rank) { return bytes_of(block_slice(bounds, rank), sizeof(double)); });
 }
 
 std::string broadcast_text(Communicator& world, int root, std::string text) {

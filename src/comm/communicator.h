@@ -54,10 +54,6 @@ void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
 void broadcast(Communicator& world, int root, std::span<float> values);
 // `all` has world.size() blocks of mine.size() bytes, in the order of the ranks.
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
-// The same in place: each rank has its slice() of the values.
-void all_gather_slices(Communicator& world, std::span<float> all);
-// The same of blocks: values[i] belongs to who owns the elements from i * kSliceUnit on, of `count` elements.
-void all_gather_slice_blocks(Communicator& world, std::span<double> values, size_t count);
 
 // Texts, of any length.
 std::string broadcast_text(Communicator& world, int root, std::string text);
@@ -72,5 +68,21 @@ struct Slice {
 Slice slice(size_t count, int rank, int size);
 // What lies in both; where that is nothing, the count is 0.
 Slice overlap(Slice a, Slice b);
+
+// A division of values between ranks in their order: rank r owns [bounds[r], bounds[r + 1]).
+using SliceBounds = std::vector<size_t>;
+SliceBounds slice_bounds(size_t count, int size);  // that of slice()
+inline Slice slice(const SliceBounds& bounds, int rank) {
+  const auto r = static_cast<size_t>(rank);
+  return {bounds[r], bounds[r + 1] - bounds[r]};
+}
+// The blocks of kSliceUnit values that begin in a rank's slice; the last of them may end in slices of later ranks.
+Slice block_slice(const SliceBounds& bounds, int rank);
+
+// Every rank has its slice of the values; afterwards all have all of them.
+void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds);
+void all_gather_slices(Communicator& world, std::span<float> all);  // by slice()
+// The same of one number for each block of block_slice().
+void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds);
 
 }  // namespace linnet

@@ -1,7 +1,7 @@
 // Adds the gradients of all shards of a step over the ranks, in the order of the shard tree (comm/shard_tree.h): the
 // bits of the sum depend on the number of shards alone.
 //
-// Each rank owns a slice (slice() in comm/communicator.h). It receives the nodes of all other ranks for that slice,
+// Each rank owns a slice (SliceBounds in comm/communicator.h). It receives the nodes of all other ranks for that slice,
 // piece by piece, and adds them. So every value crosses between two ranks once for each node, which is the least that a
 // sum can do: with powers of two a rank has one node.
 #pragma once
@@ -24,15 +24,29 @@ class ShardSum {
 
   // nodes[i]: the values of this rank's i-th node, all of one size. Writes the sum over all shards of this rank's slice
   // there in nodes[0], and uses the same slice of the other nodes as scratch memory. The other slices stay as they are.
-  void reduce_scatter(std::span<const std::span<float>> nodes, ThreadPool& pool);
+  void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, ThreadPool& pool);
   // The same for the values `part` alone.
-  void reduce_scatter(std::span<const std::span<float>> nodes, Slice part, ThreadPool& pool, Communicator::Wait wait);
+  void reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, Slice part, ThreadPool& pool,
+                      Communicator::Wait wait);
   // The sum of all values on every rank, in nodes[0], for few of them: each rank sends everything to all others.
   void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
+
+  // The same sum where no rank keeps what others own (ZeRO stage 2): in round k = 0, 1, ... rank r has shard
+  // k * ranks + r (ShardShare::nodes_after). `part` of that shard's values lies at `shard`, which is written over.
+  // sums[i]: this rank's slice of the i-th node that the rounds so far have left, most_nodes_after_a_round() of them.
+  // After the last round sums[0] has the sum.
+  void add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,
+                 std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait);
+  // The same of few values, with all of them on every rank.
+  void add_round_everywhere(int64_t round, std::span<float> shard, std::span<const std::span<float>> sums,
+                            ThreadPool& pool);
 
  private:
   void exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count, ThreadPool& pool,
                         Communicator::Wait wait);
+  void exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
+                              size_t count, ThreadPool& pool, Communicator::Wait wait);
+  void add_last_two(ThreadPool& pool, size_t count);
 
   Communicator& world_;
   const ShardShare share_;
@@ -46,6 +60,7 @@ class ShardSum {
 
 // into[i] += from[i]
 void add_values(ThreadPool& pool, float* into, const float* from, size_t count);
+void fill_values(ThreadPool& pool, std::span<float> values, float value);
 // Copies `from` to `into` and sets it to zero.
 void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from);
 

@@ -49,7 +49,7 @@ Values sum_of(int64_t shards, int ranks, size_t count, bool everywhere) {
     if (everywhere) {
       sum.sum_everywhere(spans_of(nodes), pool);
     } else {
-      sum.reduce_scatter(spans_of(nodes), pool);
+      sum.reduce_scatter(spans_of(nodes), slice_bounds(count, ranks), pool);
       all_gather_slices(world, nodes[0]);
     }
     sums[static_cast<size_t>(world.rank())] = nodes[0];
@@ -67,6 +67,49 @@ TEST(ShardSum, TheNumberOfRanksDoesNotChangeABit) {
         SCOPED_TRACE(std::to_string(shards) + " shards on " + std::to_string(ranks) + " ranks");
         EXPECT_EQ(sum_of(shards, ranks, count, false), alone);
         EXPECT_EQ(sum_of(shards, ranks, count, true), alone);
+      }
+    }
+}
+
+// The same sum in rounds, with an uneven division between the ranks: in parts, or of all values on every rank.
+Values sum_in_rounds(int64_t shards, int ranks, size_t count, bool everywhere) {
+  Values sum(count);
+  testing::run_ranks(ranks, [&](Communicator& world) {
+    const ShardShare share{shards, world.rank(), ranks};
+    std::vector<float> workspace(ShardSum::workspace_size(share, count));
+    ShardSum adder(world, share, workspace);
+    ThreadPool pool(1);
+    SliceBounds bounds = slice_bounds(count, ranks);
+    for (int rank = 1; rank < ranks; ++rank) bounds[static_cast<size_t>(rank)] /= 2;
+    const Slice own = slice(bounds, world.rank());
+    std::vector<Values> nodes(static_cast<size_t>(share.most_nodes_after_a_round()),
+                              Values(everywhere ? count : own.count));
+    const auto sums = spans_of(nodes);
+    for (int64_t round = 0; round < share.count(); ++round) {
+      Values shard = shard_values(round * ranks + world.rank(), count);
+      if (everywhere) {
+        adder.add_round_everywhere(round, shard, sums, pool);
+        continue;
+      }
+      for (const Slice part : {Slice{count / 3, count - count / 3}, Slice{0, count / 3}})
+        adder.add_round(round, std::span(shard).subspan(part.first, part.count), bounds, part, sums, pool,
+                        Communicator::Wait::kSoon);
+    }
+    if (everywhere && world.rank() == 0) sum = nodes[0];
+    if (!everywhere) std::ranges::copy(nodes[0], sum.begin() + static_cast<std::ptrdiff_t>(own.first));
+  });
+  return sum;
+}
+
+TEST(ShardSum, RoundsAddInTheSameOrder) {
+  for (const int64_t shards : {2, 3, 4, 6, 8, 12})
+    for (const size_t count : {size_t{1}, 3 * kSliceUnit + 7, (size_t{5} << 16) + 5}) {
+      const Values alone = sum_of(shards, 1, count, false);
+      for (int ranks = 2; ranks <= shards; ++ranks) {
+        if (shards % ranks != 0) continue;
+        SCOPED_TRACE(std::to_string(shards) + " shards on " + std::to_string(ranks) + " ranks");
+        EXPECT_EQ(sum_in_rounds(shards, ranks, count, false), alone);
+        if (count < 65536) EXPECT_EQ(sum_in_rounds(shards, ranks, count, true), alone);
       }
     }
 }

@@ -38,6 +38,18 @@ int64_t ShardShare::most_waiting() const {
   return static_cast<int64_t>(most);
 }
 
+std::vector<ShardNode> ShardShare::nodes_after(int64_t rounds) const {
+  ShardStack stack;
+  for (int64_t shard = 0; shard < rounds * ranks; ++shard) stack.push({shard, 1});
+  return stack.nodes();
+}
+
+int64_t ShardShare::most_nodes_after_a_round() const {
+  size_t most = 1;  // the sum of all shards
+  for (int64_t rounds = 1; rounds < count(); ++rounds) most = std::max(most, nodes_after(rounds).size());
+  return static_cast<int64_t>(most);
+}
+
 void check_share(const ShardShare& share) {
   if (share.shards % share.ranks == 0) return;
   fail_user(std::to_string(share.ranks) + " ranks cannot share data_shards = " + std::to_string(share.shards) +

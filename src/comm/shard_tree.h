@@ -43,6 +43,10 @@ struct ShardShare {
   std::vector<ShardNode> nodes_of(int rank) const;
   // The most nodes that wait while this rank computes a further shard.
   int64_t most_waiting() const;
+  // Where each rank computes one shard in each of count() rounds, and in round k rank r has shard k * ranks + r: how
+  // many nodes there are after so many rounds, and at most.
+  std::vector<ShardNode> nodes_after(int64_t rounds) const;
+  int64_t most_nodes_after_a_round() const;
 };
 
 // User error in one line when the ranks cannot divide the shards evenly.

@@ -288,8 +288,8 @@ const std::vector<ConfigKey>& table() {
               0, 1e6),
       resumable(between(TRAIN(zero),
                         "With several ranks, ZeRO's stage: 1 divides the optimizer's moments, and the update, between "
-                        "them; 0: each rank has all of them. The bits are the same.",
-                        0, 1)),
+                        "them; 2: the gradients too; 0: each rank has all of both. The bits are the same.",
+                        0, 2)),
       resumable(
           any(TRAIN(parallel),
               "How several ranks share the work: \"tensor=2\" lets each two of them compute one model together, "

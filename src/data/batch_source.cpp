@@ -7,8 +7,8 @@ namespace linnet {
 BatchPosition BatchSource::next_rows(std::span<int32_t>) { fail_internal("these batches are no rows of device data"); }
 
 void BatchCursor::take_share(BatchShare share) {
-  if (share.count < 1 || share.first < 0 || share.first + share.count > share.group)
-    fail_internal("batches " + std::to_string(share.first) + " to " + std::to_string(share.first + share.count) +
+  if (share.count < 1 || share.first < 0 || share.index(share.count - 1) >= share.group)
+    fail_internal("batches " + std::to_string(share.first) + " to " + std::to_string(share.index(share.count - 1)) +
                   " of a group of " + std::to_string(share.group));
   share_ = share;
   set(0, 0);

@@ -2,8 +2,8 @@
 // the data. Any position can be sought, so that a run goes on where it was stopped.
 //
 // Several ranks divide one sequence: it is cut into groups of batches that follow each other, also across the end of an
-// epoch, and each rank takes some of every group. All ranks make the same number of steps, and their shares together are
-// the sequence.
+// epoch, and each rank takes some of every group. All ranks make the same number of steps, and their shares together
+// are the sequence.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,9 +14,14 @@
 
 namespace linnet {
 
-// Of each group of `group` batches, those from `first` on, `count` of them.
+// Of each group of `group` batches, those from `first` on, `count` of them. With `run`, only so many follow each other;
+// the next run begins `stride` batches after the one before.
 struct BatchShare {
   int64_t first = 0, group = 1, count = 1;
+  int64_t run = 0, stride = 0;  // 0: one run
+
+  // Of batch `taken` of the share, in the group.
+  int64_t index(int64_t taken) const { return first + (run > 0 ? taken / run * stride + taken % run : taken); }
 };
 
 class BatchSource {
@@ -57,7 +62,7 @@ class BatchCursor {
   // Takes the next batch. count_of(epoch): how many an epoch has; it is asked for the own batch's epoch last.
   template <class CountOf>
   Taken take(const CountOf& count_of) {
-    Taken taken{{.epoch = epoch_, .index = index_}, epoch_, index_ + share_.first + taken_};
+    Taken taken{{.epoch = epoch_, .index = index_}, epoch_, index_ + share_.index(taken_)};
     int64_t next_epoch = epoch_, next_index = index_ + share_.group;
     while (next_index > 0) {
       const int64_t count = count_of(next_epoch);

@@ -189,6 +189,19 @@ TEST(BatchSource, ARankMayTakeSeveralBatchesOfAGroup) {
   }
 }
 
+// Runs of two batches, one in each half of a group of eight.
+TEST(BatchSource, ARankMayTakeRunsOfBatches) {
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(kind.name);
+    const auto all = take(*kind.make(5), 32);
+    const auto source = kind.make(5);
+    source->take_share({.first = 2, .group = 8, .count = 4, .run = 2, .stride = 4});
+    const auto own = take(*source, 16);
+    for (size_t i = 0; i < own.size(); ++i) EXPECT_EQ(own[i], all[i / 4 * 8 + i % 4 / 2 * 4 + 2 + i % 2]) << i;
+    EXPECT_THROW(kind.make(5)->take_share({.first = 3, .group = 8, .count = 4, .run = 2, .stride = 4}), Error);
+  }
+}
+
 // All ranks say the same of where they are, so that each can save it and go on from there.
 TEST(BatchSource, RanksGoOnTogether) {
   for (const Kind& kind : kinds()) {

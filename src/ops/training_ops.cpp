@@ -27,6 +27,7 @@ std::span<const OpEntry> training_ops() {
       OpEntry{&kAllReduce, all_reduce_kernels()},
       OpEntry{&kShare, share_kernels()},
       OpEntry{&kAllGather, all_gather_kernels()},
+      OpEntry{&kHold, hold_kernels()},
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},
       OpEntry{&kFakeQuantizeGrad, fake_quantize_grad_kernels()},
       OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},

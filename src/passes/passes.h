@@ -24,7 +24,8 @@ Graph lower_precision(const Graph& graph, Precision precision, Precision attenti
 Graph independent_rows(const Graph& graph);
 // Nodes nothing depends on disappear.
 Graph remove_dead_code(const Graph& graph);
-// The nodes from `first` on are moved to where their operands have just been computed. No pass of the list below: who
+// The nodes from `first` on are moved to where their operands have just been computed; those without operands, to their
+// first reader. No pass of the list below: who
 // builds a graph knows which of its nodes must not wait.
 Graph run_early(const Graph& graph, NodeId first);
 // A linear cross-entropy and its gradient become one node that computes the logits once.

@@ -17,6 +17,16 @@ Graph run_early(const Graph& graph, NodeId first) {
       if (const NodeId producer = graph.value(in).producer; producer != kNone)
         place = std::max(place, after[static_cast<size_t>(producer)]);
   }
+  // What has no operands stands before its first reader.
+  for (NodeId id = first; id < graph.node_count(); ++id) {
+    if (!graph.node(id).in.empty()) continue;
+    NodeId place = graph.node_count();
+    for (const Node& reader : graph.nodes()) {
+      const bool reads = std::ranges::any_of(reader.in, [&](ValueId in) { return graph.value(in).producer == id; });
+      if (reads) place = std::min(place, after[static_cast<size_t>(&reader - graph.nodes().data())]);
+    }
+    after[static_cast<size_t>(id)] = place;
+  }
   std::vector<NodeId> order(after.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](NodeId id) { return after[static_cast<size_t>(id)]; });

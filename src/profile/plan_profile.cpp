@@ -42,8 +42,10 @@ NodeId first_node(const Graph& graph, std::string_view op) {
   return static_cast<NodeId>(found - graph.nodes().begin());
 }
 
-bool has_gradient_state(const Graph& graph) {
-  return std::ranges::any_of(graph.inputs(),
+// Whether gradients are added to a state, or leave the graph while it runs (train/step_graphs.h).
+bool accumulates(const Graph& graph) {
+  return first_node(graph, "hold") < graph.node_count() ||
+         std::ranges::any_of(graph.inputs(),
                              [](const GraphInput& input) { return input.name.starts_with("gradient"); });
 }
 
@@ -84,7 +86,7 @@ const char* phase_name(StepPhase phase) {
 
 std::vector<StepPhase> node_phases(const Graph& graph) {
   const NodeId update = std::min(first_node(graph, "sum_of_squares"), first_node(graph, "optimizer_step"));
-  const bool updates = update < graph.node_count(), accumulated = has_gradient_state(graph);
+  const bool updates = update < graph.node_count(), accumulated = accumulates(graph);
   std::vector<StepPhase> phases(at(graph.node_count()), StepPhase::kEvaluation);
   if (!updates && !accumulated) return phases;
   if (updates && accumulated) return std::vector(phases.size(), StepPhase::kUpdate);

@@ -75,7 +75,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.tensor = {config.process.rank % division.tensor, division.tensor};
   options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank / division.tensor,
                     config.process.ranks / division.tensor};
-  options.divide_moments = c.zero > 0;
+  options.divide_moments = c.zero > 0, options.divide_gradients = c.zero > 1;
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;

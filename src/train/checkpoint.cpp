@@ -78,6 +78,8 @@ std::vector<SafetensorsTensor> state_tensors(const Trainer& trainer) {
   std::vector<SafetensorsTensor> tensors;
   for (const std::string& state : trainer.states())
     add_state(tensors, trainer, state, slots_of(trainer, state), state + ".");
+  for (const DividedPackedState& state : trainer.divided_packed())
+    tensors.push_back({kPackedPrefix + state.whole.name, state.whole.type, nullptr});
   for (const auto& [name, type] : trainer.all_packed())
     tensors.push_back({kPackedPrefix + name, type, trainer.store().data(name)});
   return tensors;
@@ -89,6 +91,16 @@ void for_divided(const Trainer& trainer, const Visit& visit) {
   for (const std::string& state : trainer.states())
     for (const ParameterSlot& slot : slots_of(trainer, state))
       if (WholeStates::is_divided(trainer, state, slot)) visit(state, slot);
+}
+
+// The same of packed states; files have larger elements first.
+template <class Visit>
+void for_divided_packed(const Trainer& trainer, const Visit& visit) {
+  std::vector<const DividedPackedState*> states;
+  for (const DividedPackedState& state : trainer.divided_packed()) states.push_back(&state);
+  std::ranges::stable_sort(states, std::ranges::greater{},
+                           [](const DividedPackedState* state) { return dtype_size(state->whole.type.dtype); });
+  for (const DividedPackedState* state : states) visit(*state);
 }
 
 // Where a model's parameter comes from: a moving average has trained ones alone.
@@ -104,7 +116,9 @@ class Fetcher {
   void add(const std::string& name, const std::string& state, const ParameterSlot& slot) {
     tensors_.emplace(name, std::pair(state, &slot));
   }
+  void add(const DividedPackedState& state) { packed_.emplace(kPackedPrefix + state.whole.name, &state); }
   const void* operator()(const SafetensorsTensor& tensor) const {
+    if (const auto packed = packed_.find(tensor.name); packed != packed_.end()) return whole_->gather(*packed->second);
     const auto& [state, slot] = tensors_.at(tensor.name);
     return whole_->gather(state, *slot);
   }
@@ -112,6 +126,7 @@ class Fetcher {
  private:
   WholeStates* whole_;
   std::map<std::string, std::pair<std::string, const ParameterSlot*>> tensors_;
+  std::map<std::string, const DividedPackedState*> packed_;
 };
 
 constexpr int kFetches = 2;  // of save_safetensors(), of each tensor
@@ -134,14 +149,17 @@ void save_training_state(const std::string& path, const Trainer& trainer, const 
   for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
     fetch.add(state + "." + slot.spec.name, state, slot);
   });
+  for (const DividedPackedState& state : trainer.divided_packed()) fetch.add(state);
   Metadata facts = with_progress(metadata, progress);
   add_loss_scale(facts, trainer);
   save_safetensors(path, state_tensors(trainer), facts, fetch);
 }
 
 void give_training_state(const Trainer& trainer, WholeStates& whole) {
-  for (int times = 0; times < kFetches; ++times)
+  for (int times = 0; times < kFetches; ++times) {
     for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) { whole.gather(state, slot); });
+    for_divided_packed(trainer, [&](const DividedPackedState& state) { whole.gather(state); });
+  }
 }
 
 void load_divided_states(const std::string& path, const Trainer& trainer, WholeStates& whole) {
@@ -150,6 +168,11 @@ void load_divided_states(const std::string& path, const Trainer& trainer, WholeS
   for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
     share_tensor(file, state + "." + slot.spec.name, trainer, state, slot, whole);
   });
+  for (const DividedPackedState& state : trainer.divided_packed()) {
+    std::byte* values = file ? whole.place(state) : nullptr;
+    if (file) copy_tensor(*file, kPackedPrefix + state.whole.name, state.whole.type, values);
+    whole.scatter(state, values);
+  }
 }
 
 void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,

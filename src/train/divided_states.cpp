@@ -16,28 +16,27 @@ auto bytes_at(T* values, int64_t count) {
 
 }  // namespace
 
-std::vector<RangeSlice> own_slices(const ParameterLayout& layout, const ShardShare& share) {
-  std::vector<RangeSlice> slices;
-  for (size_t i = 0; i < layout.ranges().size(); ++i) {
-    const Slice own = slice(static_cast<size_t>(layout.ranges()[i].count), share.rank, share.ranks);
-    if (own.count > 0) slices.push_back({i, static_cast<int64_t>(own.first), static_cast<int64_t>(own.count)});
+void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
+                          const std::string& state, Location start) {
+  for (const RangeSlice& own : slices) {
+    const size_t bytes = static_cast<size_t>(own.count) * sizeof(float);
+    store.bind(state + part_of(layout.ranges()[own.range], own).suffix, start, bytes);
+    start.offset += bytes;
   }
-  return slices;
 }
 
-void bind_own_slices(Store& store, const ParameterLayout& layout, const ShardShare& share,
+void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
                      const std::vector<std::string>& states) {
   for (const std::string& state : states) {
     const Location start = store.find(state, 0);
-    const bool is_divided = state.starts_with("moment");
-    int64_t before = 0;
-    for (const RangeSlice& own : own_slices(layout, share)) {
-      const TrainedRange& range = layout.ranges()[own.range];
-      const int64_t first = is_divided ? before : range.offset + own.first;
-      store.bind("own." + state + range.suffix,
-                 {start.region, start.offset + static_cast<size_t>(first) * sizeof(float)},
-                 static_cast<size_t>(own.count) * sizeof(float));
-      before += own.count;
+    if (state.starts_with("moment")) {
+      bind_slices_in_order(store, layout, slices, state, start);
+      continue;
+    }
+    for (const RangeSlice& own : slices) {
+      const TrainedRange part = part_of(layout.ranges()[own.range], own);
+      store.bind(state + part.suffix, {start.region, start.offset + static_cast<size_t>(part.offset) * sizeof(float)},
+                 static_cast<size_t>(part.count) * sizeof(float));
     }
   }
 }
@@ -47,7 +46,7 @@ void DividedStates::for_parts(int64_t first, int64_t count, const Visit& visit) 
   const ParameterLayout& layout = trainer_.layout();
   for (int rank = 0; rank < world_.size(); ++rank) {
     int64_t before = 0;
-    for (const RangeSlice& own : own_slices(layout, {trainer_.options().shards.shards, rank, world_.size()})) {
+    for (const RangeSlice& own : trainer_.ownership().slices(rank)) {
       const int64_t start = layout.ranges()[own.range].offset + own.first;
       const int64_t from = std::max(first, start), to = std::min(first + count, start + own.count);
       if (from < to) visit(rank, from, before + from - start, to - from);
@@ -83,6 +82,44 @@ void DividedStates::scatter(const std::string& state, int64_t first, int64_t cou
     else if (rank == world_.rank())
       incoming.push_back({0, bytes_at(own + in_own, part)});
   });
+  world_.exchange(outgoing, incoming);
+}
+
+std::span<std::byte> DividedStates::own_part(const DividedPackedState& state) const {
+  const size_t bytes = slice(state.bytes, world_.rank()).count;
+  if (bytes == 0) return {};
+  return {trainer_.store().data(state.own_name()), bytes};
+}
+
+void DividedStates::gather(const DividedPackedState& state, std::byte* whole) {
+  const std::span<std::byte> own = own_part(state);
+  std::vector<Communicator::Outgoing> outgoing;
+  std::vector<Communicator::Incoming> incoming;
+  if (world_.rank() != 0) {
+    outgoing.push_back({0, own});
+  } else {
+    std::ranges::copy(own, whole);
+    for (int rank = 1; rank < world_.size(); ++rank) {
+      const Slice part = slice(state.bytes, rank);
+      incoming.push_back({rank, {whole + part.first, part.count}});
+    }
+  }
+  world_.exchange(outgoing, incoming);
+}
+
+void DividedStates::scatter(const DividedPackedState& state, const std::byte* whole) {
+  const std::span<std::byte> own = own_part(state);
+  std::vector<Communicator::Outgoing> outgoing;
+  std::vector<Communicator::Incoming> incoming;
+  if (world_.rank() != 0) {
+    incoming.push_back({0, own});
+  } else {
+    std::copy_n(whole, own.size(), own.begin());
+    for (int rank = 1; rank < world_.size(); ++rank) {
+      const Slice part = slice(state.bytes, rank);
+      outgoing.push_back({rank, {whole + part.first, part.count}});
+    }
+  }
   world_.exchange(outgoing, incoming);
 }
 

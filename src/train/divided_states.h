@@ -9,12 +9,13 @@
 
 namespace linnet {
 
-// What a rank updates: of each trained range its slice() (comm/communicator.h), unless that is empty.
-std::vector<RangeSlice> own_slices(const ParameterLayout& layout, const ShardShare& share);
-
-// Binds the inputs of apply_slices_graph(). `states` are declared: whole, or, if divided, this rank's slices.
-void bind_own_slices(Store& store, const ParameterLayout& layout, const ShardShare& share,
+// Binds the inputs of apply_slices_graph(), of this rank's slices. `states` are declared: whole, or, if divided, those
+// slices one after the other.
+void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
                      const std::vector<std::string>& states);
+// The same of one state whose slices lie one after the other from `start` on.
+void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
+                          const std::string& state, Location start);
 
 class DividedStates {
  public:
@@ -25,8 +26,12 @@ class DividedStates {
   void gather(const std::string& state, int64_t first, int64_t count, float* whole);
   // All ranks take their slices of the same elements, which rank 0 has in `whole`.
   void scatter(const std::string& state, int64_t first, int64_t count, const float* whole);
+  // The same of all bytes of a packed state.
+  void gather(const DividedPackedState& state, std::byte* whole);
+  void scatter(const DividedPackedState& state, const std::byte* whole);
 
  private:
+  std::span<std::byte> own_part(const DividedPackedState& state) const;
   // visit(rank, first in the state, first in the rank's slices, count) for what the ranks have of a part.
   template <class Visit>
   void for_parts(int64_t first, int64_t count, const Visit& visit) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "ops/collective/collective.h"
 #include "plan/storage.h"
 
 namespace linnet {
@@ -59,6 +60,17 @@ void sort_by_completion(std::vector<GradientBucket>& buckets, const std::vector<
   std::vector<GradientBucket> sorted;
   for (const int32_t i : order) sorted.push_back(buckets[static_cast<size_t>(i)]);
   buckets = std::move(sorted);
+}
+
+std::vector<HeldBucket> held_buckets(const Plan& plan) {
+  std::vector<HeldBucket> held;
+  for (NodeId id = 0; id < plan.graph.node_count(); ++id) {
+    const Node& node = plan.graph.node(id);
+    if (node.op != &kHold) continue;
+    const ValueId bucket = node.in[0];
+    held.push_back({plan.graph.value(bucket).producer, id, plan.location[static_cast<size_t>(bucket)]});
+  }
+  return held;
 }
 
 }  // namespace linnet

@@ -27,4 +27,15 @@ std::vector<NodeId> last_writers(const Plan& plan, const ParameterLayout& layout
 void sort_by_completion(std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers,
                         Communicator& world);
 
+// Where a plan of bucket_graph() (train/step_graphs.h) has a bucket, in the order of its buckets.
+struct HeldBucket {
+  NodeId ready;  // complete when this node is done
+  NodeId hold;   // and in memory until this one
+  Location location;
+  float* values(const Store& store) const {
+    return reinterpret_cast<float*>(store.location(location.region) + location.offset);
+  }
+};
+std::vector<HeldBucket> held_buckets(const Plan& plan);
+
 }  // namespace linnet

@@ -1,5 +1,6 @@
-// A trained range cut into what Muon and Adafactor update each by itself: matrices, and the runs of other parameters
-// between them.
+// A trained range, or the part of it that a rank updates, cut into what Muon and Adafactor update each by itself:
+// matrices, and the runs of other parameters between them. A part may cut such a run, but no matrix and, for Adafactor,
+// no tensor.
 #pragma once
 #include <vector>
 

@@ -50,24 +50,29 @@ bool has_moment(const OptimizerAttrs& attrs, int moment) {
   return is_elementwise(attrs) || attrs.kind == Kind::kMuon;
 }
 
+std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
+                                          const OptimizerAttrs& common, DType dtype) {
+  std::vector<PackedState> states;
+  const auto add = [&](const char* name, const TensorType& type) { states.push_back({name + range.suffix, type}); };
+  const OptimizerAttrs attrs = optimizer_of(range, common);
+  if (attrs.kind == Kind::kAdam8bit) {
+    for (const char* codes : {"moment1.codes", "moment2.codes"}) add(codes, moment_codes_type(range.count));
+    for (const char* scales : {"moment1.scales", "moment2.scales"}) add(scales, moment_scales_type(range.count, dtype));
+  } else if (attrs.kind == Kind::kMuon) {
+    const int64_t others = other_elements(layer_matrices(layout, range));
+    if (others > 0) add("moment2.rest", {dtype, {others}});
+  } else if (attrs.kind == Kind::kAdafactor) {
+    const std::vector<RangePiece> pieces = tensors_of(layout, range);
+    if (const int64_t factors = factor_elements(pieces); factors > 0) add("moment2.factors", {dtype, {factors}});
+    if (const int64_t others = other_elements(pieces); others > 0) add("moment2.rest", {dtype, {others}});
+  }
+  return states;
+}
+
 std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common, DType dtype) {
   std::vector<PackedState> states;
   const auto add_range = [&](const TrainedRange& range) {
-    const auto add = [&](const char* name, const TensorType& type) { states.push_back({name + range.suffix, type}); };
-    const OptimizerAttrs attrs = optimizer_of(range, common);
-    if (attrs.kind == Kind::kAdam8bit) {
-      for (const char* codes : {"moment1.codes", "moment2.codes"}) add(codes, moment_codes_type(range.count));
-      for (const char* scales : {"moment1.scales", "moment2.scales"})
-        add(scales, moment_scales_type(range.count, dtype));
-    } else if (attrs.kind == Kind::kMuon) {
-      const int64_t others = other_elements(layer_matrices(layout, range));
-      if (others > 0) add("moment2.rest", {dtype, {others}});
-    }
-    if (attrs.kind == Kind::kAdafactor) {
-      const std::vector<RangePiece> pieces = tensors_of(layout, range);
-      if (const int64_t factors = factor_elements(pieces); factors > 0) add("moment2.factors", {dtype, {factors}});
-      if (const int64_t others = other_elements(pieces); others > 0) add("moment2.rest", {dtype, {others}});
-    }
+    for (PackedState& state : packed_states_of(layout, range, common, dtype)) states.push_back(std::move(state));
   };
   for (const TrainedRange& range : layout.ranges()) add_range(range);
   for (const PackedRange& packed : layout.packed_ranges()) {

@@ -22,10 +22,12 @@ struct PackedState {
 OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& common);
 // Whether the range's optimizer keeps "moment1" or "moment2".
 bool has_moment(const OptimizerAttrs& attrs, int moment);
+std::vector<PackedState> packed_states_of(const ParameterLayout& layout, const TrainedRange& range,
+                                          const OptimizerAttrs& common, DType dtype = DType::kF32);
 // Of all ranges.
 std::vector<PackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& common,
                                        DType dtype = DType::kF32);
-// Whether a part of a range can be updated without the rest (ZeRO).
+// Whether any part of a range can be updated without the rest.
 bool is_elementwise(const OptimizerAttrs& attrs);
 
 // A range's matrix that is stored in bf16.

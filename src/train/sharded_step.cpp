@@ -5,7 +5,6 @@
 #include "base/signals.h"
 #include "base/timeline.h"
 #include "comm/tensor_group.h"
-#include "kernels/reduce/reduce.h"
 
 namespace linnet {
 namespace {
@@ -37,13 +36,17 @@ size_t message_count(const ParameterLayout& layout, const ShardShare& share) {
 
 }  // namespace
 
-void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share) {
+void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share,
+                        const Ownership* divided) {
   const auto declare = [&](const char* name, MemoryKind kind, size_t count) {
     if (count == 0) return;
     const size_t bytes = count * sizeof(float);
     store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
   };
-  declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
+  if (divided)
+    GradientSlices::declare(store, layout, share, *divided);
+  else
+    declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
   declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share));
 }
 
@@ -53,27 +56,42 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* te
       tensor_(tensor),
       store_(trainer.store()),
       share_(trainer.options().shards),
-      gradient_(floats(store_, "gradient", static_cast<size_t>(trainer.layout().trained_count()))),
+      gradient_(floats(store_, "gradient",
+                       trainer.has_whole_gradient() ? static_cast<size_t>(trainer.layout().trained_count()) : 0)),
       buffers_(floats(store_, kBufferInput, few_count(trainer.layout()) - kBuffers)),
       sum_(world, share_, floats(store_, kMessages, message_count(trainer.layout(), share_))),
-      few_(static_cast<size_t>(share_.most_waiting()) + 1, std::vector<float>(few_count(trainer.layout()))),
+      few_(static_cast<size_t>(std::max(share_.most_waiting() + 1, share_.most_nodes_after_a_round())),
+           std::vector<float>(few_count(trainer.layout()))),
       buffers_before_(buffers_.size()),
+      squares_(world),
       waiting_at_last_(static_cast<int64_t>(nodes_before_last(share_).size())) {
   nodes_.reserve(few_.size()), sent_nodes_.reserve(few_.size());
-  if (world.size() == 1 || tensor || !store_.device().is_host()) return;
-  additions_of_last_ = waiting_at_last_ + 1 - static_cast<int64_t>(share_.nodes_of(share_.rank).size());
-  buckets_ = gradient_buckets(trainer.layout());
-  sort_by_completion(buckets_, last_writers(trainer.train_executor(0).plan(), trainer.layout(), buckets_), world);
-  sender_.emplace("gradients", [this](size_t bucket) { send(buckets_[bucket]); });
+  if (trainer.divides_gradients()) {
+    slices_.emplace(store_, trainer.layout(), share_, trainer.ownership());
+    few_of_round_.resize(few_[0].size());
+  }
+  if (world.size() == 1 || !store_.device().is_host()) return;
+  if (trainer.has_whole_gradient()) {
+    additions_of_last_ = waiting_at_last_ + 1 - static_cast<int64_t>(share_.nodes_of(share_.rank).size());
+    buckets_ = gradient_buckets(trainer.layout());
+    sort_by_completion(buckets_, last_writers(trainer.train_executor(0).plan(), trainer.layout(), buckets_), world);
+  } else {
+    buckets_ = trainer.buckets();
+  }
+  if (!tensor)
+    sender_.emplace("gradients", [this](size_t bucket) { send(bucket, own_thread_, Communicator::Wait::kPatiently); });
 }
 
 BatchShare ShardedStep::batches() const {
   const int64_t micros = trainer_.options().accumulate_steps;
+  if (divides_gradients())
+    return {share_.rank * micros, share_.shards * micros, share_.count() * micros, micros, share_.ranks * micros};
   return {share_.first() * micros, share_.shards * micros, share_.count() * micros};
 }
 
 int64_t ShardedStep::first_micro(int64_t shard) const {
-  return (share_.first() + shard) * trainer_.options().accumulate_steps;
+  const int64_t of_step = divides_gradients() ? shard * share_.ranks + share_.rank : share_.first() + shard;
+  return of_step * trainer_.options().accumulate_steps;
 }
 
 const std::vector<NodeId>& ShardedStep::last_writers_of(int shape) {
@@ -84,8 +102,17 @@ const std::vector<NodeId>& ShardedStep::last_writers_of(int shape) {
   return last_writers_[index];
 }
 
+const std::vector<HeldBucket>& ShardedStep::held_of(int shape) {
+  const auto index = static_cast<size_t>(shape);
+  if (held_.size() <= index) held_.resize(index + 1);
+  if (held_[index].empty()) held_[index] = held_buckets(trainer_.train_executor(shape).plan());
+  return held_[index];
+}
+
 void ShardedStep::accumulate(int shape, int64_t step, int64_t micro) {
-  const bool is_last = added_ + 1 == share_.count() && micro + 1 == trainer_.options().accumulate_steps;
+  if (!trainer_.has_whole_gradient()) return accumulate_and_send_held(shape, step, first_micro(added_) + micro);
+  const bool is_last =
+      micro + 1 == trainer_.options().accumulate_steps && (divides_gradients() || added_ + 1 == share_.count());
   if (sender_ && is_last) return accumulate_and_send(shape, step, first_micro(added_) + micro);
   trainer_.accumulate(shape, step, first_micro(added_) + micro);
 }
@@ -102,9 +129,42 @@ void ShardedStep::accumulate_and_send(int shape, int64_t step, int64_t micro) {
   sender_->allow(buckets_.size());
 }
 
-// On the sender's thread: what add() and sum_range() do of the last shard, for a bucket of it.
-void ShardedStep::send(const GradientBucket& bucket) {
+// Without a sender each bucket is sent when it is complete. With one, the next bucket is computed meanwhile; then its
+// memory is used for others.
+void ShardedStep::accumulate_and_send_held(int shape, int64_t step, int64_t micro) {
+  const std::vector<HeldBucket>& held = held_of(shape);
+  sent_ = &held;
+  size_t complete = 0, released = 0;
+  trainer_.accumulate(shape, step, micro, [&](NodeId node) {
+    for (; complete < held.size() && held[complete].ready <= node; ++complete) {
+      if (sender_)
+        sender_->allow(complete + 1);
+      else
+        send(complete, trainer_.pool(), Communicator::Wait::kSoon);
+    }
+    for (; sender_ && released < held.size() && held[released].hold <= node; ++released) sender_->wait(released + 1);
+  });
+}
+
+void ShardedStep::send(size_t bucket, ThreadPool& pool, Communicator::Wait wait) {
   const HostSpan span("add ranks' gradients");
+  if (divides_gradients())
+    send_of_round(bucket, pool, wait);
+  else
+    send_of_last(buckets_[bucket]);
+}
+
+void ShardedStep::send_of_round(size_t index, ThreadPool& pool, Communicator::Wait wait) {
+  const GradientBucket& bucket = buckets_[index];
+  const Slice part{static_cast<size_t>(bucket.first), static_cast<size_t>(bucket.count)};
+  const auto offset = static_cast<size_t>(trainer_.layout().ranges()[bucket.range].offset) + part.first;
+  float* values = gradient_.empty() ? (*sent_)[index].values(store_) : gradient_.data() + offset;
+  sum_.add_round(added_, {values, part.count}, trainer_.ownership().bounds(bucket.range), part,
+                 slices_->nodes(bucket.range), pool, wait);
+}
+
+// On the sender's thread: what add() and sum_range() do of the last shard, for a bucket of it.
+void ShardedStep::send_of_last(const GradientBucket& bucket) {
   const TrainedRange& range = trainer_.layout().ranges()[bucket.range];
   const auto of_range = [&](std::span<float> flat) {
     return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
@@ -118,8 +178,9 @@ void ShardedStep::send(const GradientBucket& bucket) {
   sent_nodes_.clear();
   for (size_t i = 0; i < waiting; ++i) sent_nodes_.push_back(of_range(waiting_gradient(i)));
   sent_nodes_.push_back(gradient);
-  sum_.reduce_scatter(sent_nodes_, part, own_thread_, Communicator::Wait::kPatiently);
-  const Slice own = overlap(slice(gradient.size(), share_.rank, share_.ranks), part);
+  const SliceBounds& bounds = trainer_.ownership().bounds(bucket.range);
+  sum_.reduce_scatter(sent_nodes_, bounds, part, own_thread_, Communicator::Wait::kPatiently);
+  const Slice own = overlap(slice(bounds, share_.rank), part);
   if (waiting > 0) std::ranges::copy(sent_nodes_[0].subspan(own.first, own.count), gradient.data() + own.first);
 }
 
@@ -144,16 +205,34 @@ void ShardedStep::reset_shard() {
   store_.push(kBufferInput);
 }
 
-void ShardedStep::add() {
-  const HostSpan span("add shard");
-  for (const char* name : {"gradient", "loss_sum", "token_count"}) store_.pull(name);
-  if (!buffers_.empty()) store_.pull(kBufferInput);
-  const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send()
-  size_t last = stack_.nodes().size();
-  std::vector<float>& few = few_[last];
+void ShardedStep::read_few(std::vector<float>& few) const {
   few[kLoss] = *store_.as<float>("loss_sum"), few[kTokens] = *store_.as<float>("token_count");
   few[kStops] = !tensor_ && stop_requested() ? 1.0F : 0.0F;
   std::ranges::copy(buffers_, few.begin() + kBuffers);
+}
+
+// Of divided gradients: what accumulate() has not sent, and the few values.
+void ShardedStep::add_round() {
+  if (sender_)
+    sender_->finish();
+  else if (trainer_.has_whole_gradient())
+    for (size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+      send(bucket, trainer_.pool(), Communicator::Wait::kSoon);
+  fill_values(trainer_.pool(), gradient_, 0);
+  read_few(few_of_round_);
+  nodes_.assign(few_.begin(), few_.end());
+  sum_.add_round_everywhere(added_, few_of_round_, nodes_, trainer_.pool());
+  if (++added_ < share_.count()) reset_shard();
+}
+
+void ShardedStep::add() {
+  const HostSpan span("add shard");
+  if (divides_gradients()) return add_round();
+  for (const char* name : {"gradient", "loss_sum", "token_count"}) store_.pull(name);
+  if (!buffers_.empty()) store_.pull(kBufferInput);
+  const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send_of_last()
+  size_t last = stack_.nodes().size();
+  read_few(few_[last]);
   for (int64_t additions = stack_.push({share_.first() + added_, 1}); additions > 0; --additions, --last) {
     if (!sends) add_values(trainer_.pool(), gradient_.data(), waiting_gradient(last - 1).data(), gradient_.size());
     add_values(trainer_.pool(), few_[last - 1].data(), few_[last].data(), few_[last].size());
@@ -165,7 +244,8 @@ void ShardedStep::add() {
 }
 
 // Of a range of the gradient: its sum over all ranks.
-void ShardedStep::sum_range(const TrainedRange& range) {
+void ShardedStep::sum_range(size_t index) {
+  const TrainedRange& range = trainer_.layout().ranges()[index];
   const auto part = [&](std::span<float> flat) {
     return flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
   };
@@ -174,30 +254,28 @@ void ShardedStep::sum_range(const TrainedRange& range) {
   nodes_.clear();
   for (size_t i = 0; i + 1 < count; ++i) nodes_.push_back(part(waiting_gradient(i)));
   nodes_.push_back(gradient);
-  sum_.reduce_scatter(nodes_, trainer_.pool());
-  const Slice own = slice(gradient.size(), share_.rank, share_.ranks);
+  const SliceBounds& bounds = trainer_.ownership().bounds(index);
+  sum_.reduce_scatter(nodes_, bounds, trainer_.pool());
+  const Slice own = slice(bounds, share_.rank);
   if (count > 1) std::ranges::copy(nodes_[0].subspan(own.first, own.count), gradient.data() + own.first);
 }
 
-// The norm's square, as the op sum_of_squares computes it from whole gradients: each rank has the partial sums of its
-// slices.
+std::span<const float> ShardedStep::own_gradient(size_t range) const {
+  if (divides_gradients()) return slices_->nodes(range)[0];
+  const Slice own = slice(trainer_.ownership().bounds(range), share_.rank);
+  return gradient_.subspan(static_cast<size_t>(trainer_.layout().ranges()[range].offset) + own.first, own.count);
+}
+
+// The norm's square, as the op sum_of_squares computes it from whole gradients.
 void ShardedStep::add_squares() {
   float total = 0;
-  for (const TrainedRange& range : trainer_.layout().ranges()) {
-    const auto count = static_cast<size_t>(range.count);
-    const Slice own = slice(count, share_.rank, share_.ranks);
-    squares_.resize((count + kSliceUnit - 1) / kSliceUnit);
-    block_squares(static_cast<int64_t>(own.count), gradient_.data() + range.offset + own.first,
-                  squares_.data() + own.first / kSliceUnit, trainer_.pool());
-    all_gather_slice_blocks(world_, squares_, count);
-    double sum = 0;
-    for (const double block : squares_) sum += block;
-    auto squares = static_cast<float>(sum);
-    if (range.is_divided) {
+  for (size_t i = 0; i < trainer_.layout().ranges().size(); ++i) {
+    float squares = squares_.sum(own_gradient(i), trainer_.ownership().bounds(i), trainer_.pool());
+    if (trainer_.layout().ranges()[i].is_divided) {
       scratch_.resize(sum_scratch_size(1, tensor_->size()));
       sum_over_ranks(*tensor_, {&squares, 1}, scratch_, trainer_.pool());
     }
-    total = &range == &trainer_.layout().ranges().front() ? squares : total + squares;
+    total = i == 0 ? squares : total + squares;
   }
   store_.fill("sum_of_squares", &total, sizeof total);
 }
@@ -213,27 +291,33 @@ void ShardedStep::share_average() {
 }
 
 void ShardedStep::share_slices(const char* state) {
-  for (const TrainedRange& range : trainer_.layout().ranges())
-    all_gather_slices(world_, {trainer_.state(state) + range.offset, static_cast<size_t>(range.count)});
+  for (size_t i = 0; i < trainer_.layout().ranges().size(); ++i) {
+    const TrainedRange& range = trainer_.layout().ranges()[i];
+    all_gather_slices(world_, {trainer_.state(state) + range.offset, static_cast<size_t>(range.count)},
+                      trainer_.ownership().bounds(i));
+  }
 }
 
 void ShardedStep::finish() {
   const HostSpan span("add ranks");
-  if (sender_) sender_->finish();
-  const size_t count = stack_.nodes().size();
-  nodes_.clear();
-  for (size_t i = 0; i < count; ++i) nodes_.emplace_back(few_[i]);
-  sum_.sum_everywhere(nodes_, trainer_.pool());
+  if (!divides_gradients()) {
+    if (sender_) sender_->finish();
+    const size_t count = stack_.nodes().size();
+    nodes_.assign(few_.begin(), few_.begin() + static_cast<std::ptrdiff_t>(count));
+    sum_.sum_everywhere(nodes_, trainer_.pool());
+  }
   if (few_[0][kStops] > 0) throw Stopped{};
 
-  for (const TrainedRange& range : trainer_.layout().ranges()) {
-    if (!sender_) sum_range(range);
+  for (size_t i = 0; !divides_gradients() && i < trainer_.layout().ranges().size(); ++i) {
+    if (!sender_) sum_range(i);
     // Where each rank updates its slice alone, it needs no other.
+    const TrainedRange& range = trainer_.layout().ranges()[i];
     if (!trainer_.divides_moments())
-      all_gather_slices(world_, gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
+      all_gather_slices(world_, gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)),
+                        trainer_.ownership().bounds(i));
   }
   if (trainer_.divides_moments()) add_squares();
-  store_.push("gradient");
+  if (!divides_gradients()) store_.push("gradient");
   store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
   store_.fill("token_count", &few_[0][kTokens], sizeof(float));
   if (buffers_.empty()) return;

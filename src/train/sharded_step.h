@@ -13,6 +13,11 @@
 // On the CPU the ranks add the gradient in buckets, on a thread, while the backward pass of each rank's last batch
 // still computes the others.
 //
+// Where ranks divide the gradient (ZeRO stage 2), a rank has its slice of it alone, and the others' only from the
+// backward pass until they were sent: so every shard is sent by itself. The tree's siblings are then on different
+// ranks, whose shards the owners of the slices add at once (ShardSum::add_round): a rank's shards do not follow each
+// other.
+//
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
 #pragma once
@@ -23,18 +28,22 @@
 #include "comm/shard_sum.h"
 #include "data/batch_source.h"
 #include "train/gradient_buckets.h"
+#include "train/gradient_slices.h"
+#include "train/shared_squares.h"
 #include "train/trainer.h"
 
 namespace linnet {
 
 // The memory that a ShardedStep takes: gradients that wait for their sibling, and pieces of the other ranks'.
-void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share);
+// `divided`: of gradients that ranks divide, or null.
+void declare_shard_sums(Store& store, const ParameterLayout& layout, const ShardShare& share, const Ownership* divided);
 
 class ShardedStep {
  public:
   // Of a trainer with several shards, whose store is allocated. With tensor parallel `world` are the ranks that have
   // the same part of the layers, and `tensor` those that share them: then the gradient is added after the backward
-  // pass, as both would use the messages at once, and who trains agrees on stops before the step.
+  // pass, or between its nodes where ranks divide it, as both would use the messages at once, and who trains agrees on
+  // stops before the step.
   explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr);
 
   // The batches of a step that are this rank's.
@@ -53,14 +62,22 @@ class ShardedStep {
   void share_average();
 
  private:
+  bool divides_gradients() const { return slices_.has_value(); }
   int64_t first_micro(int64_t shard) const;
   const std::vector<NodeId>& last_writers_of(int shape);
+  const std::vector<HeldBucket>& held_of(int shape);
   void accumulate_and_send(int shape, int64_t step, int64_t micro);
-  void send(const GradientBucket& bucket);
-  void sum_range(const TrainedRange& range);
+  void accumulate_and_send_held(int shape, int64_t step, int64_t micro);
+  void send(size_t bucket, ThreadPool& pool, Communicator::Wait wait);
+  void send_of_last(const GradientBucket& bucket);
+  void send_of_round(size_t bucket, ThreadPool& pool, Communicator::Wait wait);
+  void read_few(std::vector<float>& few) const;
+  void add_round();
+  void sum_range(size_t index);
   void add_squares();
   void share_slices(const char* state);
   std::span<float> waiting_gradient(size_t index) const;
+  std::span<const float> own_gradient(size_t range) const;
   void reset_shard();
 
   Trainer& trainer_;
@@ -68,7 +85,7 @@ class ShardedStep {
   Communicator* const tensor_;  // null: every rank has whole layers
   const Store& store_;
   const ShardShare share_;
-  const std::span<float> gradient_;  // where accumulate() adds
+  const std::span<float> gradient_;  // where accumulate() adds; empty: in the plan's memory, see HeldBucket
   const std::span<float> buffers_;
   ShardSum sum_;
   ShardStack stack_;
@@ -76,14 +93,19 @@ class ShardedStep {
   std::vector<std::vector<float>> few_;  // of each node: loss, tokens, requests to stop, buffers
   std::vector<float> buffers_before_;    // the step
   std::vector<std::span<float>> nodes_;
-  std::vector<double> squares_;  // of each block of a range
-  std::vector<float> scratch_;   // of a sum over the tensor ranks
+  SharedSquares squares_;
+  std::vector<float> scratch_;  // of a sum over the tensor ranks
   // Of the backward pass that sends.
   const int64_t waiting_at_last_;  // nodes that wait for this rank's last shard
   int64_t additions_of_last_ = 0;  // how many of them that shard is added to
   std::vector<GradientBucket> buckets_;
   std::vector<std::vector<NodeId>> last_writers_;  // by shape, of each bucket
   std::vector<std::span<float>> sent_nodes_;
+  // Of divided gradients.
+  std::optional<GradientSlices> slices_;
+  std::vector<std::vector<HeldBucket>> held_;      // by shape; without a whole gradient
+  const std::vector<HeldBucket>* sent_ = nullptr;  // of the shape that runs
+  std::vector<float> few_of_round_;
   ThreadPool own_thread_{1};
   std::optional<OrderedWorker> sender_;  // where several ranks train on CPUs
 };

@@ -38,16 +38,22 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
 
 Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
 
-// `starts`: what the gradient of each range is added to, or empty.
-Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
-                       const StepOptions& options, std::span<const Tensor> starts) {
-  Traced traced{loss_function(trace), {}, 0};
-  const Tensor loss = options.scales_loss ? traced.loss.sum * loss_scale(trace.graph(), options) : traced.loss.sum;
+// The gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
+std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& layout, const Loss& traced,
+                                        const StepOptions& options) {
+  const Tensor loss = options.scales_loss ? traced.sum * loss_scale(trace.graph(), options) : traced.sum;
   std::vector<Tensor> parameters;
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
   for (const PackedRange& packed : layout.packed_ranges())
     parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
-  std::vector<Tensor> parts = gradients(loss, parameters);
+  return gradients(loss, parameters);
+}
+
+// `starts`: what the gradient of each range is added to, or empty.
+Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
+                       const StepOptions& options, std::span<const Tensor> starts) {
+  Traced traced{loss_function(trace), {}, 0};
+  std::vector<Tensor> parts = parameter_gradients(trace, layout, traced.loss, options);
   traced.flat = trace.graph().node_count();
   size_t first = 0;
   for (size_t i = 0; i < layout.ranges().size(); ++i) {
@@ -118,20 +124,82 @@ Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, cons
   return trace.finish();
 }
 
+namespace {
+
+// Adds to the states "loss_sum" and "token_count".
+void add_totals(Graph& graph, const Loss& loss, DType dtype) {
+  for (const auto& [name, value] : {std::pair{"loss_sum", loss.sum}, {"token_count", loss.count}}) {
+    const Tensor total = graph.input(name, {dtype, {}});
+    graph.update(total, total + value);
+  }
+}
+
+}  // namespace
+
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
   Graph& graph = trace.graph();
   const std::vector<Tensor> states = gradient_states(graph, layout, options.dtype);
   const Traced traced = trace_gradients(trace, layout, loss, options, states);
   for (size_t i = 0; i < states.size(); ++i) graph.update(states[i], traced.gradients[i]);
-  for (const auto& [name, value] : {std::pair{"loss_sum", traced.loss.sum}, {"token_count", traced.loss.count}}) {
-    const Tensor total = graph.input(name, {options.dtype, {}});
-    graph.update(total, total + value);
-  }
+  add_totals(graph, traced.loss, options.dtype);
   trace.finish_buffers();
   // Each gradient is added where the backward pass has computed it, and the activations it was computed from are not
   // kept any longer.
   return run_early(trace.finish(), traced.flat);
+}
+
+namespace {
+
+// The trained parameters of a bucket, as numbers of ParameterLayout::trained().
+std::vector<size_t> slots_of(const ParameterLayout& layout, const GradientBucket& bucket) {
+  std::vector<size_t> slots;
+  const int64_t first = layout.ranges()[bucket.range].offset + bucket.first;
+  for (size_t slot = 0; slot < layout.trained().size(); ++slot)
+    if (const int64_t offset = layout.trained()[slot].offset; offset >= first && offset < first + bucket.count)
+      slots.push_back(slot);
+  return slots;
+}
+
+void sort_by_producer(std::vector<GradientBucket>& buckets, const Graph& graph, const ParameterLayout& layout,
+                      std::span<const Tensor> parts) {
+  std::ranges::stable_sort(buckets, {}, [&](const GradientBucket& bucket) {
+    NodeId last = kNone;
+    for (const size_t slot : slots_of(layout, bucket)) last = std::max(last, graph.value(parts[slot].id).producer);
+    return last;
+  });
+}
+
+}  // namespace
+
+Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_function, const StepOptions& options,
+                   std::vector<GradientBucket>& buckets, bool sorts) {
+  Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
+  Graph& graph = trace.graph();
+  const Loss loss = loss_function(trace);
+  const std::vector<Tensor> parts = parameter_gradients(trace, layout, loss, options);
+  if (sorts) sort_by_producer(buckets, graph, layout, parts);
+  const NodeId flat = graph.node_count();
+  std::vector<Tensor> sums;
+  for (const GradientBucket& bucket : buckets) {
+    std::vector<Tensor> flat_parts;
+    for (const size_t slot : slots_of(layout, bucket)) {
+      const Tensor start = fill(graph, parts[slot].type(), 0);
+      flat_parts.push_back(reshape(start + parts[slot], {parts[slot].shape().elements()}));
+    }
+    sums.push_back(concat(flat_parts[0], std::span(flat_parts).subspan(1), 0));
+  }
+  Tensor held;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    std::vector<Tensor> later;
+    if (i + 1 < sums.size()) later.push_back(sums[i + 1]);
+    if (held.defined()) later.push_back(held);
+    held = hold(sums[i], later);
+  }
+  graph.output("gradients_sent", held);
+  add_totals(graph, loss, options.dtype);
+  trace.finish_buffers();
+  return run_early(trace.finish(), flat);
 }
 
 namespace {
@@ -158,26 +226,29 @@ Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   return finish_apply(trace, gradients, count, sum);
 }
 
-Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices,
-                         const StepOptions& options) {
+TrainedRange part_of(const TrainedRange& range, const RangeSlice& part) {
+  TrainedRange own = range;
+  own.offset += part.first, own.count = part.count;
+  own.decay_count = std::clamp<int64_t>(range.decay_count - part.first, 0, part.count);
+  own.suffix += kOwnSuffix;
+  return own;
+}
+
+Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
+                         bool has_whole_gradient) {
   Trace trace({.dtype = options.dtype});
   Graph& graph = trace.graph();
   const TensorType scalar{options.dtype, {}};
-  const std::vector<Tensor> gradients = gradient_states(graph, layout, options.dtype);
+  std::vector<Tensor> gradients;
+  if (has_whole_gradient) gradients = gradient_states(graph, layout, options.dtype);
   const Tensor count = graph.input("token_count", scalar), sum = graph.input("loss_sum", scalar),
                squares = graph.input("sum_of_squares", scalar), control = graph.input("control", {options.dtype, {2}});
   const Tensor divisor = scaled_count(graph, options, count);
-  for (const RangeSlice& own : slices) {
-    const TrainedRange& range = layout.ranges()[own.range];
-    OptimizerAttrs attrs = optimizer_of(range, options.optimizer);
-    attrs.decay_count = std::clamp<int64_t>(range.decay_count - own.first, 0, own.count);
-    const OptimizerState state = optimizer_state(attrs, [&](const std::string& name) {
-      return graph.input("own." + name + range.suffix, {options.dtype, {own.count}});
-    });
-    const Tensor gradient = slice(gradients[own.range], 0, own.first, own.count);
-    const OptimizerState next = optimizer_step(state, gradient, squares, divisor, control, attrs);
-    graph.update(state.parameters, next.parameters);
-    update_moments(graph, state, next);
+  for (const RangeSlice& part : slices) {
+    const TrainedRange own = part_of(layout.ranges()[part.range], part);
+    const Tensor gradient = has_whole_gradient ? slice(gradients[part.range], 0, part.first, own.count)
+                                               : flat_state(graph, "gradient", own, options.dtype);
+    update_range(graph, layout, own, options.optimizer, {gradient, squares, divisor, control});
   }
   graph.output("sum_of_squares", unscaled_squares(graph, options, squares * 1.0));
   return finish_apply(trace, gradients, count, sum);

@@ -1,6 +1,7 @@
 // The graphs of a training step, built from a loss.
 //
 //   accumulate   forward and backward of one micro-batch; adds to the states "gradient", "loss_sum" and "token_count"
+//   bucket       the same with gradients that are in memory only until they were sent (ZeRO stage 2)
 //   apply        divides by the tokens, clips, updates the parameters and their moments; clears those states
 //   single       both in one, when a step is one micro-batch: the gradient is never added up in memory
 //   evaluate     forward only
@@ -15,15 +16,19 @@
 #include "nn/parameter_layout.h"
 #include "nn/trace.h"
 #include "ops/optimizer/optimizer.h"
+#include "train/gradient_buckets.h"
 
 namespace linnet {
 
-// A part of a trained range. The states of apply_slices_graph() are those of slices: "own.parameters", "own.moment1",
-// "own.moment2", "own.ema" [count], with the range's suffix.
+// A part of a trained range.
 struct RangeSlice {
   size_t range;  // of ParameterLayout::ranges()
   int64_t first, count;
 };
+
+// That part as a range of its own, whose states have this behind their names: "parameters.own", "moment1.1.own".
+inline constexpr const char* kOwnSuffix = ".own";
+TrainedRange part_of(const TrainedRange& range, const RangeSlice& part);
 
 struct StepOptions {
   DType dtype = DType::kF32;
@@ -34,10 +39,19 @@ struct StepOptions {
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);
+// accumulate_graph() without the states "gradient", of a step's only micro-batch: each bucket is a tensor [count],
+// which begins at zero and is added to in the same way, so that it has the same bits. A node `hold` (ops/collective) of
+// its own for each bucket, in their order, reads it when the bucket behind it is complete; whoever runs the graph waits
+// there until the bucket was sent. With `sorts`, brings the buckets into the order in which the backward pass completes
+// them.
+Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options,
+                   std::vector<GradientBucket>& buckets, bool sorts);
 Graph apply_graph(const ParameterLayout& layout, const StepOptions& options);
 // The same for slices of the parameters alone, where other processes update the rest. "sum_of_squares" [] of all
-// gradients is an input.
-Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options);
+// gradients is an input. With `has_whole_gradient` the gradients are the states "gradient" of whole ranges; otherwise
+// those of the slices, which are not cleared.
+Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSlice> slices, const StepOptions& options,
+                         bool has_whole_gradient);
 // `flat_name`: "parameters", or "ema" to evaluate the moving average.
 Graph evaluate_graph(const ParameterLayout& layout, const LossFunction& loss, const std::string& flat_name,
                      DType dtype = DType::kF32);

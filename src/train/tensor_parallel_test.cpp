@@ -298,13 +298,13 @@ TEST(TensorParallel, CheckpointsDoNotTellHowManyRanksWroteThem) {
 // Four ranks: two models of two ranks each, which train on different shards.
 TEST(TensorParallel, TensorGroupsTrainOnDifferentData) {
   constexpr int64_t kShards = 2;
-  const auto train_shards = [&](int ranks, int tensor, bool divided) {
+  const auto train_shards = [&](int ranks, int tensor, int zero) {
     std::vector<std::vector<double>> found(static_cast<size_t>(ranks));
     testing::run_ranks(ranks, [&](Communicator& world) {
       RankGroups groups(world, tensor);
       TrainerOptions options = options_of({groups.tensor.rank(), tensor});
       options.shards = {kShards, groups.data.rank(), groups.data.size()};
-      options.divide_moments = divided;
+      options.divide_moments = zero > 0, options.divide_gradients = zero > 1;
       Rank rank("gpt", groups.tensor, options);
       Trainer& trainer = rank.learner.trainer();
       ShardedStep shards(trainer, groups.data, tensor > 1 ? &groups.tensor : nullptr);
@@ -325,11 +325,12 @@ TEST(TensorParallel, TensorGroupsTrainOnDifferentData) {
     for (const std::vector<double>& each : found) EXPECT_EQ(each, found[0]);
     return found[0];
   };
-  const std::vector<double> alone = train_shards(1, 1, false);
-  const std::vector<double> both = train_shards(4, 2, false);
+  const std::vector<double> alone = train_shards(1, 1, 0);
+  const std::vector<double> both = train_shards(4, 2, 0);
   expect_close(both, alone, 1e-5);
-  EXPECT_EQ(train_shards(4, 2, true), both);
-  EXPECT_EQ(train_shards(2, 2, false), both);
+  EXPECT_EQ(train_shards(4, 2, 1), both);
+  EXPECT_EQ(train_shards(4, 2, 2), both);
+  EXPECT_EQ(train_shards(2, 2, 0), both);
 }
 
 }  // namespace

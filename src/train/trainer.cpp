@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/timeline.h"
@@ -14,7 +13,6 @@
 #include "kernels/isa.h"
 #include "kernels/peak.h"
 #include "nn/activation_observer.h"
-#include "plan/memory_map.h"
 #include "train/divided_states.h"
 #include "train/sharded_step.h"
 
@@ -26,20 +24,6 @@ constexpr size_t kLine = 64;  // each small input on a cache line of its own
 size_t whole_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
-bool is_norm(const Node& node) { return std::string_view(node.op->name) == "sum_of_squares"; }
-
-// Whether the bytes of a flat gradient still hold it when the plan has run: nothing that is computed after its norm may
-// lie there.
-bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_t bytes) {
-  if (location.region != arena) return true;
-  const auto first_norm = std::ranges::find_if(plan.graph.nodes(), is_norm);
-  const auto norm = static_cast<NodeId>(first_norm - plan.graph.nodes().begin());
-  return std::ranges::none_of(arena_tenants(plan, arena), [&](const ArenaTenant& tenant) {
-    return tenant.first >= norm && tenant.offset < location.offset + bytes &&
-           location.offset < tenant.offset + tenant.bytes;
-  });
-}
 
 }  // namespace
 
@@ -85,13 +69,15 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
       store_(store),
       shared_(shared),
       options_(for_machine(options, store)),
+      ownership_(layout, options.optimizer, options.shards.ranks),
       step_options_{DType::kF32, options.optimizer, options.loss_scale.is_on()},
       loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1},
       pool_(options.threads) {
   divides_moments_ = options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host();
   declare_states();
   if (options_.training && accumulates()) {
-    Graph apply = divides_moments_ ? apply_slices_graph(layout, own_slices(layout, options.shards), step_options_)
+    Graph apply = divides_moments_ ? apply_slices_graph(layout, ownership_.slices(options.shards.rank), step_options_,
+                                                        !divides_gradients())
                                    : apply_graph(layout, step_options_);
     apply_ = make_plan(optimize(std::move(apply), passes()), store, shared, planning());
   }
@@ -131,39 +117,41 @@ bool Trainer::any_moment(int moment) const {
   });
 }
 
-void Trainer::check_divided() const {
+void Trainer::check_division() const {
+  if (!layout_.division()) return;
+  if (!layout_.quantized().empty()) fail_user("tensor parallel trains parameters in fp32: leave storage = \"fp32\"");
   for (const TrainedRange& range : layout_.ranges())
-    if (!is_elementwise(optimizer_of(range, options_.optimizer)))
+    if (options_.training && !is_elementwise(optimizer_of(range, options_.optimizer)))
       fail_user(
-          "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: " +
-          std::string(layout_.division() ? "they need tensor=1" : "they need --set zero=0"));
+          "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: "
+          "they need tensor=1");
 }
 
 void Trainer::declare_states() {
   states_ = {"parameters"};
   declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store_, layout_);
-  if (layout_.division() && !layout_.quantized().empty())
-    fail_user("tensor parallel trains parameters in fp32: leave storage = \"fp32\"");
+  check_division();
   if (options_.training) {
     if (any_moment(1)) states_.emplace_back("moment1");
     if (any_moment(2)) states_.emplace_back("moment2");
     if (options_.optimizer.ema_decay > 0) states_.emplace_back("ema");
-    if (layout_.division()) check_divided();
-    if (divides_moments_) {
-      check_divided();
-      declare_own_states();
-    }
+    if (divides_moments_) declare_own_states();
     for (size_t i = 1; i < states_.size(); ++i)
       if (!is_divided(states_[i]))
         declare_flat(store_, layout_, states_[i], MemoryKind::kOptimizer, /*with_untrained=*/false);
-    packed_states_ = linnet::packed_states(layout_, options_.optimizer);
+    if (divides_moments_) {
+      divided_packed_ = ownership_.packed_states(layout_, options_.optimizer);
+      packed_states_ = own_packed_states();
+    } else {
+      packed_states_ = linnet::packed_states(layout_, options_.optimizer);
+    }
     declare_packed_states();
     check_packed();
-    if (accumulates()) declare_gradients();
-    if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards);
+    if (accumulates() && has_whole_gradient()) declare_gradients();
+    if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards, divides_gradients() ? &ownership_ : nullptr);
   }
-  if (divides_moments_) bind_own_slices(store_, layout_, options_.shards, states_);
+  if (divides_moments_) bind_own_slices(store_, layout_, ownership_.slices(options_.shards.rank), states_);
   evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
   const size_t constants = float_bytes(layout_.constant_count());
   store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
@@ -208,10 +196,17 @@ void Trainer::declare_packed_states() {
     store_.bind(name, {region, std::exchange(offset, offset + whole_lines(type.bytes()))}, type.bytes());
 }
 
+std::vector<PackedState> Trainer::own_packed_states() const {
+  std::vector<PackedState> states;
+  for (const RangeSlice& own : ownership_.slices(options_.shards.rank))
+    for (PackedState& state : packed_states_of(layout_, part_of(layout_.ranges()[own.range], own), options_.optimizer))
+      states.push_back(std::move(state));
+  return states;
+}
+
 // Of the states that are divided, this rank's slices, one after the other.
 void Trainer::declare_own_states() {
-  int64_t count = 0;
-  for (const RangeSlice& own : own_slices(layout_, options_.shards)) count += own.count;
+  const int64_t count = ownership_.count(options_.shards.rank);
   for (const std::string& state : states_)
     if (is_divided(state))
       store_.bind(state, {store_.add_region(state, MemoryKind::kOptimizer, float_bytes(count)), 0}, float_bytes(count));
@@ -238,10 +233,18 @@ int Trainer::add_evaluation_shape(LossFunction loss) {
   return static_cast<int>(shapes_.size()) - 1;
 }
 
+Graph Trainer::training_graph(const LossFunction& loss) {
+  if (!accumulates()) return single_graph(layout_, loss, step_options_);
+  if (has_whole_gradient()) return accumulate_graph(layout_, loss, step_options_);
+  // All ranks send the buckets in one order, so the first shape decides it for all shapes.
+  const bool is_first = buckets_.empty();
+  if (is_first) buckets_ = gradient_buckets(layout_);
+  return bucket_graph(layout_, loss, step_options_, buckets_, is_first);
+}
+
 const Fit& Trainer::plan_training(int shape, std::optional<size_t> limit) {
   ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
-  Graph graph = accumulates() ? accumulate_graph(layout_, plans.loss, step_options_)
-                              : single_graph(layout_, plans.loss, step_options_);
+  Graph graph = training_graph(plans.loss);
   PassOptions training = training_passes();
   const auto region = [&](RegionId id) { return store_.regions()[static_cast<size_t>(id)].bytes; };
   const auto fits = [&](const PlanSize& size) {
@@ -314,7 +317,8 @@ void Trainer::exchange_average() {
 }
 
 std::vector<PackedState> Trainer::all_packed() const {
-  std::vector<PackedState> all = packed_states_;
+  std::vector<PackedState> all;
+  if (!divides_moments_) all = packed_states_;
   for (const QuantizedSlot& slot : layout_.quantized())
     all.push_back({slot.input(), {DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}}});
   return all;
@@ -427,42 +431,6 @@ std::string Trainer::find_non_finite(int shape) const {
     inputs[input.name] = std::move(tensor);
   }
   return first_non_finite(graph, inputs, {.kernels = KernelSet::kFast, .threads = options_.threads});
-}
-
-bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
-  if (accumulates()) {
-    shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
-    for (const TrainedRange& range : layout_.ranges()) {
-      const std::string name = "gradient" + range.suffix;
-      store_.pull(name);
-      float* values = store_.as<float>(name);
-      visit(range, {values, static_cast<size_t>(range.count)});
-      std::fill_n(values, range.count, 0.0F);
-      store_.push(name);
-    }
-    const float zero = 0;
-    for (const char* name : {"loss_sum", "token_count"}) store_.fill(name, &zero, sizeof zero);
-    return true;
-  }
-  const Plan& plan = shapes_[static_cast<size_t>(shape)]->train;
-  std::vector<Location> slots;
-  for (const Node& node : plan.graph.nodes())
-    if (is_norm(node)) slots.push_back(plan.location[static_cast<size_t>(node.in[0])]);
-  for (size_t i = 0; i < layout_.ranges().size(); ++i) {
-    const TrainedRange& range = layout_.ranges()[i];
-    if (!is_intact(plan, shared_.arena, slots[i], float_bytes(range.count))) return false;
-    const auto count = static_cast<size_t>(range.count);
-    const std::byte* from = store_.location(slots[i].region) + slots[i].offset;
-    if (store_.device().is_host()) {
-      visit(range, {reinterpret_cast<const float*>(from), count});
-      continue;
-    }
-    std::vector<float> copy(count);
-    store_.device().download(reinterpret_cast<std::byte*>(copy.data()), from, float_bytes(range.count));
-    store_.device().wait();
-    visit(range, copy);
-  }
-  return true;
 }
 
 NamedPlans Trainer::plans() const {

@@ -21,6 +21,7 @@
 #include "profile/step_profiler.h"
 #include "train/fit_memory.h"
 #include "train/loss_scale.h"
+#include "train/ownership.h"
 #include "train/range_update.h"
 #include "train/step_graphs.h"
 
@@ -35,8 +36,10 @@ struct TrainerOptions {
   // Tensor parallel: which rank of its group this is. The layout has the division (nn/tensor_parallel.h), losses are
   // those of the rank, and whoever runs steps is in the group's TensorGroupScope.
   TensorRank tensor = {};
-  // ZeRO stage 1 (Rajbhandari et al. 2020): each rank has the moments of a slice of the parameters, and updates it.
-  bool divide_moments = false;
+  // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters (train/ownership.h),
+  // and updates it. Stage 2: and the gradients of that part; others it has only until they were sent. Several
+  // accumulate_steps need the whole gradient between them.
+  bool divide_moments = false, divide_gradients = false;
   LossScaleOptions loss_scale = {};  // for fp16
   int threads = 1;
   uint64_t seed = 1;  // of initial weights and dropout
@@ -167,9 +170,16 @@ class Trainer {
   // train/divided_states.h. On the CPU only.
   bool divides_moments() const { return divides_moments_; }
   bool is_divided(const std::string& state) const { return divides_moments_ && state.starts_with("moment"); }
+  // Whether the gradients are too, and whether there is a whole one nevertheless, in the store's "gradient". Without it
+  // the pieces of the gradient are tensors of the step's plan (bucket_graph()).
+  bool divides_gradients() const { return divides_moments_ && options_.divide_gradients; }
+  bool has_whole_gradient() const { return !divides_gradients() || options_.accumulate_steps > 1; }
+  const Ownership& ownership() const { return ownership_; }
+  const std::vector<GradientBucket>& buckets() const { return buckets_; }  // of bucket_graph()
   // Flat states by name: "parameters" [parameter_count], "moment1", "moment2", "ema" [trained_count] floats.
   const std::vector<std::string>& states() const { return states_; }
-  // What some optimizers keep in other forms, in regions of their own; the store has their bytes by name.
+  // What some optimizers keep in other forms; the store has their bytes by name. Where ranks divide them, this rank's
+  // parts.
   const std::vector<PackedState>& packed_states() const { return packed_states_; }
   // With a device: the host's copy, see pull_states().
   float* state(const std::string& name) const { return store_.as<float>(name); }
@@ -184,9 +194,11 @@ class Trainer {
   ParameterValues evaluated_values() const { return values(evaluated_); }
   // With the trained ones from a state: "parameters" or "ema". The host's copies.
   ParameterValues values(const std::string& of_state) const { return {store_, layout_, state(of_state)}; }
-  // What training states hold as it lies in memory: those of packed_states(), and frozen parameters with a storage of
-  // their own.
+  // What training states hold as it lies in memory: those of packed_states(), unless ranks divide them, and frozen
+  // parameters with a storage of their own.
   std::vector<PackedState> all_packed() const;
+  // What each rank has a part of instead.
+  const std::vector<DividedPackedState>& divided_packed() const { return divided_packed_; }
   // At least `count` floats that nobody else uses until the next run of a plan: the arena's, if it has as many. The
   // host's memory.
   std::span<float> scratch(int64_t count);
@@ -226,9 +238,10 @@ class Trainer {
   PassOptions training_passes() const;
   PlanOptions planning() const { return {.threads = options_.threads, .verify = options_.verify_plans}; }
   bool any_moment(int moment) const;
-  void check_divided() const;
+  void check_division() const;
   void declare_states();
   void declare_own_states();
+  std::vector<PackedState> own_packed_states() const;
   void declare_packed_states();
   void declare_gradients();
   void check_packed() const;
@@ -236,14 +249,19 @@ class Trainer {
   void set_loss_scale_input();
   void set_random(int64_t step, int64_t micro);
   MachinePeak measure_peak();
+  Graph training_graph(const LossFunction& loss);
+  bool visit_buckets(int shape, GradientVisitor visit);
 
   const ParameterLayout& layout_;
   Store& store_;
   const SharedRegions shared_;
   const TrainerOptions options_;
+  const Ownership ownership_;
   StepOptions step_options_;
   std::vector<std::string> states_;
   std::vector<PackedState> packed_states_;
+  std::vector<DividedPackedState> divided_packed_;
+  std::vector<GradientBucket> buckets_;
   LossScale loss_scale_;
   std::string evaluated_;
   std::vector<float> scratch_;  // where the arena is too small

@@ -87,4 +87,18 @@ void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, c
     broadcast(data_, 0, std::span(own, static_cast<size_t>(own_count)));
 }
 
+std::byte* WholeStates::place(const DividedPackedState& state) {
+  const size_t floats = (state.bytes.back() + sizeof(float) - 1) / sizeof(float);
+  return reinterpret_cast<std::byte*>(trainer_.scratch(static_cast<int64_t>(floats)).data());
+}
+
+// Ranks of a tensor group never divide packed states.
+const std::byte* WholeStates::gather(const DividedPackedState& state) {
+  std::byte* whole = is_first_rank() ? place(state) : nullptr;
+  slices_.gather(state, whole);
+  return whole;
+}
+
+void WholeStates::scatter(const DividedPackedState& state, const std::byte* whole) { slices_.scatter(state, whole); }
+
 }  // namespace linnet

@@ -31,6 +31,10 @@ class WholeStates {
   void scatter(const std::string& state, const ParameterSlot& slot, const float* whole);
   // Where rank 0 may put the tensor that it scatters: as many floats as the whole has. Until the next call.
   float* place(const ParameterSlot& slot);
+  // The same of a packed state that ranks divide.
+  const std::byte* gather(const DividedPackedState& state);
+  void scatter(const DividedPackedState& state, const std::byte* whole);
+  std::byte* place(const DividedPackedState& state);
 
  private:
   // What this rank has of a tensor when its slices are together; of ranks whose state is not sliced, where it lies.

@@ -51,6 +51,10 @@ const OpDef kAllGather{.name = "all_gather",
                                      {attrs.rank, attrs.ranks})};
                        },
                        .read_attrs = read_attrs<AllGatherAttrs>};
+const OpDef kHold{.name = "hold", .infer = [](const InferArgs& args) -> std::vector<TensorType> {
+                    expect(!args.in.empty() && is_float(args.in[0].dtype), "expected floats");
+                    return {{args.in[0].dtype, {}}};
+                  }};
 
 Tensor all_reduce(At x, const TensorRank& rank) {
   return graph_of(x)->add_one(kAllReduce, std::array{x.value}, CollectiveAttrs{rank.ranks}, x.where);
@@ -63,6 +67,12 @@ Tensor share(At x, const TensorRank& rank) {
 Tensor all_gather(At x, const Sharding& sharding, const TensorRank& rank) {
   return graph_of(x)->add_one(kAllGather, std::array{x.value},
                               AllGatherAttrs{sharding.axis, sharding.parts, rank.rank, rank.ranks}, x.where);
+}
+
+Tensor hold(At x, std::span<const Tensor> others) {
+  std::vector<Tensor> in{x.value};
+  in.insert(in.end(), others.begin(), others.end());
+  return graph_of(x)->add_one(kHold, in, {}, x.where);
 }
 
 Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {

@@ -6,6 +6,8 @@
 //   all_reduce   the sum of all ranks' x; its gradient is passed through
 //   share        x itself, for nodes that are divided; its gradient is the sum of all ranks'
 //   all_gather   the whole of a value whose axis is divided; its gradient is cut
+//   hold         0, once all operands are computed: keeps their memory until here for what reads them outside of the
+//                graph (train/sharded_step.h); no gradient
 //
 // On the CPU. A rank alone never has such nodes.
 #pragma once
@@ -28,15 +30,17 @@ struct AllGatherAttrs {
   }
 };
 
-extern const OpDef kAllReduce, kShare, kAllGather;
+extern const OpDef kAllReduce, kShare, kAllGather, kHold;
 KernelList all_reduce_kernels();
 KernelList share_kernels();
 KernelList all_gather_kernels();
+KernelList hold_kernels();
 
 Tensor all_reduce(At x, const TensorRank& rank);
 Tensor share(At x, const TensorRank& rank);
 // `sharding` is how x is cut.
 Tensor all_gather(At x, const Sharding& sharding, const TensorRank& rank);
+Tensor hold(At x, std::span<const Tensor> others);
 // The rank's part of a whole value, without any exchange.
 Tensor cut(At x, const Sharding& sharding, const TensorRank& rank);
 

@@ -69,6 +69,9 @@ void run_gather(const KernelArgs& args) {
 
 constexpr Kernel kReduceKernels[] = {{"ranks", all_f32, sum_workspace, run_sum}};
 constexpr Kernel kShareKernels[] = {{"copy", nullptr, nullptr, run_share}};
+constexpr Kernel kHoldKernels[] = {{"reference", nullptr, nullptr, [](const KernelArgs& args) {
+                                      std::memset(args.out[0].data, 0, args.out[0].type.bytes());
+                                    }}};
 constexpr Kernel kGatherKernels[] = {{"ranks", all_f32, gather_workspace, run_gather}};
 
 }  // namespace
@@ -76,5 +79,6 @@ constexpr Kernel kGatherKernels[] = {{"ranks", all_f32, gather_workspace, run_ga
 KernelList all_reduce_kernels() { return kReduceKernels; }
 KernelList share_kernels() { return kShareKernels; }
 KernelList all_gather_kernels() { return kGatherKernels; }
+KernelList hold_kernels() { return kHoldKernels; }
 
 }  // namespace linnet
