@@ -51,7 +51,7 @@ int measure(Communicator& world, bool json) {
     const double seconds = measured_seconds(world, std::span(sent).first(bytes), std::span(received).first(bytes));
     exchanges.push_back({static_cast<double>(bytes), seconds});
     rows.push_back({{"bytes", bytes}, {"seconds", seconds}});
-    if (!json) std::printf("%12zu %12.1f %12.2f\n", bytes, 1e6 * seconds, static_cast<double>(bytes) / seconds * 1e-9);
+    if (prints) std::printf("%12zu %12.1f %12.2f\n", bytes, 1e6 * seconds, static_cast<double>(bytes) / seconds * 1e-9);
   }
   Network network = fit_network(exchanges);
   // Within a machine the processors copy the messages.

@@ -1,6 +1,8 @@
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -38,6 +40,18 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
                 answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
 }
 
+void print_json(const PlanAnswer& answer, const RankDivision& division, uint64_t limit) {
+  auto memory = nlohmann::ordered_json::array();
+  for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
+  const nlohmann::ordered_json json{{"data", division.data},           {"tensor", division.tensor},
+                                    {"parameters", answer.parameters}, {"batches", answer.batches},
+                                    {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
+                                    {"memory", std::move(memory)},     {"peak_bytes", answer.forecast.peak()},
+                                    {"memory_bytes", limit},           {"fits", answer.forecast.peak() <= limit},
+                                    {"batch_key", answer.batch_key},   {"largest_batch", answer.largest_batch}};
+  std::printf("%s\n", json.dump().c_str());
+}
+
 void write_page(const Arguments& arguments, const Config& config, const PlanAnswer& answer) {
   ReportRun run{.name = arguments.config, .config = report_config(config), .memory = answer.memory_record};
   const ReportTitle title{.title = "Memory of " + arguments.config,
@@ -71,7 +85,6 @@ void check_needs_network(const PlanRanksArguments& foresight) {
   if (foresight.batch_per_rank) refuse("--batch-per-rank");
   if (foresight.measure) refuse("--measure");
   if (foresight.ranks_here > 1) refuse("--ranks-here");
-  if (foresight.json) refuse("--json");
 }
 
 int plan(const Arguments& arguments) {
@@ -89,10 +102,15 @@ int plan(const Arguments& arguments) {
   const int64_t shards = config.train.data_shards;
   const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
   if (arguments.sweep) {
+    if (foresight.json) fail_user("--sweep prints a table: leave --json out");
     print_plan_sweep(of_one_shard(config), limit);
     return 0;
   }
   const PlanAnswer answer = plan_within(config, limit, foresight.exact);
+  if (foresight.json) {
+    print_json(answer, division, limit);
+    return 0;
+  }
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
   if (division.tensor > 1)
     std::printf("each %d ranks compute one model together; what follows is of one rank\n", division.tensor);
@@ -148,7 +166,7 @@ void add_plan_command(Command& linnet) {
             "scaling), instead of its part")
       .take("--trace", foresight.trace, "with --network: also a Chrome trace of a simulated step of all ranks",
             {.type = "FILE"})
-      .flag("--json", foresight.json, "with --network: one JSON object instead of lines for people")
+      .flag("--json", foresight.json, "one JSON object instead of lines for people")
       .take("--html", arguments->html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--sweep", arguments->sweep,
             "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")

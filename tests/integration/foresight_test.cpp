@@ -54,6 +54,15 @@ TEST(Foresight, MemoryIsWhatPlanTellsWithoutANetwork) {
     EXPECT_NE(with.out.find(part), std::string::npos) << part << " in " << with.out;
 }
 
+TEST(Foresight, APlanWithoutANetworkIsJsonToo) {
+  const nlohmann::json json = answer(plan({"--ranks", "2"}));
+  double sum = 0;
+  for (const auto& item : json["memory"]) sum += item["bytes"].get<double>();
+  EXPECT_EQ(json["peak_bytes"].get<double>(), sum);
+  EXPECT_EQ(json["data"], 2);
+  EXPECT_TRUE(json["fits"].get<bool>());
+}
+
 TEST(Foresight, AListOfRanksIsATable) {
   const nlohmann::json json = answer(with_network({"--ranks", "1,2,4,8", "--batch-per-rank"}));
   ASSERT_EQ(json["rows"].size(), 4U);
