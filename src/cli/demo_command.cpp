@@ -25,7 +25,8 @@ struct Score {
 Score show_test(TranslationTask& task) {
   Corpus corpus = load_test_corpus(task.config);
   const EvaluationSet set(std::move(corpus.test), task.tokenizers, task.config.model.max_seq_len);
-  const auto translations = translate(*task.session, set, set.dataset.size());
+  SharedWork alone = SharedWork::alone();
+  const auto translations = translate(*task.session, set, set.dataset.size(), alone);
   std::map<int, std::pair<int, int>> right_and_all;
   int right = 0;
   for (size_t i = 0; i < translations.size(); ++i) {

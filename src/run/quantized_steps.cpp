@@ -13,7 +13,8 @@ void calibrate_steps(TrainingTask& task) {
   ActivationObserver* observer = trainer.layout().observer();
   if (!observer) fail_internal("a model is to be trained quantized and nothing watches its layers");
   observer->set_collecting(true);
-  task.evaluate();
+  SharedWork alone = SharedWork::alone();  // the others get the steps from this rank
+  task.evaluate(alone);
   observer->set_collecting(false);
   const auto scales = observer->scales(CalibrationMethod::kMinMax);
   int64_t steps = 0;

@@ -50,6 +50,7 @@ class TrainingRun {
         world_(*request.world),
         groups_(world_, trainer_.options().tensor.ranks),
         tensor_scope_(groups_.tensor),
+        evaluation_(groups_.data),
         shards_(trainer_.is_sharded()
                     ? std::make_optional<ShardedStep>(trainer_, groups_.data, has_tensor() ? &groups_.tensor : nullptr)
                     : std::nullopt),
@@ -353,11 +354,11 @@ class TrainingRun {
   // With a moving average, both it and the weights are evaluated: an average of few steps, or of steps that went wrong,
   // is worse than the weights.
   Judged judge() {
-    Judged judged{.average = trainer_.has_average(), .best = task_.evaluate(), .other = {}};
+    Judged judged{.average = trainer_.has_average(), .best = task_.evaluate(evaluation_), .other = {}};
     if (!judged.average) return judged;
     trainer_.exchange_average();
     try {
-      judged.other = task_.evaluate();
+      judged.other = task_.evaluate(evaluation_);
     } catch (...) {
       trainer_.exchange_average();
       throw;
@@ -447,6 +448,7 @@ class TrainingRun {
   Communicator& world_;
   RankGroups groups_;
   const TensorGroupScope tensor_scope_;
+  SharedWork evaluation_;
   std::optional<ShardedStep> shards_;
   std::optional<WholeStates> whole_;  // where ranks divide states
   StepQueue steps_;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/shared_work.h"
 #include "config/config.h"
 #include "data/batch_source.h"
 #include "run/memory_report.h"
@@ -36,7 +37,9 @@ class TrainingTask {
 
   // Weights to start from, drawn from the seed or read from a model folder.
   virtual void initialize() { trainer().initialize(); }
-  virtual Evaluation evaluate() = 0;  // on the validation examples, with the weights evaluation uses
+  // On the validation examples, with the weights evaluation uses. The result is the same on every rank of `ranks`, and
+  // for any number of them.
+  virtual Evaluation evaluate(SharedWork& ranks) = 0;
   // What it takes beside the weights to use the trained model: tokenizers, names of classes.
   virtual void save_assets(const std::string& folder) const = 0;
 

@@ -73,8 +73,9 @@ LoadedEvaluation::LoadedEvaluation(const std::vector<std::string>& folders, Conf
 }
 
 Evaluation LoadedEvaluation::run() {
-  const double loss = mean_loss(*session, *set, *buckets);
-  return score(*set, linnet::translate(*session, *set, set->dataset.size()), loss);
+  SharedWork alone = SharedWork::alone();
+  const double loss = mean_loss(*session, *set, *buckets, alone);
+  return score(*set, linnet::translate(*session, *set, set->dataset.size(), alone), loss);
 }
 
 Translator::Translator(const std::vector<std::string>& folders, const Config& chosen,

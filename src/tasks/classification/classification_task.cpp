@@ -106,16 +106,34 @@ std::vector<float> ClassificationSession::logits(const LabelledSequences& data) 
 }
 
 Evaluation ClassificationSession::evaluate(const LabelledSequences& data) {
+  SharedWork alone = SharedWork::alone();
+  return evaluate(data, alone);
+}
+
+Evaluation ClassificationSession::evaluate(const LabelledSequences& data, SharedWork& ranks) {
   LabelledBatches batches(data, rows, lengths, 0);
-  std::vector<int32_t> predictions, labels;
   std::vector<int64_t> order;
+  // Of a batch: the sum of losses, how many rows it has, and for each of them what was predicted and what it is.
+  const int64_t width = 2 + 2 * rows;
+  const std::vector<double> found =
+      ranks.numbers(batches.batches_per_epoch(), width, [&](int64_t index, std::span<double> result) {
+        const Batch& batch = batches.sorted_batch(index, order);
+        result[0] = trainer->evaluate(batch).sum;
+        result[1] = static_cast<double>(order.size());
+        const int32_t* predicted = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
+        for (size_t i = 0; i < order.size(); ++i) {
+          result[2 + 2 * i] = predicted[i];
+          result[3 + 2 * i] = data.labels[static_cast<size_t>(order[i])];
+        }
+      });
+  std::vector<int32_t> predictions, labels;
   double sum = 0;
-  for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
-    const Batch& batch = batches.sorted_batch(index, order);
-    sum += trainer->evaluate(batch).sum;
-    const int32_t* predicted = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
-    predictions.insert(predictions.end(), predicted, predicted + order.size());
-    for (const int64_t i : order) labels.push_back(data.labels[static_cast<size_t>(i)]);
+  for (auto batch = found.begin(); batch != found.end(); batch += width) {
+    sum += batch[0];
+    for (int64_t i = 0; i < static_cast<int64_t>(batch[1]); ++i) {
+      predictions.push_back(static_cast<int32_t>(batch[2 + 2 * i]));
+      labels.push_back(static_cast<int32_t>(batch[3 + 2 * i]));
+    }
   }
   int64_t right = 0;
   for (size_t i = 0; i < labels.size(); ++i) right += predictions[i] == labels[i];

@@ -18,6 +18,7 @@ class ClassificationSession : public Session {
 
   // The classes' logits of each sequence, [sequences, classes].
   std::vector<float> logits(const LabelledSequences& data);
+  Evaluation evaluate(const LabelledSequences& data, SharedWork& ranks);
   Evaluation evaluate(const LabelledSequences& data);
 
   const int64_t rows;
@@ -36,7 +37,7 @@ class ClassificationTask : public TrainingTask {
   const MemoryForecast& forecast() const override { return forecast_; }
   BatchSource& batches() override { return *batches_; }
   void initialize() override;
-  Evaluation evaluate() override { return session_->evaluate(valid_); }
+  Evaluation evaluate(SharedWork& ranks) override { return session_->evaluate(valid_, ranks); }
   void save_assets(const std::string& folder) const override;
 
   ClassificationSession& session() { return *session_; }

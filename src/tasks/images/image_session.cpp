@@ -142,35 +142,63 @@ ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool
        device_data);
 }
 
-void ImageSession::evaluate_batches(const ImageDataset& dataset, const EvaluatedBatch& body) {
-  OwnedBatch owned(image_inputs(batch_size, dataset.image_bytes()));
-  ThreadPool pool(dataset.in_memory() ? 1 : decoding_threads_);
-  for (int64_t index = 0; index < evaluation_batches(dataset, batch_size); ++index) {
-    const int64_t rows = fill_evaluation_batch(dataset, batch_size, index, owned.data<uint8_t>(0), owned.data(1), pool);
-    const double loss_sum = trainer->evaluate(owned.batch).sum;
-    body(rows, owned.data(1), loss_sum);
+// The batches of an evaluation, each with the model's answer.
+class ImageSession::EvaluatedBatches {
+ public:
+  EvaluatedBatches(ImageSession& session, const ImageDataset& dataset)
+      : session_(session),
+        dataset_(dataset),
+        owned_(image_inputs(session.batch_size, dataset.image_bytes())),
+        pool_(dataset.in_memory() ? 1 : session.decoding_threads_) {}
+
+  int64_t count() const { return evaluation_batches(dataset_, session_.batch_size); }
+
+  struct Evaluated {
+    int64_t rows;
+    const int32_t* labels;
+    double loss_sum;
+  };
+  Evaluated evaluate(int64_t index) {
+    const int64_t rows =
+        fill_evaluation_batch(dataset_, session_.batch_size, index, owned_.data<uint8_t>(0), owned_.data(1), pool_);
+    return {rows, owned_.data(1), session_.trainer->evaluate(owned_.batch).sum};
   }
-}
+
+ private:
+  ImageSession& session_;
+  const ImageDataset& dataset_;
+  OwnedBatch owned_;
+  ThreadPool pool_;
+};
 
 std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
   std::vector<float> all;
-  evaluate_batches(dataset, [&](int64_t rows, const int32_t*, double) {
+  EvaluatedBatches batches(*this, dataset);
+  for (int64_t index = 0; index < batches.count(); ++index) {
+    const int64_t rows = batches.evaluate(index).rows;
     const float* found = trainer->evaluation_output(0, "logits").as<const float>();
     all.insert(all.end(), found, found + rows * image_model().images.classes);
-  });
+  }
   return all;
 }
 
-Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
-  double sum = 0;
-  int64_t right = 0;
-  evaluate_batches(dataset, [&](int64_t rows, const int32_t* labels, double loss_sum) {
-    sum += loss_sum;
+Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks) {
+  EvaluatedBatches batches(*this, dataset);
+  const std::vector<double> found = ranks.numbers(batches.count(), 2, [&](int64_t index, std::span<double> result) {
+    const auto [rows, labels, loss_sum] = batches.evaluate(index);
     const int32_t* predictions = trainer->evaluation_output(0, "predictions").as<const int32_t>();
-    for (int64_t row = 0; row < rows; ++row) right += predictions[row] == labels[row];
+    result[0] = loss_sum;
+    for (int64_t row = 0; row < rows; ++row) result[1] += predictions[row] == labels[row];
   });
+  double sum = 0, right = 0;
+  for (size_t i = 0; i < found.size(); i += 2) sum += found[i], right += found[i + 1];
   const auto count = static_cast<double>(dataset.count);
-  return {sum / count, dataset.count, {{"accuracy", static_cast<double>(right) / count}}, {}};
+  return {sum / count, dataset.count, {{"accuracy", right / count}}, {}};
+}
+
+Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
+  SharedWork alone = SharedWork::alone();
+  return evaluate(dataset, alone);
 }
 
 int decoding_threads(const Config& config) {

@@ -49,13 +49,13 @@ class ImageSession : public OwnedImageModel, public Session {
   // The classes' logits of each image, [images, classes].
   std::vector<float> logits(const ImageDataset& dataset);
   // Loss and accuracy over all images.
+  Evaluation evaluate(const ImageDataset& dataset, SharedWork& ranks);
   Evaluation evaluate(const ImageDataset& dataset);
 
   const int64_t batch_size;
 
  private:
-  using EvaluatedBatch = std::function<void(int64_t rows, const int32_t* labels, double loss_sum)>;
-  void evaluate_batches(const ImageDataset& dataset, const EvaluatedBatch& body);
+  class EvaluatedBatches;
   const int decoding_threads_;
 };
 

@@ -18,7 +18,7 @@ class ImageTask : public TrainingTask {
   BatchSource& batches() override { return *batches_; }
   void initialize() override;
   ResidentSteps* resident() override { return session_->resident.get(); }
-  Evaluation evaluate() override { return session_->evaluate(valid_); }
+  Evaluation evaluate(SharedWork& ranks) override { return session_->evaluate(valid_, ranks); }
   void save_assets(const std::string& folder) const override { format_.save(folder); }
 
   const ImageFormat& format() const { return format_; }

@@ -58,15 +58,23 @@ void LanguageSession::allocate() {
 }
 
 Evaluation LanguageSession::evaluate(const LanguageText& text) {
+  SharedWork alone = SharedWork::alone();
+  return evaluate(text, alone);
+}
+
+Evaluation LanguageSession::evaluate(const LanguageText& text, SharedWork& ranks) {
   TokenBuffer buffer(chunks, packed);
   double nats = 0;
   int64_t tokens = 0;
-  for (int64_t index = 0; index < scoring_batches(text.tokens, chunks); ++index) {
-    fill_scoring_batch(text.tokens, chunks, index, buffer.arrays());
-    const LossTotal total = trainer->evaluate(buffer.batch());
-    nats += total.sum, tokens += total.tokens;
-    if (index % kDropEvery == kDropEvery - 1) text.tokens.drop_pages();
-  }
+  int64_t done = 0;
+  const std::vector<double> found =
+      ranks.numbers(scoring_batches(text.tokens, chunks), 2, [&](int64_t index, std::span<double> result) {
+        fill_scoring_batch(text.tokens, chunks, index, buffer.arrays());
+        const LossTotal total = trainer->evaluate(buffer.batch());
+        result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
+        if (++done % kDropEvery == 0) text.tokens.drop_pages();
+      });
+  for (size_t i = 0; i < found.size(); i += 2) nats += found[i], tokens += static_cast<int64_t>(found[i + 1]);
   Evaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
   result.metrics = {{"perplexity", perplexity(nats, tokens)}};
   if (text.words > 0) {

@@ -26,6 +26,7 @@ class LanguageSession : public Session {
 
   void allocate() override;
   // Loss and perplexity over all tokens of a text but its first, each scored once, in chunks that do not overlap.
+  Evaluation evaluate(const LanguageText& text, SharedWork& ranks);
   Evaluation evaluate(const LanguageText& text);
 
   const ChunkOptions chunks;

@@ -42,8 +42,8 @@ void LanguageTask::initialize() {
   load_initial_weights(trainer(), *language_.pretrained, config_);
 }
 
-Evaluation LanguageTask::evaluate() {
-  Evaluation result = session_->evaluate(*valid_);
+Evaluation LanguageTask::evaluate(SharedWork& ranks) {
+  Evaluation result = session_->evaluate(*valid_, ranks);
   if (!session_->generator) return result;
   GenerateSettings settings;
   settings.max_tokens = config_.train.sample_length, settings.slide = true;
@@ -52,8 +52,9 @@ Evaluation LanguageTask::evaluate() {
   settings.ends = language_.ends();
   settings.first_sample = evaluations_++;
   const std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
-  const auto sample = session_->generator->generate(prompts, settings, trainer().pool());
-  result.samples.push_back(language_.coder->decode(sample[0].tokens));
+  result.samples.push_back(ranks.text([&] {
+    return language_.coder->decode(session_->generator->generate(prompts, settings, trainer().pool())[0].tokens);
+  }));
   return result;
 }
 

@@ -16,7 +16,7 @@ class LanguageTask : public TrainingTask {
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate() override;
+  Evaluation evaluate(SharedWork& ranks) override;
   void initialize() override;
   void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
 

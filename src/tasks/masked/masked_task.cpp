@@ -124,23 +124,27 @@ MaskedSession::MaskedSession(const Config& config, MaskedLanguageModel& masked_m
 }
 
 Evaluation MaskedSession::evaluate(MaskedChunks& chunks) {
-  double nats = 0;
-  int64_t masked = 0, right = 0;
-  const int64_t count = chunks.scoring_batches();
-  for (int64_t index = 0; index < count; ++index) {
-    const Batch& batch = chunks.scoring_batch(index);
-    const LossTotal total = trainer->evaluate(batch);
-    nats += total.sum, masked += total.tokens;
-    const int32_t* predictions = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
-    const std::span<const int32_t> targets = batch.ids("targets");
-    for (size_t i = 0; i < targets.size(); ++i) right += targets[i] >= 0 && predictions[i] == targets[i];
-  }
+  SharedWork alone = SharedWork::alone();
+  return evaluate(chunks, alone);
+}
+
+Evaluation MaskedSession::evaluate(MaskedChunks& chunks, SharedWork& ranks) {
+  const std::vector<double> found =
+      ranks.numbers(chunks.scoring_batches(), 3, [&](int64_t index, std::span<double> result) {
+        const Batch& batch = chunks.scoring_batch(index);
+        const LossTotal total = trainer->evaluate(batch);
+        result[0] = total.sum, result[1] = static_cast<double>(total.tokens);
+        const int32_t* predictions = trainer->evaluation_output(batch.shape_index, "predictions").as<const int32_t>();
+        const std::span<const int32_t> targets = batch.ids("targets");
+        for (size_t i = 0; i < targets.size(); ++i) result[2] += targets[i] >= 0 && predictions[i] == targets[i];
+      });
+  double nats = 0, right = 0;
+  int64_t masked = 0;
+  for (size_t i = 0; i < found.size(); i += 3)
+    nats += found[i], masked += static_cast<int64_t>(found[i + 1]), right += found[i + 2];
   if (masked == 0) fail_user("the text to evaluate has no token that can be masked");
   const auto items = static_cast<double>(masked);
-  return {nats / items,
-          masked,
-          {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", static_cast<double>(right) / items}},
-          {}};
+  return {nats / items, masked, {{"perplexity", perplexity(nats, masked)}, {"masked_accuracy", right / items}}, {}};
 }
 
 MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity capacity)

@@ -30,6 +30,7 @@ class MaskedSession : public Session {
                 bool verify_plans = true);
 
   // Loss, perplexity and accuracy at the masked places of a text, each of its tokens seen once.
+  Evaluation evaluate(MaskedChunks& chunks, SharedWork& ranks);
   Evaluation evaluate(MaskedChunks& chunks);
 
   const MaskingOptions masking;
@@ -50,7 +51,7 @@ class MaskedTask : public TrainingTask {
   const MemoryForecast& forecast() const override { return forecast_; }
   void initialize() override;
   BatchSource& batches() override { return *chunks_; }
-  Evaluation evaluate() override { return session_->evaluate(*valid_chunks_); }
+  Evaluation evaluate(SharedWork& ranks) override { return session_->evaluate(*valid_chunks_, ranks); }
   void save_assets(const std::string& folder) const override;
 
   MaskedModel& model() { return model_; }

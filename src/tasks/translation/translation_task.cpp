@@ -65,12 +65,12 @@ void TranslationTask::initialize() {
   load_initial_weights(trainer(), *model.pretrained, config);
 }
 
-Evaluation TranslationTask::evaluate() {
-  const double loss = mean_loss(*session, *valid, *buckets);
+Evaluation TranslationTask::evaluate(SharedWork& ranks) {
+  const double loss = mean_loss(*session, *valid, *buckets, ranks);
   std::vector<std::string> translations;
   if (session->generator) {
     const int64_t all = valid->dataset.size(), wanted = config.train.eval_pairs;
-    translations = translate(*session, *valid, wanted > 0 ? std::min(wanted, all) : all);
+    translations = translate(*session, *valid, wanted > 0 ? std::min(wanted, all) : all, ranks);
   }
   Evaluation result = score(*valid, translations, loss);
   ++evaluations_;

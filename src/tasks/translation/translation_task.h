@@ -16,7 +16,7 @@ class TranslationTask : public TrainingTask {
   const Store& store() const override { return session->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   BatchSource& batches() override { return *stream; }
-  Evaluation evaluate() override;
+  Evaluation evaluate(SharedWork& ranks) override;
   void initialize() override;
   void save_assets(const std::string& folder) const override { model.save_assets(folder); }
 
