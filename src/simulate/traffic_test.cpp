@@ -71,7 +71,7 @@ TEST(Traffic, ReduceScatterIsThatOfShardSum) {
         std::vector<std::vector<float>> nodes(share.nodes_of(world.rank()).size(), std::vector<float>(kValues));
         const std::vector<std::span<float>> spans(nodes.begin(), nodes.end());
         ThreadPool pool(1);
-        sum.reduce_scatter(spans, part, pool, Communicator::Wait::kSoon);
+        sum.reduce_scatter(spans, slice_bounds(kValues, ranks), part, pool, Communicator::Wait::kSoon);
       });
       expect_equal(reduce_scatter_traffic(kValues, part, {shards, 0, ranks}), traffic);
     }
