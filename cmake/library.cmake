@@ -30,6 +30,15 @@ function(linnet_sections target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
 endfunction()
 
+# For code that does little beside what it calls, in libraries that ship with programs (src/runtime): small rather than
+# fast. Sources whose loops are long are named.
+function(linnet_small target)
+  cmake_parse_arguments(ARG "" "" "FAST" ${ARGN})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
+  linnet_sections(${target})
+  set_source_files_properties(${ARG_FAST} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+endfunction()
+
 # A GoogleTest program whose cases ctest runs one by one. LABELS slow keeps it out of `ctest -L fast`.
 function(linnet_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
