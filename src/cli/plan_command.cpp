@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "cli/plan_sweep.h"
 #include "comm/shard_tree.h"
 #include "config/byte_size.h"
+#include "config/parallel_layout.h"
 #include "run/run_record.h"
 #include "tasks/planning/plan_memory.h"
 
@@ -40,7 +42,7 @@ void print_fit(const PlanAnswer& answer, uint64_t limit) {
                 answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key).c_str());
 }
 
-void print_json(const PlanAnswer& answer, const RankDivision& division, uint64_t limit) {
+void print_json(const PlanAnswer& answer, const ParallelLayout& division, uint64_t limit) {
   auto memory = nlohmann::ordered_json::array();
   for (const MemoryItem& item : answer.forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
   const nlohmann::ordered_json json{{"data", division.data},           {"tensor", division.tensor},
@@ -73,6 +75,33 @@ PlanAnswer plan_within(Config& config, uint64_t limit, bool exact) {
   return answer;
 }
 
+void print_memory(const PlanAnswer& answer) {
+  std::printf("%s", answer.forecast.text().c_str());
+  std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
+              static_cast<double>(answer.arena_lower_bound) / 1e6);
+  if (!answer.recomputation.empty()) std::printf("  (%s)\n", answer.recomputation.c_str());
+}
+
+// Prints what each stage of a pipeline takes. Returns the answer of the one that takes most, with the largest batch
+// that fits on all.
+PlanAnswer plan_stages(Config& config, uint64_t limit, bool exact, int stages) {
+  PlanAnswer most;
+  for (int stage = 0; stage < stages; ++stage) {
+    config.process.rank = stage;
+    PlanAnswer answer = plan_within(config, limit, exact);
+    if (stage == 0)
+      std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters),
+                  answer.batches.c_str());
+    std::printf("%s\n", answer.stage.c_str());
+    print_memory(answer);
+    const int64_t largest = stage == 0 ? answer.largest_batch : std::min(most.largest_batch, answer.largest_batch);
+    const bool all_fit = answer.all_fit && (stage == 0 || most.all_fit);
+    if (stage == 0 || answer.forecast.peak() > most.forecast.peak()) most = std::move(answer);
+    most.largest_batch = largest, most.all_fit = all_fit;
+  }
+  return most;
+}
+
 // What only --network has.
 void check_needs_network(const PlanRanksArguments& foresight) {
   const auto refuse = [](const std::string& option) {
@@ -95,7 +124,7 @@ int plan(const Arguments& arguments) {
   config.process.ranks = parse_rank_counts(foresight.ranks).front();
   if (!foresight.parallel.empty())
     set_value(config, "parallel=" + foresight.parallel, "--parallel " + foresight.parallel);
-  const RankDivision division = divide_ranks(config.train.parallel, config.process.ranks);
+  const ParallelLayout division = parallel_layout(config.train.parallel, config.process.ranks);
   if (config.train.data_shards == 0) config.train.data_shards = division.data;
   check_share({config.train.data_shards, 0, division.data});
   validate(config);
@@ -103,10 +132,16 @@ int plan(const Arguments& arguments) {
   const uint64_t limit = parse_byte_size(config.train.memory).value_or(available_memory());
   if (arguments.sweep) {
     if (foresight.json) fail_user("--sweep prints a table: leave --json out");
+    if (division.pipeline > 1) fail_user("--sweep estimates steps of whole models: leave pipeline out of --parallel");
     print_plan_sweep(of_one_shard(config), limit);
     return 0;
   }
-  const PlanAnswer answer = plan_within(config, limit, foresight.exact);
+  if (division.pipeline > 1 && foresight.json)
+    fail_user("--json is of one rank, and the stages of a pipeline differ: leave it out, or add --network");
+  if (division.pipeline > 1)
+    std::printf("each %d ranks compute one model together, some of its layers each\n", division.pipeline);
+  const PlanAnswer answer = division.pipeline > 1 ? plan_stages(config, limit, foresight.exact, division.pipeline)
+                                                  : plan_within(config, limit, foresight.exact);
   if (foresight.json) {
     print_json(answer, division, limit);
     return 0;
@@ -115,17 +150,16 @@ int plan(const Arguments& arguments) {
   if (division.tensor > 1)
     std::printf("each %d ranks compute one model together; what follows is of one rank\n", division.tensor);
   if (shards > 1)
-    std::printf("each of %d %s computes %lld of %lld data shards; what follows is of one rank\n", division.data,
-                division.tensor > 1 ? "such groups" : "ranks", static_cast<long long>(shards / division.data),
+    std::printf("each of %d %s computes %lld of %lld data shards; this is of one rank\n", division.data,
+                division.ranks_of_model() > 1 ? "such groups" : "ranks", static_cast<long long>(shards / division.data),
                 static_cast<long long>(shards));
   if (config.train.micro_batches > 1)
     std::printf("each batch is computed in %lld micro-batches; what follows is of one\n",
                 static_cast<long long>(config.train.micro_batches));
-  std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
-  std::printf("%s", answer.forecast.text().c_str());
-  std::printf("  (arena %.1f MB; no placement could be below %.1f MB)\n", static_cast<double>(answer.arena_bytes) / 1e6,
-              static_cast<double>(answer.arena_lower_bound) / 1e6);
-  if (!answer.recomputation.empty()) std::printf("  (%s)\n", answer.recomputation.c_str());
+  if (division.pipeline == 1) {
+    std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters), answer.batches.c_str());
+    print_memory(answer);
+  }
   print_fit(answer, limit);
   if (!arguments.html.empty()) write_page(arguments, config, answer);
   if (arguments.fusion) std::printf("what each pass made of the training step:\n%s", answer.fusion.c_str());
@@ -145,7 +179,7 @@ void add_plan_command(Command& linnet) {
             "the memory of each of N processes that train together; with --network also a list such as 1,2,4,8",
             {.type = "N"})
       .take("--parallel", foresight.parallel,
-            "with --ranks: how they share the work, for example data=2,tensor=2; with --network also pipeline=2, or "
+            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; with --network also "
             "auto for the fastest that fits; see docs/many_processes.md",
             {.type = "LAYOUT"})
       .take("--network", foresight.network,

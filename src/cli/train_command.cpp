@@ -90,10 +90,10 @@ void add_train_command(Command& linnet) {
       .take("--ranks", arguments->ranks,
             "train in N processes on this machine, started by mpirun; see docs/many_processes.md",
             {.type = "N", .least = 1, .most = 4096})
-      .take(
-          "--parallel", arguments->parallel,
-          "with --ranks: how they share the work, for example tensor=2 or data=2,tensor=2; see docs/many_processes.md",
-          {.type = "LAYOUT"})
+      .take("--parallel", arguments->parallel,
+            "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; see "
+            "docs/many_processes.md",
+            {.type = "LAYOUT"})
       .take("--restart", arguments->restarts,
             "with --ranks: when a rank dies, go on from the last checkpoint, at most K times",
             {.type = "K", .least = 0, .most = 1e6})

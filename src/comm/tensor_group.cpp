@@ -53,9 +53,13 @@ void RankGroup::exchange(std::span<const Outgoing> outgoing, std::span<const Inc
   world_.exchange(outgoing_, incoming_, wait);
 }
 
-RankGroups::RankGroups(Communicator& world, int tensor_ranks)
+RankGroups::RankGroups(Communicator& world, int tensor_ranks, int stages)
     : tensor(world, some_ranks(world.rank() / tensor_ranks * tensor_ranks, tensor_ranks, 1)),
-      data(world, some_ranks(world.rank() % tensor_ranks, world.size() / tensor_ranks, tensor_ranks)) {}
+      pipeline(world, some_ranks(world.rank() / (tensor_ranks * stages) * (tensor_ranks * stages) +
+                                     world.rank() % tensor_ranks,
+                                 stages, tensor_ranks)),
+      data(world, some_ranks(world.rank() % (tensor_ranks * stages), world.size() / (tensor_ranks * stages),
+                             tensor_ranks * stages)) {}
 
 TensorGroupScope::TensorGroupScope(Communicator& group) : outer_(t_group) { t_group = &group; }
 TensorGroupScope::~TensorGroupScope() { t_group = outer_; }

@@ -1,6 +1,7 @@
 // Tensor parallel: ranks that compute one model together, each with a part of its layers (passes/tensor_parallel.h).
-// Ranks are numbered so that those of a tensor group follow each other: with T of them, rank r is number r % T of group
-// r / T, and the ranks of the same number train on different data.
+// Ranks are numbered so that those of a tensor group follow each other, then the stages of a pipeline: with T ranks in
+// a tensor group and P stages, rank r is number r % T of its tensor group, computes stage r / T % P, and is in model r
+// / (T P). The ranks of the same number and stage train on different data.
 #pragma once
 #include <memory>
 #include <span>
@@ -28,11 +29,13 @@ class RankGroup : public Communicator {
   std::vector<Incoming> incoming_;
 };
 
-// What a process is in a division of the world into tensor groups of `tensor_ranks`, which divides the world's size.
+// What a process is in a division of the world into models of `tensor_ranks` * `stages` ranks, which divide the world's
+// size.
 struct RankGroups {
-  RankGroups(Communicator& world, int tensor_ranks);
-  RankGroup tensor;  // the ranks that share this rank's layers
-  RankGroup data;    // those that have the same part of the layers
+  RankGroups(Communicator& world, int tensor_ranks, int stages = 1);
+  RankGroup tensor;    // the ranks that share this rank's layers
+  RankGroup pipeline;  // those that have the layers before and after them
+  RankGroup data;      // those that have the same part of the same layers
 };
 
 // While it lives, kernels that this thread runs exchange values over the group.

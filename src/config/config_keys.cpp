@@ -293,8 +293,8 @@ const std::vector<ConfigKey>& table() {
       resumable(
           any(TRAIN(parallel),
               "How several ranks share the work: \"tensor=2\" lets each two of them compute one model together, "
-              "with a part of its layers each, \"data=2,tensor=2\" two such pairs on different data. Empty: every "
-              "rank has the whole model and its own data.")),
+              "with a part of each layer, \"pipeline=2\" with some of its layers each, \"data=2,tensor=2\" two such "
+              "pairs on different data. Empty: every rank has the whole model and its own data.")),
       between(TRAIN(seed), "Of weights, dropout, shuffling and generated data.", 0, kMaxSeed),
       between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount),
       of(kPairs, between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount)),

@@ -3,19 +3,26 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "config/parallel_layout.h"
 
 namespace linnet {
 
-RankDivision parse_parallel(const std::string& text) {
-  RankDivision division{.data = 0, .tensor = 0};
+namespace {
+
+// The numbers in the text; 0 for one that is left out.
+ParallelLayout parse(const std::string& text) {
+  ParallelLayout layout{.data = 0, .tensor = 0, .pipeline = 0};
   const auto fail = [&] {
-    fail_user("parallel = \"" + text + "\" is not understood; write for example tensor=2 or data=2,tensor=2");
+    fail_user("parallel = \"" + text + "\" is not understood; write for example pipeline=2 or data=2,tensor=2");
   };
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
     if (equals >= end) fail();
     const std::string name = text.substr(at, equals - at);
-    int* number = name == "data" ? &division.data : name == "tensor" ? &division.tensor : nullptr;
+    int* number = name == "data"       ? &layout.data
+                  : name == "tensor"   ? &layout.tensor
+                  : name == "pipeline" ? &layout.pipeline
+                                       : nullptr;
     const char *first = text.data() + equals + 1, *last = text.data() + end;
     if (!number || *number != 0) fail();
     if (const auto [stop, error] = std::from_chars(first, last, *number);
@@ -23,20 +30,33 @@ RankDivision parse_parallel(const std::string& text) {
       fail();
     at = end + 1;
   }
-  return division;
+  return layout;
+}
+
+}  // namespace
+
+RankDivision parse_parallel(const std::string& text) {
+  const ParallelLayout layout = parse(text);
+  return {.data = layout.data, .tensor = layout.tensor};
+}
+
+ParallelLayout parallel_layout(const std::string& parallel, int ranks) {
+  ParallelLayout layout = parse(parallel);
+  const bool tells_data = layout.data > 0;
+  layout.tensor = std::max(layout.tensor, 1), layout.pipeline = std::max(layout.pipeline, 1);
+  const int of_model = layout.ranks_of_model();
+  if (!tells_data) layout.data = std::max(ranks / of_model, 1);
+  if (int64_t{layout.data} * of_model != ranks)
+    fail_user(
+        "parallel = \"" + parallel + "\" does not fit " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+        ": --ranks must be " +
+        (tells_data ? std::to_string(int64_t{layout.data} * of_model) : "a multiple of " + std::to_string(of_model)));
+  return layout;
 }
 
 RankDivision divide_ranks(const std::string& parallel, int ranks) {
-  RankDivision division = parse_parallel(parallel);
-  const bool tells_data = division.data > 0;
-  division.tensor = std::max(division.tensor, 1);
-  if (!tells_data) division.data = std::max(ranks / division.tensor, 1);
-  if (division.data * division.tensor != ranks)
-    fail_user("parallel = \"" + parallel + "\" does not fit " + std::to_string(ranks) +
-              (ranks == 1 ? " rank" : " ranks") + ": --ranks must be " +
-              (tells_data ? std::to_string(division.data * division.tensor)
-                          : "a multiple of " + std::to_string(division.tensor)));
-  return division;
+  const ParallelLayout layout = parallel_layout(parallel, ranks);
+  return {.data = layout.data, .tensor = layout.tensor};
 }
 
 Config of_one_shard(Config config) {

@@ -7,6 +7,7 @@
 #include "config/byte_size.h"
 #include "config/config.h"
 #include "config/config_keys.h"
+#include "config/parallel_layout.h"
 #include "config/task_rows.h"
 #include "text/unicode/utf8.h"
 
@@ -194,15 +195,19 @@ void check_shards(const Config& config) {
 }
 
 // What ranks that share the layers of one model cannot do.
-void check_tensor(const Config& config) {
+void check_shared_layers(const Config& config) {
   const TrainConfig& train = config.train;
   parse_parallel(train.parallel);
   // One process may use what several have trained.
   if (config.process.ranks == 1) return;
-  if (divide_ranks(train.parallel, config.process.ranks).tensor == 1) return;
+  const ParallelLayout division = parallel_layout(train.parallel, config.process.ranks);
+  if (division.tensor == 1 && division.pipeline == 1) return;
   const std::string key = "parallel = \"" + train.parallel + "\"";
-  require(train.device == "cpu", key + ": tensor parallel runs on the CPU alone: it needs device = \"cpu\"");
-  require(task_kind(config) != TaskKind::kImages, key + ": networks for images are not divided: leave tensor out");
+  require(division.tensor == 1 || division.pipeline == 1,
+          key + ": tensor and pipeline are not combined yet: leave one of them out");
+  const std::string way = division.tensor > 1 ? "tensor" : "pipeline";
+  require(train.device == "cpu", key + ": " + way + " parallel runs on the CPU alone: it needs device = \"cpu\"");
+  require(task_kind(config) != TaskKind::kImages, key + ": networks for images are not divided: leave " + way + " out");
   require(config.lora.rank == 0, key + ": adapters are not divided: it needs lora.rank = 0");
   require(config.model.from.empty(), key + ": a model folder (model.from) cannot be read in parts yet");
   require(train.memory.empty() || train.recompute != "auto",
@@ -241,7 +246,7 @@ void validate(const Config& config) {
   check_lora(config);
   check_training(config.train);
   check_shards(config);
-  check_tensor(config);
+  check_shared_layers(config);
   check_device(config.train);
   check_quantize(config);
   switch (task_kind(config)) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "nn/pipeline_parallel.h"
 #include "passes/tensor_parallel.h"
 
 namespace linnet {
@@ -94,6 +95,8 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   check_groups(groups);
   for (const ParameterGroup& group : groups) check_patterns(specs, group.patterns);
   check_patterns(specs, quantization.keep);
+  const ModelStages* stages = stages_of(*this);
+  if (stages) std::erase_if(specs, [&](const ParameterSpec& spec) { return !stages->has(spec.name); });
   std::vector<std::vector<ParameterSpec>> members(groups.size() + 1);  // those without a group first
   std::vector<QuantizedSpec> quantized;
   for (const ParameterSpec& spec : specs) {
@@ -123,6 +126,9 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   const bool trains_quantized = std::ranges::any_of(quantized, [](const auto& each) { return each.trained; });
   if (trained_slots_ == 0 && trains_quantized)
     fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
+  if (stages && trained_slots_ == 0)
+    fail_user("stage " + std::to_string(stages->rank.stage) + " of " + std::to_string(stages->rank.stages) +
+              " of the pipeline has nothing to train, as all its parameters are frozen: use fewer stages");
   if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
     fail_user("all parameters are frozen: nothing is left to train");
   buffer_slots_ = parameters_.size();
@@ -191,18 +197,22 @@ Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {
 
 int64_t ParameterLayout::whole_parameter_count() const {
   int64_t count = 0;
-  for (const ParameterSlot& slot : parameters_) count += whole_shape(slot).elements();
+  for (const ParameterSlot& slot : of_all_stages(*this).parameters()) count += whole_shape(slot).elements();
   return count;
 }
 
+// Of a stage, what it has alone and what earlier stages have too are ranges of their own.
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
   if (!division_) return add_range(specs, group, false);
-  for (const bool is_divided : {true, false}) {
-    std::vector<ParameterSpec> some;
-    for (const ParameterSpec& spec : specs)
-      if (division_->parameters.contains(spec.name) == is_divided) some.push_back(spec);
-    add_range(some, group, is_divided);
-  }
+  const ModelStages* stages = stages_of(*this);
+  for (const bool is_divided : {true, false})
+    for (const bool is_own : {true, false}) {
+      std::vector<ParameterSpec> some;
+      for (const ParameterSpec& spec : specs)
+        if (division_->parameters.contains(spec.name) == is_divided && (!stages || stages->owns(spec.name)) == is_own)
+          some.push_back(spec);
+      add_range(some, group, is_divided);
+    }
 }
 
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group, bool is_divided) {
@@ -236,7 +246,7 @@ void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* 
 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
   const std::span<const ParameterSlot> slots = std::span(parameters_).first(stored_slots_);
-  if (!division_) return initialize_all(slots, seed, parameters, pool);
+  if (!division_ || division_->parameters.empty()) return initialize_all(slots, seed, parameters, pool);
   std::vector<float> whole;  // one after another: a rank has no memory for several whole parameters
   for (const ParameterSlot& slot : slots) {
     const Shape shape = whole_shape(slot);

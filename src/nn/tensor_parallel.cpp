@@ -2,22 +2,10 @@
 
 #include "base/error.h"
 #include "nn/parameter_layout.h"
-#include "nn/trace.h"
+#include "nn/whole_loss.h"
 
 namespace linnet {
 namespace {
-
-// A loss on its own, with each parameter as an input.
-struct WholeLoss {
-  WholeLoss(const LossFunction& loss, DType dtype, bool training) {
-    Trace trace({.dtype = dtype, .training = training});
-    const Loss traced = loss(trace);
-    results = {traced.sum.id, traced.count.id};
-    graph = trace.finish();
-  }
-  Graph graph;
-  std::vector<ValueId> results;
-};
 
 const ParameterSlot* find_slot(std::span<const ParameterSlot> slots, const std::string& name) {
   for (const ParameterSlot& slot : slots)
@@ -44,7 +32,7 @@ std::shared_ptr<const ModelDivision> divide_model(const Module& model, const Los
 }
 
 LossFunction loss_of_rank(LossFunction loss, std::shared_ptr<const ModelDivision> division) {
-  if (!division) return loss;
+  if (!division || division->rank.ranks == 1) return loss;
   return [loss = std::move(loss), division = std::move(division)](Trace& trace) -> Loss {
     const WholeLoss whole(loss, trace.options().dtype, trace.options().training);
     const ParameterLayout& layout = *trace.options().layout;

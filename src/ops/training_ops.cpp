@@ -19,6 +19,7 @@
 #include "ops/residual_norm/residual_norm.h"
 #include "ops/round_half/round_half.h"
 #include "ops/softmax/softmax.h"
+#include "ops/stage_output/stage_output.h"
 
 namespace linnet {
 
@@ -28,6 +29,7 @@ std::span<const OpEntry> training_ops() {
       OpEntry{&kShare, share_kernels()},
       OpEntry{&kAllGather, all_gather_kernels()},
       OpEntry{&kHold, hold_kernels()},
+      OpEntry{&kStageOutput, stage_output_kernels()},
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},
       OpEntry{&kFakeQuantizeGrad, fake_quantize_grad_kernels()},
       OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},

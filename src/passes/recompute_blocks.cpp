@@ -7,10 +7,23 @@
 
 #include "base/hash.h"
 #include "ir/op.h"
+#include "passes/block_path.h"
 #include "passes/matcher.h"
 #include "passes/rewriter.h"
 
 namespace linnet {
+
+std::string_view block_path(std::string_view scope) {
+  for (size_t begin = 0; begin < scope.size();) {
+    const size_t end = std::min(scope.find('.', begin), scope.size());
+    const std::string_view name = scope.substr(begin, end - begin);
+    if (!name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; }))
+      return scope.substr(0, end);
+    begin = end + 1;
+  }
+  return {};
+}
+
 namespace {
 
 constexpr const char* kLoss = "loss_sum";
@@ -30,18 +43,6 @@ double node_work(const Graph& graph, const Node& node) {
     for (const ValueId value : *values)
       work += kOperationsPerByte * static_cast<double>(graph.value(value).type.bytes());
   return work;
-}
-
-// "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty where the path has no number.
-std::string_view block_path(std::string_view scope) {
-  for (size_t begin = 0; begin < scope.size();) {
-    const size_t end = std::min(scope.find('.', begin), scope.size());
-    const std::string_view name = scope.substr(begin, end - begin);
-    if (!name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; }))
-      return scope.substr(0, end);
-    begin = end + 1;
-  }
-  return {};
 }
 
 bool is_below(std::string_view scope, std::string_view path) {

@@ -47,7 +47,7 @@ class Chooser {
   ModelDivision run() {
     while (!walk()) {
     }
-    ModelDivision division{.rank = rank_, .parameters = {}};
+    ModelDivision division{.rank = rank_, .parameters = {}, .stages = nullptr};
     for (const GraphInput& input : graph_.inputs())
       if (const Sharding& sharding = of(input.value).sharding; sharding.is_cut())
         division.parameters.emplace(input.name, sharding);

@@ -14,10 +14,14 @@
 
 namespace linnet {
 
+struct ModelStages;  // nn/pipeline_parallel.h
+
 // How the ranks of a tensor group divide a model, and which of them this one is. The same on all of them but for that.
 struct ModelDivision {
   TensorRank rank;
   std::map<std::string, Sharding> parameters;  // those that are divided, by name
+  // Of a pipeline, whose ranks have whole layers each; null: this one has all layers.
+  std::shared_ptr<const ModelStages> stages = nullptr;
 };
 
 // Chooses which parameters are divided. `forward` is the graph of a training loss in which each parameter is an input

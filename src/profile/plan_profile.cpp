@@ -102,7 +102,10 @@ PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
   const Graph& graph = plan.graph;
   PlanProfile profile{.name = std::move(name), .tenants = arena_tenants(plan, arena), .arena_bytes = plan.arena_bytes};
   profile.live = live_bytes(plan, profile.tenants);
-  const std::vector<StepPhase> phases = node_phases(graph);
+  // The forward pass of a pipeline's stage has no loss.
+  const std::vector<StepPhase> phases = profile.name.starts_with("train.forward")
+                                            ? std::vector(at(graph.node_count()), StepPhase::kForward)
+                                            : node_phases(graph);
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
     profile.nodes.push_back({.label = label_of(node),

@@ -9,6 +9,8 @@
 #include "base/files.h"
 #include "comm/agreement.h"
 #include "kernels/isa.h"
+#include "nn/pipeline_parallel.h"
+#include "nn/stage_text.h"
 #include "run/data_fingerprint.h"
 #include "run/memory_report.h"
 
@@ -81,7 +83,7 @@ void check_ranks_agree(Communicator& world, const std::string& program, const Co
 void check_tasks_agree(Communicator& world, TrainingTask& task) {
   if (world.size() == 1) return;
   std::string text;
-  for (const ParameterSlot& slot : task.trainer().layout().parameters())
+  for (const ParameterSlot& slot : of_all_stages(task.trainer().layout()).parameters())
     text += slot.spec.name + " " + TensorType{DType::kF32, task.trainer().layout().whole_shape(slot)}.text() + "\n";
   check_equal(world, "model", text);
   check_equal(world, "division into batches",
@@ -132,6 +134,17 @@ std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::s
   return task;
 }
 
+std::string forecast_of_all(Communicator& world, TrainingTask& task) {
+  const StageRank stage = task.trainer().options().pipeline;
+  if (stage.stages == 1) return task.forecast().text();
+  const std::string own = " " + stage_text(task.trainer().layout()) + "\n" + task.forecast().text();
+  const std::vector<std::string> all = gather_texts(world, own);
+  std::string text;
+  for (int i = 0; i < stage.stages; ++i)
+    text += all[static_cast<size_t>(i) * static_cast<size_t>(task.trainer().options().tensor.ranks)];
+  return text;
+}
+
 void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   if (world.size() == 1) return;
   static_assert(std::is_trivially_copyable_v<Progress>);
@@ -139,7 +152,8 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   trainer.pull_states();
   const ParameterLayout& layout = trainer.layout();
   for (const std::string& state : trainer.states()) {
-    if (trainer.is_divided(state)) continue;
+    // What stages of a pipeline have, too, was drawn by each from the seed, or comes from a file.
+    if (trainer.is_divided(state) || stages_of(layout)) continue;
     const int64_t count = state == "parameters" ? layout.stored_count() : layout.trained_count();
     if (!layout.division()) {
       broadcast(world, 0, std::span(trainer.state(state), static_cast<size_t>(count)));

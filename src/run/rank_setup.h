@@ -27,6 +27,9 @@ using MakeTaskFrom = FunctionRef<std::unique_ptr<TrainingTask>(const std::string
 std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::string& assets, Config& config,
                                                MakeTaskFrom make);
 
+// The task's forecast of memory; of a pipeline, whose stages take different amounts, that of each. Every rank calls it.
+std::string forecast_of_all(Communicator& world, TrainingTask& task);
+
 // The states of rank 0's trainer that ranks do not divide, and where the run stands.
 void share_state(Communicator& world, Trainer& trainer, Progress& progress);
 

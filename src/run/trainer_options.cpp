@@ -4,6 +4,7 @@
 
 #include "comm/world.h"
 #include "config/byte_size.h"
+#include "config/parallel_layout.h"
 #include "config/task_rows.h"
 
 namespace linnet {
@@ -71,10 +72,12 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   o.weight_decay = c.weight_decay, o.clip_norm = c.clip_norm, o.ema_decay = c.ema_decay;
   set_kind(o, c.optimizer, c.momentum);
   options.accumulate_steps = c.accumulate_steps;
-  const RankDivision division = training ? divide_ranks(c.parallel, config.process.ranks) : RankDivision{};
+  const ParallelLayout division = training ? parallel_layout(c.parallel, config.process.ranks) : ParallelLayout{};
+  const int of_model = division.ranks_of_model();  // comm/tensor_group.h has their order
   options.tensor = {config.process.rank % division.tensor, division.tensor};
-  options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank / division.tensor,
-                    config.process.ranks / division.tensor};
+  options.pipeline = {config.process.rank / division.tensor % division.pipeline, division.pipeline};
+  options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank / of_model,
+                    config.process.ranks / of_model};
   options.divide_moments = c.zero > 0, options.divide_gradients = c.zero > 1;
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "comm/agreement.h"
+#include "comm/pipeline_group.h"
 #include "comm/tensor_group.h"
 #include "exec/backend.h"
 #include "kernels/isa.h"
@@ -48,14 +49,16 @@ class TrainingRun {
         task_(task),
         trainer_(task.trainer()),
         world_(*request.world),
-        groups_(world_, trainer_.options().tensor.ranks),
+        groups_(world_, trainer_.options().tensor.ranks, trainer_.options().pipeline.stages),
         tensor_scope_(groups_.tensor),
         evaluation_(groups_.data),
+        pipeline_scope_(groups_.pipeline),
         shards_(trainer_.is_sharded()
-                    ? std::make_optional<ShardedStep>(trainer_, groups_.data, has_tensor() ? &groups_.tensor : nullptr)
+                    ? std::make_optional<ShardedStep>(trainer_, groups_.data,
+                                                      trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr)
                     : std::nullopt),
-        whole_(trainer_.divides_moments() || has_tensor()
-                   ? std::make_optional<WholeStates>(trainer_, groups_.data, groups_.tensor)
+        whole_(trainer_.divides_moments() || shares_layers()
+                   ? std::make_optional<WholeStates>(trainer_, groups_.data, groups_.tensor, groups_.pipeline)
                    : std::nullopt),
         steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
         schedule_(schedule_of(config_)),
@@ -106,8 +109,8 @@ class TrainingRun {
 
   bool is_first_rank() const { return world_.rank() == 0; }
   bool is_alone() const { return world_.size() == 1; }
-  // Whether ranks share the layers of one model: then they run every node of a step and of an evaluation together.
-  bool has_tensor() const { return trainer_.options().tensor.ranks > 1; }
+  // Whether ranks share the layers of one model: then they run every step and every evaluation together.
+  bool shares_layers() const { return trainer_.options().tensor.ranks > 1 || trainer_.pipeline(); }
 
   // Whether the run ends here. Several ranks must end at the same point: each learns of the other's wishes where they
   // exchange messages anyway (ShardedStep::finish), and after evaluations.
@@ -124,7 +127,7 @@ class TrainingRun {
     share_state(world_, trainer_, progress_);
     if (whole_ && progress_.step > 0) {
       load_divided_states(folder_.state_path(), trainer_, *whole_);
-    } else if (has_tensor() && !request_.init.empty()) {
+    } else if (shares_layers() && !request_.init.empty()) {
       load_divided_model(RunFolder(request_.init).model_path(), trainer_, *whole_);
       trainer_.reset_ema();
     }
@@ -149,7 +152,7 @@ class TrainingRun {
       if (metadata["isa"] != current_isa())
         log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
                     ": losses will differ in the last digits");
-    } else if (!request_.init.empty() && !has_tensor()) {
+    } else if (!request_.init.empty() && !shares_layers()) {
       load_run_weights(trainer_, RunFolder(request_.init));
     }
     if (!resumed && config_.quantize != "none") calibrate_steps(task_);
@@ -188,7 +191,7 @@ class TrainingRun {
       rates_.push_back(rate(step));
       if (is_due(step)) break;
     }
-    if (has_tensor()) agree_on_stop(stop_requested());
+    if (shares_layers()) agree_on_stop(stop_requested());
     try {
       // A rank that abandoned a step alone would leave the others waiting for its gradient.
       std::optional<StopPoints> points;
@@ -338,7 +341,7 @@ class TrainingRun {
   std::optional<Judged> judge_unless_stopped() {
     try {
       std::optional<StopPoints> points;
-      if (!has_tensor()) points.emplace();
+      if (!shares_layers()) points.emplace();
       // Evaluation writes over what the step has left in memory.
       if (reporter_ && reporter_->events() && last_tokens_ > 0 && !task_.resident())
         reporter_->events()->count_gradient(trainer_, last_shape_, last_tokens_ * static_cast<int64_t>(last_scale_));
@@ -393,7 +396,7 @@ class TrainingRun {
   void save_best(const std::string& state) { save_weights(folder_.model_path(), state); }
 
   void save_weights(const std::string& path, const std::string& state) {
-    if (has_tensor()) return save_divided_model(path, trainer_, state, metadata(), *whole_);
+    if (shares_layers()) return save_divided_model(path, trainer_, state, metadata(), *whole_);
     if (!is_first_rank()) return;
     trainer_.pull_states();
     save_model(path, trainer_.layout(), trainer_.values(state), metadata());
@@ -449,6 +452,7 @@ class TrainingRun {
   RankGroups groups_;
   const TensorGroupScope tensor_scope_;
   SharedWork evaluation_;
+  const PipelineScope pipeline_scope_;
   std::optional<ShardedStep> shards_;
   std::optional<WholeStates> whole_;  // where ranks divide states
   StepQueue steps_;
@@ -499,7 +503,7 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
            (task->batches().shape_count() == 1 ? " batch shape, " : " batch shapes, ") +
            where_it_runs(request.config.train, trainer.options().threads, world.size()) +
            (world.size() > 1 ? "; memory of each at its peak:\n" : "; memory at its peak:\n") +
-           task->forecast().text());
+           forecast_of_all(world, *task));
   if (const std::string again = trainer.largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)

@@ -60,7 +60,7 @@ constexpr const char* kPackedPrefix = "packed.";
 
 // Those of which a state holds fp32 values: moments and averages have only trained ones.
 Slots slots_of(const Trainer& trainer, const std::string& state) {
-  const ParameterLayout& layout = trainer.layout();
+  const ParameterLayout& layout = WholeStates::layout(trainer);
   if (state != "parameters") return layout.trained();
   return Slots(layout.parameters()).first(layout.parameters().size() - layout.quantized().size());
 }
@@ -106,7 +106,7 @@ void for_divided_packed(const Trainer& trainer, const Visit& visit) {
 // Where a model's parameter comes from: a moving average has trained ones alone.
 const std::string& state_of(const Trainer& trainer, const ParameterSlot& slot, const std::string& trained) {
   static const std::string parameters = "parameters";
-  return slot.offset < trainer.layout().trained_count() ? trained : parameters;
+  return slot.offset < WholeStates::layout(trainer).trained_count() ? trained : parameters;
 }
 
 // Gathers the tensors that a file lacks by name, in whatever order it asks for them.
@@ -177,11 +177,12 @@ void load_divided_states(const std::string& path, const Trainer& trainer, WholeS
 
 void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
                         const Metadata& metadata, WholeStates& whole) {
-  const ParameterLayout& layout = trainer.layout();
+  const ParameterLayout& layout = WholeStates::layout(trainer);
   if (!whole.is_first_rank()) {
     for (int times = 0; times < kFetches; ++times)
       for (const ParameterSlot& slot : layout.parameters())
-        if (layout.sharding_of(slot)) whole.gather(state_of(trainer, slot, state), slot);
+        if (const std::string& from = state_of(trainer, slot, state); whole.is_divided(from, slot))
+          whole.gather(from, slot);
     return;
   }
   std::vector<SafetensorsTensor> tensors;
@@ -197,7 +198,7 @@ void save_divided_model(const std::string& path, const Trainer& trainer, const s
 void load_divided_model(const std::string& path, const Trainer& trainer, WholeStates& whole) {
   std::optional<SafetensorsFile> file;
   if (whole.is_first_rank()) file.emplace(path);
-  for (const ParameterSlot& slot : trainer.layout().parameters())
+  for (const ParameterSlot& slot : WholeStates::layout(trainer).parameters())
     share_tensor(file, slot.spec.name, trainer, "parameters", slot, whole);
 }
 
@@ -228,7 +229,7 @@ Progress load_training_state(const std::string& path, Trainer& trainer, Metadata
 
 uint64_t checkpoint_bytes(const Trainer& trainer) {
   std::vector<SafetensorsTensor> model;
-  for (const ParameterSlot& slot : trainer.layout().parameters())
+  for (const ParameterSlot& slot : WholeStates::layout(trainer).parameters())
     model.push_back({slot.spec.name, {DType::kF32, trainer.layout().whole_shape(slot)}, nullptr});
   // The new file of each kind stands beside the old one until it is renamed; the larger kind is written last.
   const uint64_t state = safetensors_size(state_tensors(trainer)) + 4096, weights = safetensors_size(model) + 4096;

@@ -3,22 +3,37 @@
 #include <malloc.h>
 
 #include "base/error.h"
+#include "nn/pipeline_parallel.h"
 #include "nn/tensor_parallel.h"
+#include "nn/whole_loss.h"
 
 namespace linnet {
+namespace {
+
+std::shared_ptr<const ModelDivision> division_of(const Module& model, const LossFunction& loss,
+                                                 const TrainerOptions& options,
+                                                 std::span<const ParameterGroup> groups) {
+  if (options.pipeline.stages > 1) return cut_model(model, groups, loss, options.pipeline);
+  return options.tensor.ranks > 1 ? divide_model(model, loss, options.tensor) : nullptr;
+}
+
+}  // namespace
 
 SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options,
                                        const ResidentOptions& resident, std::span<const ParameterGroup> groups)
-    : layout_(model, groups, {}, options.tensor.ranks > 1 ? divide_model(model, loss, options.tensor) : nullptr),
-      store_(*options.backend) {
-  loss = loss_of_rank(std::move(loss), layout_.shared_division());
+    : layout_(model, groups, {}, division_of(model, loss, options, groups)), store_(*options.backend) {
+  const LossFunction whole = loss;
+  loss = loss_of_stage(loss_of_rank(std::move(loss), layout_.shared_division()), layout_.shared_division());
   shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);
-  // Whatever the loss asks for beyond the trainer's own states is the user's to fill.
-  const Graph graph = evaluate_graph(layout_, loss, "parameters");
+  // Whatever the loss asks for beyond the trainer's own states is the user's to fill; on each stage of a pipeline, the
+  // whole batch.
+  const ModelStages* stages = stages_of(layout_);
+  const Graph graph =
+      stages ? WholeLoss(whole, DType::kF32, false).graph.clone() : evaluate_graph(layout_, loss, "parameters");
   for (const GraphInput& input : graph.inputs()) {
-    if (store_.has(input.name)) continue;
+    if (store_.has(input.name) || (stages && !stages->batch.contains(input.name))) continue;
     const size_t bytes = graph.value(input.value).type.bytes();
     store_.bind(input.name, {store_.add_region(input.name, MemoryKind::kBatch, bytes), 0}, bytes);
     inputs_[input.name] = bytes;

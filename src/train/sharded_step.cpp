@@ -5,6 +5,7 @@
 #include "base/signals.h"
 #include "base/timeline.h"
 #include "comm/tensor_group.h"
+#include "train/pipeline_stage.h"
 
 namespace linnet {
 namespace {
@@ -54,6 +55,7 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* te
     : trainer_(trainer),
       world_(world),
       tensor_(tensor),
+      shares_layers_(tensor || trainer.pipeline()),
       store_(trainer.store()),
       share_(trainer.options().shards),
       gradient_(floats(store_, "gradient",
@@ -70,7 +72,7 @@ ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* te
     slices_.emplace(store_, trainer.layout(), share_, trainer.ownership());
     few_of_round_.resize(few_[0].size());
   }
-  if (world.size() == 1 || !store_.device().is_host()) return;
+  if (world.size() == 1 || trainer.pipeline() || !store_.device().is_host()) return;
   if (trainer.has_whole_gradient()) {
     additions_of_last_ = waiting_at_last_ + 1 - static_cast<int64_t>(share_.nodes_of(share_.rank).size());
     buckets_ = gradient_buckets(trainer.layout());
@@ -207,7 +209,7 @@ void ShardedStep::reset_shard() {
 
 void ShardedStep::read_few(std::vector<float>& few) const {
   few[kLoss] = *store_.as<float>("loss_sum"), few[kTokens] = *store_.as<float>("token_count");
-  few[kStops] = !tensor_ && stop_requested() ? 1.0F : 0.0F;
+  few[kStops] = !shares_layers_ && stop_requested() ? 1.0F : 0.0F;
   std::ranges::copy(buffers_, few.begin() + kBuffers);
 }
 
@@ -228,6 +230,7 @@ void ShardedStep::add_round() {
 void ShardedStep::add() {
   const HostSpan span("add shard");
   if (divides_gradients()) return add_round();
+  trainer_.finish_accumulation();
   for (const char* name : {"gradient", "loss_sum", "token_count"}) store_.pull(name);
   if (!buffers_.empty()) store_.pull(kBufferInput);
   const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send_of_last()
@@ -270,13 +273,16 @@ std::span<const float> ShardedStep::own_gradient(size_t range) const {
 void ShardedStep::add_squares() {
   float total = 0;
   for (size_t i = 0; i < trainer_.layout().ranges().size(); ++i) {
+    const TrainedRange& range = trainer_.layout().ranges()[i];
+    if (is_copy(trainer_.layout(), range)) continue;
     float squares = squares_.sum(own_gradient(i), trainer_.ownership().bounds(i), trainer_.pool());
-    if (trainer_.layout().ranges()[i].is_divided) {
+    if (range.is_divided) {
       scratch_.resize(sum_scratch_size(1, tensor_->size()));
       sum_over_ranks(*tensor_, {&squares, 1}, scratch_, trainer_.pool());
     }
-    total = i == 0 ? squares : total + squares;
+    total += squares;
   }
+  if (PipelineStage* pipeline = trainer_.pipeline()) total = pipeline->sum_over_stages(total, trainer_.pool());
   store_.fill("sum_of_squares", &total, sizeof total);
 }
 
@@ -316,7 +322,7 @@ void ShardedStep::finish() {
       all_gather_slices(world_, gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)),
                         trainer_.ownership().bounds(i));
   }
-  if (trainer_.divides_moments()) add_squares();
+  if (trainer_.divides_moments() || trainer_.pipeline()) add_squares();
   if (!divides_gradients()) store_.push("gradient");
   store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
   store_.fill("token_count", &few_[0][kTokens], sizeof(float));

@@ -40,8 +40,8 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
 
 class ShardedStep {
  public:
-  // Of a trainer with several shards, whose store is allocated. With tensor parallel `world` are the ranks that have
-  // the same part of the layers, and `tensor` those that share them: then the gradient is added after the backward
+  // Of a trainer with several shards, whose store is allocated. Where ranks share the layers `world` are those that
+  // have the same part of them, and `tensor` those of the tensor group: then the gradient is added after the backward
   // pass, or between its nodes where ranks divide it, as both would use the messages at once, and who trains agrees on
   // stops before the step.
   explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr);
@@ -83,6 +83,7 @@ class ShardedStep {
   Trainer& trainer_;
   Communicator& world_;
   Communicator* const tensor_;  // null: every rank has whole layers
+  const bool shares_layers_;    // in a tensor group, or as stages of a pipeline
   const Store& store_;
   const ShardShare share_;
   const std::span<float> gradient_;  // where accumulate() adds; empty: in the plan's memory, see HeldBucket

@@ -7,6 +7,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "passes/gradient.h"
 #include "passes/passes.h"
+#include "passes/pipeline_parallel.h"
 #include "passes/tensor_parallel.h"
 #include "train/range_update.h"
 
@@ -38,6 +39,13 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
 
 Tensor loss_scale(Graph& graph, const StepOptions& options) { return graph.input("loss_scale", {options.dtype, {}}); }
 
+// What a stage of a pipeline gets from the one before it, which gets their gradients.
+std::vector<Tensor> stage_inputs(Graph& graph) {
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; const auto value = graph.find_input(stage_input(i)); ++i) inputs.push_back({&graph, *value});
+  return inputs;
+}
+
 // The gradients of the sum of losses: of ParameterLayout::trained(), then of packed ranges.
 std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& layout, const Loss& traced,
                                         const StepOptions& options) {
@@ -46,7 +54,13 @@ std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& lay
   for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
   for (const PackedRange& packed : layout.packed_ranges())
     parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
-  return gradients(loss, parameters);
+  const std::vector<Tensor> ends = stage_inputs(trace.graph());
+  parameters.insert(parameters.end(), ends.begin(), ends.end());
+  std::vector<Tensor> parts = gradients(loss, parameters);
+  for (size_t i = 0; i < ends.size(); ++i)
+    trace.graph().output(stage_gradient_output(i), parts[parts.size() - ends.size() + i]);
+  parts.resize(parts.size() - ends.size());
+  return parts;
 }
 
 // `starts`: what the gradient of each range is added to, or empty.

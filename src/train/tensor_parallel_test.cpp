@@ -8,134 +8,19 @@
 
 #include "comm/comm_testing.h"
 #include "comm/tensor_group.h"
-#include "models/bert.h"
-#include "models/gpt.h"
-#include "models/llama.h"
-#include "models/t5.h"
-#include "models/transformer.h"
-#include "models/translation_loss.h"
 #include "train/checkpoint.h"
+#include "train/families_testing.h"
 #include "train/learner.h"
 #include "train/sharded_step.h"
 
 namespace linnet {
 namespace {
 
-constexpr int64_t kRows = 2, kLength = 12, kVocabulary = 701;  // which no number of ranks here divides
 constexpr int kSteps = 20;
 
-// A model with its loss, and the arrays of a batch.
-struct Family {
-  virtual ~Family() = default;
-  virtual Module& model() = 0;
-  virtual Loss loss(Trace& trace) = 0;
-  virtual void fill(SingleShapeLearner& learner, int64_t step) = 0;
-
-  static std::vector<int32_t> ids(int64_t count, int64_t step, int64_t salt, int64_t end = kVocabulary) {
-    std::vector<int32_t> all;
-    for (int64_t i = 0; i < count; ++i)
-      all.push_back(static_cast<int32_t>((i * 7919 + i * i * 31 + step * 131 + salt * 17) % end));
-    return all;
-  }
-  static void set(SingleShapeLearner& learner, const std::string& name, const std::vector<int32_t>& values) {
-    learner.set<int32_t>(name, values);
-  }
-};
-
-template <class Model>
-struct Causal : Family {
-  explicit Causal(const auto& config) : net(config) {}
-  Module& model() override { return net; }
-  Loss loss(Trace& trace) override { return causal_loss(net, trace, kRows, kLength); }
-  void fill(SingleShapeLearner& learner, int64_t step) override {
-    set(learner, "tokens", ids(kRows * kLength, step, 1));
-    std::vector<int32_t> targets = ids(kRows * kLength, step, 2);
-    targets[3] = -1;
-    set(learner, "targets", targets);
-  }
-  Model net;
-};
-
-struct MaskedBert : Family {
-  static constexpr int64_t kMasked = 5;
-  Module& model() override { return net; }
-  Loss loss(Trace& trace) override { return masked_language_loss(net, trace, kRows, kLength, kMasked, false, 0.1); }
-  void fill(SingleShapeLearner& learner, int64_t step) override {
-    set(learner, "tokens", ids(kRows * kLength, step, 1));
-    set(learner, "lengths", {kLength, kLength - 3});
-    set(learner, "positions", ids(kMasked, step, 3, kRows * kLength));
-    set(learner, "targets", ids(kMasked, step, 2));
-  }
-  MaskedLanguageModel net{{.vocab_size = kVocabulary,
-                           .max_seq_len = 16,
-                           .width = 32,
-                           .heads = 4,
-                           .layers = 2,
-                           .hidden = 64,
-                           .dropout = 0.1,
-                           .pad_token = 0}};
-};
-
-struct Pairs : Family {
-  void fill(SingleShapeLearner& learner, int64_t step) override {
-    set(learner, "source", ids(kRows * kLength, step, 1));
-    set(learner, "source_lengths", {kLength, kLength - 4});
-    set(learner, "target_in", ids(kRows * kLength, step, 2));
-    set(learner, last_input(), ids(kRows * kLength, step, 3));
-    if (has_target_lengths()) set(learner, "target_lengths", {kLength - 2, kLength});
-  }
-  virtual std::string last_input() const = 0;
-  virtual bool has_target_lengths() const = 0;
-};
-
-struct Translator : Pairs {
-  Module& model() override { return net; }
-  Loss loss(Trace& trace) override { return translation_loss(net, trace, {kRows, kLength, kLength}, 0.1); }
-  std::string last_input() const override { return "target_out"; }
-  bool has_target_lengths() const override { return true; }
-  Transformer net{{.source_vocab = kVocabulary,
-                   .target_vocab = kVocabulary,
-                   .d_model = 32,
-                   .num_heads = 4,
-                   .d_ff = 64,
-                   .num_encoder_layers = 2,
-                   .num_decoder_layers = 2,
-                   .max_seq_len = 16,
-                   .dropout = 0.1}};
-};
-
-struct SmallT5 : Pairs {
-  Module& model() override { return net; }
-  Loss loss(Trace& trace) override { return t5_loss(net, trace, kRows, kLength, kLength); }
-  std::string last_input() const override { return "targets"; }
-  bool has_target_lengths() const override { return false; }
-  T5 net{{.vocab_size = kVocabulary,
-          .width = 32,
-          .heads = 4,
-          .head_size = 8,
-          .hidden = 64,
-          .encoder_layers = 2,
-          .decoder_layers = 2,
-          .gated = true,
-          .dropout = 0.1}};
-};
-
-std::unique_ptr<Family> make(const std::string& name) {
-  if (name == "bert") return std::make_unique<MaskedBert>();
-  if (name == "transformer") return std::make_unique<Translator>();
-  if (name == "t5") return std::make_unique<SmallT5>();
-  if (name == "llama")
-    return std::make_unique<Causal<Llama>>(LlamaConfig{.vocab_size = kVocabulary,
-                                                       .max_seq_len = 16,
-                                                       .width = 32,
-                                                       .heads = 8,
-                                                       .layers = 2,
-                                                       .hidden = 48,
-                                                       .kv_heads = 4,
-                                                       .attention_dropout = 0.1});
-  return std::make_unique<Causal<Gpt>>(
-      GptConfig{.vocab_size = kVocabulary, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2, .dropout = 0.1});
-}
+using testing::Causal;
+using testing::Family;
+using testing::kVocabulary;
 
 TrainerOptions options_of(const TensorRank& rank) {
   return {.optimizer = {.kind = OptimizerAttrs::Kind::kAdam, .weight_decay = 0.01, .clip_norm = 0.5},
@@ -147,7 +32,7 @@ TrainerOptions options_of(const TensorRank& rank) {
 struct Rank {
   Rank(const std::string& name, Communicator& world, TrainerOptions options)
       : scope(world),
-        family(make(name)),
+        family(testing::make_family(name)),
         learner(
             family->model(), [this](Trace& trace) { return family->loss(trace); }, options) {}
   explicit Rank(const std::string& name, Communicator& world)
@@ -248,7 +133,7 @@ std::vector<double> train_part(int ranks, int64_t first, int64_t last, const Tem
     Trainer& trainer = rank.learner.trainer();
     std::vector<int> own{world.rank()};
     RankGroup alone(world, own);
-    WholeStates whole(trainer, alone, world);
+    WholeStates whole(trainer, alone, world, alone);
     const bool is_first = world.rank() == 0;
     if (first > 0) {
       if (is_first) EXPECT_EQ(load_training_state(folder.file("state"), trainer).step, first);

@@ -14,6 +14,7 @@
 #include "kernels/peak.h"
 #include "nn/activation_observer.h"
 #include "train/divided_states.h"
+#include "train/pipeline_stage.h"
 #include "train/sharded_step.h"
 
 namespace linnet {
@@ -74,14 +75,26 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
       loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1},
       pool_(options.threads) {
   divides_moments_ = options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host();
+  if (stages_of(layout))
+    pipeline_ = std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
   declare_states();
   if (options_.training && accumulates()) {
-    Graph apply = divides_moments_ ? apply_slices_graph(layout, ownership_.slices(options.shards.rank), step_options_,
-                                                        !divides_gradients())
+    Graph apply = has_given_norm() ? apply_slices_graph(layout, own_slices(), step_options_, !divides_gradients())
                                    : apply_graph(layout, step_options_);
     apply_ = make_plan(optimize(std::move(apply), passes()), store, shared, planning());
   }
   if (options_.training) profile(options_.profile.is_on() ? options_.profile : profile_options_from_environment());
+}
+
+Trainer::~Trainer() = default;
+
+// The gradient's norm comes from several ranks, so the update gets it from the host.
+bool Trainer::has_given_norm() const { return divides_moments_ || pipeline_; }
+
+// What this rank updates.
+std::vector<RangeSlice> Trainer::own_slices() const {
+  return divides_moments_ ? ownership_.slices(options_.shards.rank)
+                          : Ownership(layout_, options_.optimizer, 1).slices(0);
 }
 
 void Trainer::profile(const ProfileOptions& options) {
@@ -119,12 +132,18 @@ bool Trainer::any_moment(int moment) const {
 
 void Trainer::check_division() const {
   if (!layout_.division()) return;
-  if (!layout_.quantized().empty()) fail_user("tensor parallel trains parameters in fp32: leave storage = \"fp32\"");
+  const std::string kind = pipeline_ ? "pipeline" : "tensor";
+  if (!layout_.quantized().empty()) fail_user(kind + " parallel trains parameters in fp32: leave storage = \"fp32\"");
+  if (pipeline_ && options_.divide_gradients)
+    fail_user(
+        "zero=2 divides gradients while the backward pass runs, which stages of a pipeline cannot: they need zero=0 or "
+        "1");
   for (const TrainedRange& range : layout_.ranges())
     if (options_.training && !is_elementwise(optimizer_of(range, options_.optimizer)))
       fail_user(
           "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: "
-          "they need tensor=1");
+          "they need " +
+          kind + "=1");
 }
 
 void Trainer::declare_states() {
@@ -151,7 +170,7 @@ void Trainer::declare_states() {
     if (accumulates() && has_whole_gradient()) declare_gradients();
     if (is_sharded()) declare_shard_sums(store_, layout_, options_.shards, divides_gradients() ? &ownership_ : nullptr);
   }
-  if (divides_moments_) bind_own_slices(store_, layout_, ownership_.slices(options_.shards.rank), states_);
+  if (options_.training && has_given_norm()) bind_own_slices(store_, layout_, own_slices(), states_);
   evaluated_ = states_.back() == "ema" ? "ema" : "parameters";
   const size_t constants = float_bytes(layout_.constant_count());
   store_.bind("constants", {store_.add_region("constants", MemoryKind::kConstants, constants), 0}, constants);
@@ -227,8 +246,9 @@ int Trainer::add_shape(LossFunction loss) {
 int Trainer::add_evaluation_shape(LossFunction loss) {
   auto plans = std::make_unique<ShapePlans>();
   plans->loss = std::move(loss);
-  plans->evaluate =
-      make_plan(optimize(evaluate_graph(layout_, plans->loss, evaluated_), passes()), store_, shared_, planning());
+  Graph graph = evaluate_graph(layout_, plans->loss, evaluated_);
+  if (pipeline_) graph = pipeline_->with_ends(static_cast<int>(shapes_.size()), graph, /*training=*/false);
+  plans->evaluate = make_plan(optimize(std::move(graph), passes()), store_, shared_, planning());
   shapes_.push_back(std::move(plans));
   return static_cast<int>(shapes_.size()) - 1;
 }
@@ -257,9 +277,17 @@ const Fit& Trainer::plan_training(int shape, std::optional<size_t> limit) {
                                                                   : fit_by_mode(graph, training, options_.recompute);
   training.blocks = plans.fit.choices;
   pass_reports_.clear();
-  plans.train = make_plan(optimize(std::move(graph), training, &pass_reports_), store_, shared_, planning());
-  plans.fit.planned_bytes = plans.train.arena_bytes + plans.train.workspace_bytes;
-  plans.fit.fits = fits({plans.train.arena_bytes, plans.train.workspace_bytes});
+  PlanSize size{};
+  if (pipeline_ && !pipeline_->is_last()) {
+    pipeline_->plan_training(shape, graph, training, planning(), &pass_reports_);
+    size = pipeline_->training_size(shape);
+  } else {
+    if (pipeline_) graph = pipeline_->with_ends(shape, graph, /*training=*/true);
+    plans.train = make_plan(optimize(std::move(graph), training, &pass_reports_), store_, shared_, planning());
+    size = {plans.train.arena_bytes, plans.train.workspace_bytes};
+  }
+  plans.fit.planned_bytes = size.arena_bytes + size.workspace_bytes;
+  plans.fit.fits = fits(size);
   return plans.fit;
 }
 
@@ -281,6 +309,7 @@ void Trainer::bind() {
     plans->run_evaluate = std::make_unique<Executor>(plans->evaluate, store_, shared_);
     if (!plans->train.kernels.empty()) plans->run_train = std::make_unique<Executor>(plans->train, store_, shared_);
   }
+  if (pipeline_) pipeline_->bind();
   if (!apply_.kernels.empty()) run_apply_ = std::make_unique<Executor>(apply_, store_, shared_);
 }
 
@@ -361,6 +390,10 @@ void Trainer::load(const Batch& batch) const {
 
 SubmittedStep Trainer::submit(int shape, double learning_rate, int64_t step) {
   if (profiler_) profiler_->begin_step(step);
+  if (pipeline_) {
+    accumulate(shape, step, 0);
+    return submit_apply(learning_rate, step);
+  }
   set_step(learning_rate, step);
   const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_train;
   return {&executor, executor.run(pool_)};
@@ -385,9 +418,17 @@ StepReport Trainer::step(int shape, double learning_rate, int64_t step) {
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
-  set_random(step, micro);
   set_loss_scale_input();
-  shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);
+  const Executor* executor = shapes_[static_cast<size_t>(shape)]->run_train.get();
+  const auto random = [this](int64_t of_step, int64_t of_micro) { set_random(of_step, of_micro); };
+  if (pipeline_) return pipeline_->accumulate(shape, step, micro, executor, random, pool_);
+  set_random(step, micro);
+  executor->run(pool_);
+}
+
+void Trainer::finish_accumulation() {
+  const auto random = [this](int64_t step, int64_t micro) { set_random(step, micro); };
+  if (pipeline_) pipeline_->finish(random, pool_);
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after) {
@@ -397,12 +438,21 @@ void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::After
 }
 
 SubmittedStep Trainer::submit_apply(double learning_rate, int64_t step) {
+  if (pipeline_ && !is_sharded()) {
+    finish_accumulation();
+    const float squares = pipeline_->sum_of_squares(pool_);
+    store_.fill("sum_of_squares", &squares, sizeof squares);
+  }
   set_control(learning_rate, step);
   return {run_apply_.get(), run_apply_->run(pool_)};
 }
 
 LossTotal Trainer::evaluate(int shape) {
   const Executor& executor = *shapes_[static_cast<size_t>(shape)]->run_evaluate;
+  if (pipeline_) {
+    const auto [sum, count] = pipeline_->evaluate(shape, executor, pool_);
+    return {sum, static_cast<int64_t>(count)};
+  }
   executor.run(pool_);
   if (ActivationObserver* observer = layout_.observer()) observer->collect(executor, store_);
   return {executor.output("loss_sum").as<float>()[0],
@@ -417,7 +467,7 @@ std::span<float> Trainer::scratch(int64_t count) {
   return {scratch_.data(), size};
 }
 
-// With tensor parallel nothing is looked for: ranks would leave the exchanges at different nodes.
+// Where ranks share the layers nothing is looked for: they would leave the exchanges at different nodes.
 std::string Trainer::find_non_finite(int shape) const {
   if (layout_.division()) return {};
   Graph graph = single_graph(layout_, shapes_[static_cast<size_t>(shape)]->loss, step_options_);
@@ -440,14 +490,14 @@ NamedPlans Trainer::plans() const {
     if (!shapes_[i]->train.kernels.empty()) plans["train." + std::to_string(i)] = &shapes_[i]->train;
   }
   if (!apply_.kernels.empty()) plans["apply"] = &apply_;
+  if (pipeline_) pipeline_->add_plans(plans);
   return plans;
 }
 
 std::pair<size_t, size_t> Trainer::arena_use() const {
-  std::pair<size_t, size_t> use{apply_.arena_bytes, apply_.arena_lower_bound};
-  for (const auto& plans : shapes_)
-    for (const Plan* plan : {&plans->train, &plans->evaluate})
-      if (plan->arena_bytes > use.first) use = {plan->arena_bytes, plan->arena_lower_bound};
+  std::pair<size_t, size_t> use{0, 0};
+  for (const auto& [name, plan] : plans())
+    if (plan->arena_bytes >= use.first) use = {plan->arena_bytes, plan->arena_lower_bound};
   return use;
 }
 

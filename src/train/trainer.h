@@ -17,6 +17,7 @@
 #include "nn/model_store.h"
 #include "ops/sharding.h"
 #include "passes/passes.h"
+#include "passes/pipeline_parallel.h"
 #include "plan/plan_file.h"
 #include "profile/step_profiler.h"
 #include "train/fit_memory.h"
@@ -27,6 +28,8 @@
 
 namespace linnet {
 
+class PipelineStage;  // train/pipeline_stage.h
+
 struct TrainerOptions {
   OptimizerAttrs optimizer;
   int64_t accumulate_steps = 1;
@@ -36,6 +39,10 @@ struct TrainerOptions {
   // Tensor parallel: which rank of its group this is. The layout has the division (nn/tensor_parallel.h), losses are
   // those of the rank, and whoever runs steps is in the group's TensorGroupScope.
   TensorRank tensor = {};
+  // Pipeline parallel: which stage this is. The layout has the stages (nn/pipeline_parallel.h), losses are those of the
+  // stage, and whoever runs steps and evaluations is in a PipelineScope. A step's micro-batches are its
+  // accumulate_steps.
+  StageRank pipeline = {};
   // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters (train/ownership.h),
   // and updates it. Stage 2: and the gradients of that part; others it has only until they were sent. Several
   // accumulate_steps need the whole gradient between them.
@@ -93,6 +100,7 @@ struct LossTotal {
 class Trainer {
  public:
   Trainer(const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options);
+  ~Trainer();
 
   // Plans training and evaluation of one batch shape. Its inputs must be bound in the store.
   int add_shape(LossFunction loss);
@@ -137,6 +145,9 @@ class Trainer {
     load(batch);
     accumulate(batch.shape_index, step, micro);
   }
+  // With a pipeline, what accumulate() has begun is done: then the state "gradient" is that of all micro-batches so
+  // far, of the stage's parameters. submit_apply() calls it, unless there are shards.
+  void finish_accumulation();
   StepReport apply(double learning_rate, int64_t step) { return collect(submit_apply(learning_rate, step)); }
   SubmittedStep submit_apply(double learning_rate, int64_t step);
 
@@ -163,7 +174,8 @@ class Trainer {
   ThreadPool& pool() { return pool_; }
   // What products really multiply in: on a CPU without bf16 instructions not what the options ask for.
   Precision precision() const;
-  bool accumulates() const { return options_.accumulate_steps > 1 || is_sharded(); }
+  bool accumulates() const { return options_.accumulate_steps > 1 || is_sharded() || pipeline_; }
+  PipelineStage* pipeline() { return pipeline_.get(); }  // null: this process has all layers
   bool is_sharded() const { return options_.shards.shards > 1; }
   const Store& store() const { return store_; }
   // Whether the moments, which state() then does not have as a whole, are divided between ranks: see
@@ -209,7 +221,7 @@ class Trainer {
   // Calls visit(range, values) with the gradient of the sum of losses of the step that ran last, which was of this
   // shape, for all ranges but packed ones; call it before any other plan runs. The values are read where the step has
   // left them; of a step of several micro-batches those of the last one are computed again. With a loss scale they are
-  // multiplied by it. False: the plan has written something else over them.
+  // multiplied by it. False: the plan has written something else over them, or the process is a stage of a pipeline.
   using GradientVisitor = FunctionRef<void(const TrainedRange& range, std::span<const float> values)>;
   bool visit_gradient(int shape, GradientVisitor visit);
   // Exchanges the parameters and their moving average, so that evaluation sees the parameters. A second call restores
@@ -222,7 +234,8 @@ class Trainer {
   const Executor& train_executor(int shape) const { return *shapes_[static_cast<size_t>(shape)]->run_train; }
   // What the passes made of the training graph planned last.
   const std::vector<PassReport>& pass_reports() const { return pass_reports_; }
-  // All plans, by "train.SHAPE", "evaluate.SHAPE" and "apply".
+  // All plans, by "train.SHAPE", "evaluate.SHAPE" and "apply". A stage of a pipeline that is not the last has
+  // "train.forward.SHAPE" and "train.backward.SHAPE" instead of the first, and the same of each slot but the first.
   NamedPlans plans() const;
   // The arena's size of the largest plan, and what no placement could have gone below.
   std::pair<size_t, size_t> arena_use() const;
@@ -248,6 +261,8 @@ class Trainer {
   void set_control(double learning_rate, int64_t step);
   void set_loss_scale_input();
   void set_random(int64_t step, int64_t micro);
+  bool has_given_norm() const;
+  std::vector<RangeSlice> own_slices() const;
   MachinePeak measure_peak();
   Graph training_graph(const LossFunction& loss);
   bool visit_buckets(int shape, GradientVisitor visit);
@@ -266,6 +281,7 @@ class Trainer {
   std::string evaluated_;
   std::vector<float> scratch_;  // where the arena is too small
   bool divides_moments_ = false;
+  std::unique_ptr<PipelineStage> pipeline_;
   std::vector<std::unique_ptr<ShapePlans>> shapes_;
   std::vector<PassReport> pass_reports_;
   Plan apply_;

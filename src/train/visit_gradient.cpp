@@ -28,6 +28,7 @@ bool is_intact(const Plan& plan, RegionId arena, const Location& location, size_
 }  // namespace
 
 bool Trainer::visit_gradient(int shape, GradientVisitor visit) {
+  if (pipeline_) return false;
   if (accumulates() && !has_whole_gradient()) return visit_buckets(shape, visit);
   if (accumulates()) {
     shapes_[static_cast<size_t>(shape)]->run_train->run(pool_);

@@ -14,7 +14,7 @@ std::span<std::byte> bytes_at(float* values, int64_t count) {
 }  // namespace
 
 bool WholeStates::is_divided(const Trainer& trainer, const std::string& state, const ParameterSlot& slot) {
-  return trainer.is_divided(state) || trainer.layout().sharding_of(slot);
+  return trainer.is_divided(state) || trainer.layout().sharding_of(slot) || stages_of(trainer.layout());
 }
 
 Shape WholeStates::part_shape(const ParameterSlot& slot, int rank) const {
@@ -34,12 +34,50 @@ float* WholeStates::own_part(const std::string& state, const ParameterSlot& slot
   return place(slot) + trainer_.layout().whole_shape(slot).elements();
 }
 
+void WholeStates::send(const float* whole, const ParameterSlot& slot, int stage) {
+  const auto count = static_cast<size_t>(trainer_.layout().whole_shape(slot).elements());
+  const Communicator::Outgoing message{stage, std::as_bytes(std::span(whole, count))};
+  pipeline_.exchange({&message, 1}, {});
+}
+
+const float* WholeStates::receive(const ParameterSlot& slot, int stage) {
+  float* whole = place(slot);
+  const Communicator::Incoming message{stage, bytes_at(whole, trainer_.layout().whole_shape(slot).elements())};
+  pipeline_.exchange({}, {&message, 1});
+  return whole;
+}
+
+// The first stage that has a tensor gives it to rank 0.
 const float* WholeStates::gather(const std::string& state, const ParameterSlot& slot) {
+  const ModelStages* stages = stages_of(trainer_.layout());
+  if (!stages) return gather_in_stage(state, slot);
+  const int owner = stages->owner(slot.spec.name);
+  if (stages->rank.stage != owner) return is_first_rank() ? receive(slot, owner) : nullptr;
+  const float* whole = gather_in_stage(state, *find_parameter(trainer_.layout(), slot.spec.name));
+  if (owner == 0 || !whole) return whole;
+  send(whole, slot, 0);
+  return nullptr;
+}
+
+// Every stage that has a tensor gets it.
+void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, const float* whole) {
+  const ModelStages* stages = stages_of(trainer_.layout());
+  if (!stages) return scatter_in_stage(state, slot, whole);
+  if (is_first_rank())
+    for (const int stage : stages->of.at(slot.spec.name))
+      if (stage > 0) send(whole, slot, stage);
+  const ParameterSlot* own = find_parameter(trainer_.layout(), slot.spec.name);
+  if (!own) return;
+  if (is_first_of_stage() && stages->rank.stage > 0) whole = receive(slot, 0);
+  scatter_in_stage(state, *own, whole);
+}
+
+const float* WholeStates::gather_in_stage(const std::string& state, const ParameterSlot& slot) {
   float* part = own_part(state, slot);
   const int64_t own_count = slot.spec.shape.elements();
   if (trainer_.is_divided(state)) slices_.gather(state, slot.offset, own_count, part);
   const Sharding* sharding = trainer_.layout().sharding_of(slot);
-  if (data_.rank() != 0 || !sharding) return is_first_rank() ? part : nullptr;
+  if (data_.rank() != 0 || !sharding) return is_first_of_stage() ? part : nullptr;
   if (tensor_.rank() != 0) {
     const Communicator::Outgoing message{0, bytes_at(part, own_count)};
     tensor_.exchange({&message, 1}, {});
@@ -60,7 +98,7 @@ const float* WholeStates::gather(const std::string& state, const ParameterSlot& 
   return whole;
 }
 
-void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, const float* whole) {
+void WholeStates::scatter_in_stage(const std::string& state, const ParameterSlot& slot, const float* whole) {
   const Sharding* sharding = trainer_.layout().sharding_of(slot);
   const Shape shape = trainer_.layout().whole_shape(slot);
   float* own = own_part(state, slot);

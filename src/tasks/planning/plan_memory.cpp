@@ -95,6 +95,7 @@ PlanAnswer plan_translation(const PlanRequest& request) {
   answer.forecast = planned.forecast;
   answer.recomputation = planned.session->trainer->largest_fit().text();
   answer.parameters = planned.session->layout.whole_parameter_count();
+  answer.stage = stage_text(planned.session->layout);
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = planned.session->trainer->arena_use();
   answer.fusion = fusion_report(planned.session->trainer->pass_reports());
   answer.memory_record = memory_record(*planned.session->trainer, planned.session->store, answer.forecast);

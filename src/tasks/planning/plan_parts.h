@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "nn/stage_text.h"
 #include "passes/passes.h"
 #include "run/run_record.h"
 #include "tasks/planning/plan_memory.h"
@@ -39,6 +40,7 @@ void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t r
   answer.forecast = forecast_memory(resident, session.store);
   answer.recomputation = session.trainer->largest_fit().text();
   answer.parameters = session.layout.whole_parameter_count();
+  answer.stage = stage_text(session.layout);
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->arena_use();
   answer.fusion = fusion_report(session.trainer->pass_reports());
   answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);

@@ -1,0 +1,99 @@
+#include "nn/pipeline_parallel.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "nn/whole_loss.h"
+#include "ops/movement/movement.h"
+#include "ops/stage_output/stage_output.h"
+#include "passes/tensor_parallel.h"
+
+namespace linnet {
+namespace {
+
+const ParameterSlot* find_in(std::span<const ParameterSlot> slots, const std::string& name) {
+  const auto found = std::ranges::find_if(slots, [&](const ParameterSlot& slot) { return slot.spec.name == name; });
+  return found == slots.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const ModelStages* stages_of(const ParameterLayout& layout) {
+  return layout.division() ? layout.division()->stages.get() : nullptr;
+}
+
+const ParameterLayout& of_all_stages(const ParameterLayout& layout) {
+  const ModelStages* stages = stages_of(layout);
+  return stages ? *stages->all : layout;
+}
+
+const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name) {
+  return find_in(layout.parameters(), name);
+}
+
+bool is_copy(const ParameterLayout& layout, const TrainedRange& range) {
+  const ModelStages* stages = stages_of(layout);
+  const auto first = std::ranges::find(layout.parameters(), range.offset, &ParameterSlot::offset);
+  return stages && !stages->owns(first->spec.name);
+}
+
+std::shared_ptr<const ModelDivision> cut_model(const Module& model, std::span<const ParameterGroup> groups,
+                                               const LossFunction& loss, const StageRank& rank) {
+  auto stages = std::make_shared<ModelStages>();
+  stages->rank = rank;
+  std::set<std::string> known{"random"};
+  for (const ParameterSpec& spec : model.parameters()) {
+    if (spec.buffer) fail_user("pipeline parallel cannot train a model with batch normalization");
+    known.insert(spec.name);
+    if (spec.trainable) stages->trained.insert(spec.name);
+  }
+  const WholeLoss whole(loss, DType::kF32, true);
+  stages->cut = choose_cut(whole.graph, whole.results, stages->trained, rank.stages);
+  for (const GraphInput& input : whole.graph.inputs())
+    if (!known.contains(input.name)) stages->batch.insert(input.name);
+  // What no loss reads is the first stage's.
+  for (const std::string& name : stages->trained) {
+    std::vector<int>& of = stages->of[name];
+    for (int stage = 0; stage < rank.stages; ++stage)
+      if (stages->cut.parameters[static_cast<size_t>(stage)].contains(name)) of.push_back(stage);
+    if (!of.empty()) continue;
+    of.push_back(0);
+    stages->cut.parameters[0].insert(name);
+  }
+  stages->all = std::make_shared<const ParameterLayout>(model, groups);
+  return std::make_shared<const ModelDivision>(ModelDivision{.rank = {}, .parameters = {}, .stages = stages});
+}
+
+std::string stage_shared_input(const std::string& output) { return "pipeline.shared." + output; }
+
+LossFunction loss_of_stage(LossFunction loss, const std::shared_ptr<const ModelDivision>& division) {
+  if (!division || !division->stages) return loss;
+  return [loss = std::move(loss), stages = division->stages](Trace& trace) -> Loss {
+    const auto [dtype, training] = std::pair(trace.options().dtype, trace.options().training);
+    const WholeLoss whole(loss, dtype, training);
+    const ParameterLayout& layout = *trace.options().layout;
+    const auto input = [&](const std::string& name, const TensorType& type) {
+      const ParameterSlot* slot = find_parameter(layout, name);
+      if (!slot) slot = find_in(layout.constants(), name);
+      if (!slot && stages->trained.contains(name))
+        fail_internal("stage " + std::to_string(stages->rank.stage) + " of the pipeline lacks the parameter " + name);
+      return slot ? trace.parameter(slot->spec) : trace.input(name, type);
+    };
+    Graph& graph = trace.graph();
+    const StageEnds ends =
+        append_of_stage(whole.graph, whole.results, stages->trained, stages->cut, stages->rank, graph, input);
+    if (stages->rank.is_last()) return {ends.results[0], ends.results[1]};
+    std::vector<Tensor> gradients;
+    for (size_t i = 0; i < ends.out.size(); ++i) {
+      graph.output(stage_output_name(i), ends.out[i]);
+      if (training) gradients.push_back(trace.input(stage_gradient_input(i), ends.out[i].type()));
+    }
+    const Tensor zero = fill(graph, {dtype, {}}, 0);
+    if (training) return {stage_output(ends.out, gradients), zero};
+    for (const GraphOutput& output : whole.graph.outputs())
+      graph.output(output.name, trace.input(stage_shared_input(output.name), whole.graph.value(output.value).type));
+    return {zero, zero};
+  };
+}
+
+}  // namespace linnet

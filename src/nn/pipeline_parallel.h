@@ -1,0 +1,56 @@
+// A model whose layers the ranks of a pipeline share (passes/pipeline_parallel.h): what of it a stage has, which goes
+// into the ParameterLayout, and the losses of a stage, which are traced with that layout.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "nn/loss.h"
+#include "nn/parameter_layout.h"
+#include "passes/pipeline_parallel.h"
+
+namespace linnet {
+
+// The stages of a model. The same on all ranks but for `rank`.
+struct ModelStages {
+  StageRank rank;
+  PipelineCut cut;
+  std::set<std::string> trained;               // the names of the model's parameters, but for constants
+  std::map<std::string, std::vector<int>> of;  // by parameter: the stages that have it, in ascending order
+  std::set<std::string> batch;                 // the inputs of losses that come with each batch
+  std::shared_ptr<const ParameterLayout> all;  // that the model has without stages: what files hold, in their order
+
+  // Whether this stage has a parameter or a constant.
+  bool has(const std::string& parameter) const {
+    return cut.parameters[static_cast<size_t>(rank.stage)].contains(parameter);
+  }
+  // The first stage that has a parameter: it counts it in the gradient's norm, and gives it to files.
+  int owner(const std::string& parameter) const { return of.at(parameter).front(); }
+  bool owns(const std::string& parameter) const { return owner(parameter) == rank.stage; }
+};
+
+// `loss` is any of the model's training losses: how a model is cut does not depend on the batch's shape. `groups` are
+// those of its ParameterLayout. User error for a model that cannot be cut.
+std::shared_ptr<const ModelDivision> cut_model(const Module& model, std::span<const ParameterGroup> groups,
+                                               const LossFunction& loss, const StageRank& rank);
+
+// Of a layout: null where it has all layers.
+const ModelStages* stages_of(const ParameterLayout& layout);
+// The layout that the model has without stages.
+const ParameterLayout& of_all_stages(const ParameterLayout& layout);
+// Whether an earlier stage has the range's parameters too, and counts their gradient in the model's norm.
+bool is_copy(const ParameterLayout& layout, const TrainedRange& range);
+// A parameter that the layout has; null: it has none of that name.
+const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name);
+
+// The loss as the stage computes it, for a trace whose layout has the stages. In training, all stages but the last
+// return a stage_output (ops/stage_output) instead of a loss; otherwise 0. The graph's inputs and outputs are
+// stage_input(i), stage_output_name(i) and, in training, stage_gradient_input(i). In evaluation every stage has the
+// outputs that the loss has named: on the last they are computed, on the others they are inputs as well,
+// stage_shared_input(name), which the last stage's values are to be written to. Without stages, the loss itself.
+LossFunction loss_of_stage(LossFunction loss, const std::shared_ptr<const ModelDivision>& division);
+std::string stage_shared_input(const std::string& output);
+
+}  // namespace linnet
