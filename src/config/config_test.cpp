@@ -11,6 +11,8 @@
 #include "base/files.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
+#include "config/parallel_layout.h"
+#include "config/parallel_layout.h"
 #include "config/task_rows.h"
 
 namespace linnet {
@@ -308,6 +310,7 @@ TEST(Config, RanksAreDividedAsParallelSays) {
   expect("tensor=2", 4, 2, 2);
   expect("data=2,tensor=2", 4, 2, 2);
   expect("tensor=1", 1, 1, 1);
+  expect("pipeline=2", 4, 2, 1);
   for (const char* wrong : {"tensor=3", "data=1,tensor=2", "tensor", "tensor=", "tensor=0", "tensor=2,tensor=2",
                             "rows=2", "tensor=2;data=2", "tensor=two"})
     EXPECT_THROW(divide_ranks(wrong, 4), Error) << wrong;
@@ -315,6 +318,16 @@ TEST(Config, RanksAreDividedAsParallelSays) {
   Config config = load_config("reference");
   config.data.batch_size = 16, config.train.parallel = "tensor=2", config.process = {0, 4};
   EXPECT_EQ(of_one_shard(config).data.batch_size, 8);
+}
+
+TEST(Config, ParallelArrangesRanks) {
+  const ParallelLayout layout = parallel_layout("data=2,pipeline=3", 6);
+  EXPECT_EQ(layout.data, 2);
+  EXPECT_EQ(layout.tensor, 1);
+  EXPECT_EQ(layout.pipeline, 3);
+  EXPECT_EQ(parallel_layout("pipeline=3", 6).data, 2);
+  EXPECT_THROW(parallel_layout("pipeline=3", 4), Error);
+  EXPECT_THROW(parallel_layout("pipeline=2,pipeline=2", 4), Error);
 }
 
 TEST(Config, EveryKeyIsDocumentedAndItsDefaultIsValid) {
