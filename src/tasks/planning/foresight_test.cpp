@@ -75,6 +75,16 @@ TEST(Foresight, DataParallelSendsEachGradientAndParameterOnce) {
   EXPECT_GT(sent(whole, OperationKind::kGradients), 1.9 * 4 * static_cast<double>(one.plan.parameters) * 3 / 4);
 }
 
+TEST(Foresight, DividedGradientsTakeLessMemoryAndSendAsMuch) {
+  const Foresight moments = foresee(request_for(small_gpt({"zero=1"})), {4, 1, 1});
+  const Foresight gradients = foresee(request_for(small_gpt({"zero=2"})), {4, 1, 1});
+  for (const OperationKind kind : {OperationKind::kGradients, OperationKind::kParameters})
+    EXPECT_NEAR(sent(gradients, kind), sent(moments, kind), 0.01 * sent(moments, kind));
+  EXPECT_LT(gradients.memory.peak() - gradients.memory.resident, moments.memory.peak() - moments.memory.resident);
+  // Buckets leave during the backward pass of either, in about the same time.
+  EXPECT_NEAR(gradients.step.exposed_seconds, moments.step.exposed_seconds, 0.3 * moments.step.exposed_seconds);
+}
+
 // docs/many_processes.md: the ranks exchange sums of activations, two for each layer in each direction.
 TEST(Foresight, TensorParallelSendsTwoSumsALayerInEachDirection) {
   const Foresight f = foresee(request_for(small_gpt()), {1, 2, 1});

@@ -127,9 +127,15 @@ void find_passed_values(RankWork& work, const Graph& graph) {
   }
 }
 
-void find_buckets(RankWork& work, const Plan& plan, const ParameterLayout& layout) {
-  const std::vector<GradientBucket> buckets = gradient_buckets(layout);
-  const std::vector<NodeId> last = last_writers(plan, layout, buckets);
+void find_buckets(RankWork& work, const Plan& plan, const Trainer& trainer) {
+  const ParameterLayout& layout = trainer.layout();
+  const bool is_held = !trainer.has_whole_gradient();
+  const std::vector<GradientBucket> buckets = is_held ? trainer.buckets() : gradient_buckets(layout);
+  std::vector<NodeId> last;
+  if (is_held)
+    for (const HeldBucket& bucket : held_buckets(plan)) last.push_back(bucket.ready);
+  else
+    last = last_writers(plan, layout, buckets);
   for (size_t i = 0; i < buckets.size(); ++i)
     work.buckets.push_back({.values = static_cast<size_t>(layout.ranges()[buckets[i].range].count),
                             .part = {static_cast<size_t>(buckets[i].first), static_cast<size_t>(buckets[i].count)},
@@ -167,6 +173,7 @@ RankWork work_of_rank(const Trainer& trainer, const NodeTimes& times) {
                 .shards = trainer.options().shards,
                 .accumulate_steps = trainer.options().accumulate_steps,
                 .divides_update = trainer.divides_moments(),
+                .adds_each_shard = trainer.divides_gradients(),
                 .bytes_per_second = times.speed.bandwidth};
   for (size_t i = 0; i < profile.nodes.size(); ++i) {
     const NodeProfile& node = profile.nodes[i];
@@ -185,7 +192,7 @@ RankWork work_of_rank(const Trainer& trainer, const NodeTimes& times) {
   const ParameterLayout& layout = trainer.layout();
   count_parameters(work, layout);
   find_passed_values(work, plan.graph);
-  if (trainer.accumulates()) find_buckets(work, plan, layout);
+  if (trainer.accumulates()) find_buckets(work, plan, trainer);
   for (const TrainedRange& range : layout.ranges()) work.ranges.push_back(static_cast<size_t>(range.count));
   constexpr size_t kLossTokensStops = 3;
   work.counts = kLossTokensStops + static_cast<size_t>(layout.stored_count() - layout.buffer_offset());
@@ -270,10 +277,15 @@ TrainingStep step_of(const RankWork& work, const RankLayout& layout, bool detail
   std::vector<ItemList> lists(cut.size(), ItemList(detailed));
   const ShardShare share{work.shards.shards, 0, layout.data};
   const auto gradient = [&](size_t values, Slice part, size_t after) -> GradientTraffic {
-    const Traffic traffic = reduce_scatter_traffic(values, part, share);
+    const int64_t rounds = work.adds_each_shard ? work.shards.count() : 1;
+    const ShardShare of_round{work.adds_each_shard ? layout.data : share.shards, 0, layout.data};
+    const Traffic one = reduce_scatter_traffic(values, part, of_round);
+    Traffic traffic;
+    for (int64_t round = 0; round < rounds; ++round) traffic += one;
     const double waits = step.adds_early ? kLook * static_cast<double>(traffic.exchanges) : 0;
     return {.traffic = traffic,
-            .add_seconds = added_bytes(values, part, share) / work.bytes_per_second + waits,
+            .add_seconds =
+                static_cast<double>(rounds) * added_bytes(values, part, of_round) / work.bytes_per_second + waits,
             .after = after};
   };
   size_t bucket = 0;

@@ -64,6 +64,9 @@ struct RankWork {
   ShardShare shards;
   int64_t accumulate_steps = 1;
   bool divides_update = false;
+  // Ranks add the gradient of each shard, and keep their own part alone (ZeRO stage 2); otherwise each adds its shards
+  // first.
+  bool adds_each_shard = false;
   double bytes_per_second = 0;  // of memory
 };
 
