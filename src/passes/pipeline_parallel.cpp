@@ -144,7 +144,7 @@ std::string stage_input(size_t i) { return kStageInput + std::to_string(i); }
 std::string stage_output_name(size_t i) { return "pipeline.out." + std::to_string(i); }
 std::string stage_gradient_input(size_t i) { return "pipeline.gradient_in." + std::to_string(i); }
 std::string stage_gradient_output(size_t i) { return "pipeline.gradient_out." + std::to_string(i); }
-bool is_stage_input(const std::string& name) { return name.starts_with(kStageInput); }
+bool is_stage_input(const std::string& name) { return name.find(kStageInput) != std::string::npos; }
 
 PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, const std::set<std::string>& trained,
                        int stages) {

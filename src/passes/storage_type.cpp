@@ -15,6 +15,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "passes/matcher.h"
 #include "passes/passes.h"
+#include "passes/pipeline_parallel.h"
 #include "passes/rewriter.h"
 
 namespace linnet {
@@ -32,7 +33,8 @@ class CastToStorageType {
         wants_(values()),
         is_reduced_(values()),
         made_(values()) {
-    for (const GraphInput& input : old.inputs()) is_input_[at(input.value)] = true;
+    // What a stage of a pipeline gets from the one before it is an activation.
+    for (const GraphInput& input : old.inputs()) is_input_[at(input.value)] = !is_stage_input(input.name);
     for (const Node& node : old.nodes()) {
       const bool moves_inputs = moves(node) && !node.in.empty() &&
                                 std::ranges::all_of(node.in, [&](ValueId id) { return is_input_[at(id)]; });
