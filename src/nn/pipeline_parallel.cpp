@@ -18,25 +18,6 @@ const ParameterSlot* find_in(std::span<const ParameterSlot> slots, const std::st
 
 }  // namespace
 
-const ModelStages* stages_of(const ParameterLayout& layout) {
-  return layout.division() ? layout.division()->stages.get() : nullptr;
-}
-
-const ParameterLayout& of_all_stages(const ParameterLayout& layout) {
-  const ModelStages* stages = stages_of(layout);
-  return stages ? *stages->all : layout;
-}
-
-const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name) {
-  return find_in(layout.parameters(), name);
-}
-
-bool is_copy(const ParameterLayout& layout, const TrainedRange& range) {
-  const ModelStages* stages = stages_of(layout);
-  const auto first = std::ranges::find(layout.parameters(), range.offset, &ParameterSlot::offset);
-  return stages && !stages->owns(first->spec.name);
-}
-
 std::shared_ptr<const ModelDivision> cut_model(const Module& model, std::span<const ParameterGroup> groups,
                                                const LossFunction& loss, const StageRank& rank) {
   auto stages = std::make_shared<ModelStages>();

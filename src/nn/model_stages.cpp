@@ -1,0 +1,30 @@
+// What layouts ask of the stages of a model: apart from how they are traced, which inference does without.
+#include <algorithm>
+
+#include "nn/pipeline_parallel.h"
+#include "passes/tensor_parallel.h"
+
+namespace linnet {
+
+const ModelStages* stages_of(const ParameterLayout& layout) {
+  return layout.division() ? layout.division()->stages.get() : nullptr;
+}
+
+const ParameterLayout& of_all_stages(const ParameterLayout& layout) {
+  const ModelStages* stages = stages_of(layout);
+  return stages ? *stages->all : layout;
+}
+
+const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name) {
+  const auto found =
+      std::ranges::find_if(layout.parameters(), [&](const ParameterSlot& slot) { return slot.spec.name == name; });
+  return found == layout.parameters().end() ? nullptr : &*found;
+}
+
+bool is_copy(const ParameterLayout& layout, const TrainedRange& range) {
+  const ModelStages* stages = stages_of(layout);
+  const auto first = std::ranges::find(layout.parameters(), range.offset, &ParameterSlot::offset);
+  return stages && !stages->owns(first->spec.name);
+}
+
+}  // namespace linnet
