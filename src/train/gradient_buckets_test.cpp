@@ -89,5 +89,52 @@ TEST(GradientBuckets, LastLayersAreCompleteFirst) {
   EXPECT_EQ(step.buckets.front().first, offset_of("layer" + std::to_string(kLayers - 1) + ".weight"));
 }
 
+// As rank 0 of four that divide the moments, or the gradient too.
+TrainerOptions options_of_rank(bool divides_gradients) {
+  return {.optimizer = {.weight_decay = 0.1},
+          .shards = {4, 0, 4},
+          .divide_moments = true,
+          .divide_gradients = divides_gradients};
+}
+
+// Where ranks divide the gradient, buckets lie in the plan's memory: with the same bits as in a whole gradient, and
+// until the node that waits for them to be sent.
+TEST(GradientBuckets, AreHeldUntilTheyWereSent) {
+  Net net;
+  SingleShapeLearner whole(net, loss_of(net), options_of_rank(false)),
+      divided(net, loss_of(net), options_of_rank(true));
+  for (SingleShapeLearner* learner : {&whole, &divided})
+    learner->set<float>("x", std::vector<float>(kRows * kWidth, 0.3F));
+  whole.trainer().accumulate(0, 1, 0);
+  const float* gradient = whole.store().as<float>("gradient");
+  const std::vector<GradientBucket>& buckets = divided.trainer().buckets();
+  const std::vector<HeldBucket> held = held_buckets(divided.trainer().train_executor(0).plan());
+  ASSERT_EQ(held.size(), buckets.size());
+  size_t checked = 0;
+  divided.trainer().accumulate(0, 1, 0, [&](NodeId node) {
+    for (size_t i = 0; i < held.size(); ++i) {
+      if (node != held[i].ready && node != held[i].hold) continue;
+      const float* values = held[i].values(divided.store());
+      EXPECT_TRUE(std::equal(values, values + buckets[i].count, gradient + buckets[i].first)) << "bucket " << i;
+      ++checked;
+    }
+  });
+  EXPECT_EQ(checked, 2 * held.size());
+  for (size_t i = 0; i + 1 < held.size(); ++i)
+    EXPECT_LT(held[i + 1].ready, held[i].hold) << "computed while it is sent";
+}
+
+TEST(GradientBuckets, AWholeGradientIsNeverInMemory) {
+  const auto bytes = [](bool divides_gradients) {
+    Net net;
+    SingleShapeLearner learner(net, loss_of(net), options_of_rank(divides_gradients));
+    size_t all = 0;
+    for (const Store::Region& region : learner.store().regions()) all += region.bytes;
+    return all;
+  };
+  const size_t gradient = static_cast<size_t>(kLayers * (kWidth + 1) * kWidth) * sizeof(float);
+  EXPECT_LT(bytes(true) + gradient / 4, bytes(false));
+}
+
 }  // namespace
 }  // namespace linnet
