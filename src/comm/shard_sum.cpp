@@ -99,17 +99,6 @@ void ShardSum::add_last_two(ThreadPool& pool, size_t count) {
   add_values(pool, values_.back(), last, count);
 }
 
-namespace {
-
-// 0 + value: what a gradient is that was added to zeros. It turns -0 into +0.
-void add_to_zero(ThreadPool& pool, float* values, size_t count) {
-  in_tasks(pool, count, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) values[i] = 0.0F + values[i];
-  });
-}
-
-}  // namespace
-
 // `count` values of a round's shards, of which this rank's begin at `mine`, and those of the waiting nodes at `first`.
 void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
                                       size_t count, ThreadPool& pool, Communicator::Wait wait) {
@@ -127,10 +116,8 @@ void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<cons
   for (size_t i = 0; i < stack_.nodes().size(); ++i) values_.push_back(sums[i].data() + first);
   received = workspace_.data();
   for (int rank = 0; rank < share_.ranks; ++rank) {
-    float* shard = rank == share_.rank ? mine : received;
+    values_.push_back(rank == share_.rank ? mine : received);
     if (rank != share_.rank) received += count;
-    add_to_zero(pool, shard, count);
-    values_.push_back(shard);
     for (int64_t additions = stack_.push({round * share_.ranks + rank, 1}); additions > 0; --additions)
       add_last_two(pool, count);
   }

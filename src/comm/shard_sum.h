@@ -32,8 +32,7 @@ class ShardSum {
   void sum_everywhere(std::span<const std::span<float>> nodes, ThreadPool& pool);
 
   // The same sum where no rank keeps what others own (ZeRO stage 2): in round k = 0, 1, ... rank r has shard
-  // k * ranks + r (ShardShare::nodes_after). `part` of that shard's values lies at `shard`, which is written over. They
-  // are taken as sums that began with 0, which are never -0.
+  // k * ranks + r (ShardShare::nodes_after). `part` of that shard's values lies at `shard`, which is written over.
   // sums[i]: this rank's slice of the i-th node that the rounds so far have left, most_nodes_after_a_round() of them.
   // After the last round sums[0] has the sum.
   void add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,

@@ -1,8 +1,5 @@
 // sum + product, where only this addition reads the product, becomes a product that adds to the sum: the contributions
 // to a shared weight's gradient, or to the gradients of earlier micro-steps, are added up where they lie.
-//
-// Of what remains, x + 0 becomes x. Where x is -0 the sum would be +0.
-#include "ops/movement/movement.h"
 #include "passes/matcher.h"
 #include "passes/passes.h"
 #include "passes/rewriter.h"
@@ -16,8 +13,7 @@ class Accumulate {
 
   Graph run() {
     for (const Node& node : rewriter_.old().nodes())
-      if (!(matcher_.is_sum(node) && (fuse(node, 1) || fuse(node, 0) || is_zero(node, 0) || is_zero(node, 1))))
-        rewriter_.copy(node);
+      if (!(matcher_.is_sum(node) && (fuse(node, 1) || fuse(node, 0)))) rewriter_.copy(node);
     return remove_dead_code(rewriter_.finish());
   }
 
@@ -31,17 +27,6 @@ class Accumulate {
     in.push_back(rewriter_[node.in[1 - which]]);
     rewriter_.map(node.out[0],
                   rewriter_.add(producer, *producer.op, in, producer.op->with_accumulator(producer.attrs))[0]);
-    return true;
-  }
-
-  // Operand `which` is a tensor of zeros.
-  bool is_zero(const Node& node, size_t which) {
-    const Graph& graph = rewriter_.old();
-    const Value& zeros = graph.value(node.in[which]);
-    if (zeros.producer == kNone || !is(graph.node(zeros.producer), kFill)) return false;
-    if (graph.node(zeros.producer).attrs.as<FillAttrs>().value != 0) return false;
-    if (graph.value(node.in[1 - which]).type != graph.value(node.out[0]).type) return false;
-    rewriter_.map(node.out[0], rewriter_[node.in[1 - which]]);
     return true;
   }
 

@@ -58,6 +58,16 @@ TEST_F(Ranks, WhatTheyDivideDoesNotChangeABit) {
   EXPECT_EQ(of_split(read_metrics(run), "train"), of_split(read_metrics(folder_ / "1"), "train"));
 }
 
+// Gradients are rounded where activations in bf16 are, wherever they lie.
+TEST_F(Ranks, DivideGradientsOfActivationsInBf16) {
+  const Arguments settings{"data_shards=2", "max_steps=6", "precision=bf16", "zero=2"};
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = with_ranks(translation(folder_ / std::to_string(ranks), settings), ranks);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  expect_same_bits(folder_ / "1", folder_ / "2");
+}
+
 // Optimizers that update blocks or matrices as a whole, with accumulation; on with one rank from a checkpoint of two.
 TEST_F(Ranks, DivideEveryOptimizer) {
   for (const std::string optimizer : {"adamw8bit", "muon", "adafactor"}) {
