@@ -195,7 +195,8 @@ void save_packed_model(const std::string& path, const PackedContents& contents) 
   // Behind the weights, which end a page, tables lie at multiples of the 16 bytes that they need: their sizes are such.
   std::vector<std::pair<std::string_view, const std::string*>> files;
   for (const auto& [name, text] : contents.files) files.emplace_back(name, &text);
-  std::ranges::stable_partition(files, [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
+  std::stable_partition(files.begin(), files.end(),
+                        [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
   for (const auto& [name, text] : files)
     all.push_back({kPackedFilePrefix + std::string(name), FileDType::kU8, Shape{static_cast<int64_t>(text->size())},
                    [text = text](int64_t first, int64_t count, std::byte* out) {
