@@ -44,28 +44,17 @@ bool Forward::load(const ParameterFile& file) {
   return true;
 }
 
-// Those that every function takes, packed in one way.
 void Forward::find_filters(const std::vector<Graph>& graphs) {
-  for (size_t i = 0; i < graphs.size(); ++i) {
-    const std::vector<PackedFilters> found = packable_filters(graphs[i], store_.backend());
-    const auto is_missing = [&](const PackedFilters& filters) {
-      return std::ranges::none_of(found, [&](const PackedFilters& other) { return other.is_like(filters); });
-    };
-    if (i == 0)
-      filters_ = found;
-    else
-      std::erase_if(filters_, is_missing);
-  }
+  filters_ = packable_filters(graphs, store_.backend());
   for (const PackedFilters& filters : filters_) {
-    const auto bytes = static_cast<size_t>(filters.floats()) * sizeof(float);
+    const auto bytes = static_cast<size_t>(filters.floats) * sizeof(float);
     store_.bind(filters.input(), {store_.add_region(filters.input(), MemoryKind::kParameters, bytes), 0}, bytes);
   }
 }
 
 void Forward::pack_loaded_filters() {
   for (const PackedFilters& filters : filters_)
-    pack_convolution_filters(filters.sizes, store_.as<float>(filters.flat) + filters.offset,
-                             store_.as<float>(filters.input()), pool_);
+    pack(filters, store_.as<float>(filters.flat), store_.as<float>(filters.input()), pool_);
 }
 
 void Forward::bind_inputs(const std::vector<Graph>& graphs) {

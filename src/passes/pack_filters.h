@@ -15,21 +15,20 @@ struct PackedFilters {
   std::string flat;  // the input of the graph that the filters are a part of
   int64_t offset;    // elements, in it
   ConvolutionSizes sizes;
+  int64_t floats = 0;  // packed
 
   std::string input() const { return "packed." + flat + "." + std::to_string(offset); }  // that holds them packed
-  int64_t floats() const { return packed_filter_floats(sizes); }
-  // What is packed for one serves the other.
-  bool is_like(const PackedFilters& other) const {
-    return flat == other.flat && offset == other.offset && convolution_method(sizes) == convolution_method(other.sizes);
-  }
 };
 
-// The parameters that convolutions read which can take them packed. None where the backend's kernels do not take packed
-// filters. For a graph as it was traced.
-std::vector<PackedFilters> packable_filters(const Graph& graph, const Backend& backend);
+// The parameters that convolutions of all graphs read and can take packed, in one way. None where the backend's kernels
+// do not take packed filters. For graphs as they were traced.
+std::vector<PackedFilters> packable_filters(std::span<const Graph> graphs, const Backend& backend);
 
 // The convolutions read these filters packed, from inputs of their own that whoever runs the plan fills by
-// pack_convolution_filters().
+// pack().
 Graph pack_filters(const Graph& graph, std::span<const PackedFilters> filters);
+
+// flat: the flat input; packed: 64-byte aligned.
+void pack(const PackedFilters& filters, const float* flat, float* packed, ThreadPool& pool);
 
 }  // namespace linnet

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <vector>
 
 #include "nn/forward.h"
@@ -59,7 +60,8 @@ size_t packable(const TensorType& images, const TensorType& others) {
   Trace trace({.layout = &layout});
   trace.graph().output("y", network(trace.input("images", images)));
   trace.graph().output("z", network(trace.input("others", others)));
-  return packable_filters(trace.finish(), cpu_backend()).size();
+  const Graph graph = trace.finish();
+  return packable_filters(std::span(&graph, 1), cpu_backend()).size();
 }
 
 TEST(PackFilters, OnceForEachUse) { EXPECT_EQ(packable(kImages, kLarger), 4U); }

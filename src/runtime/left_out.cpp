@@ -32,6 +32,10 @@ Graph fuse_pool_gradient(const Graph& graph, const Backend&) { return remove_dea
 Graph recompute(const Graph& graph) { return remove_dead_code(graph); }
 Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice>) { return remove_dead_code(graph); }
 Graph round_shared(const Graph& graph) { return remove_dead_code(graph); }
+// passes/pack_filters.cpp: no convolutions.
+std::vector<PackedFilters> packable_filters(std::span<const Graph>, const Backend&) { return {}; }
+Graph pack_filters(const Graph& graph, std::span<const PackedFilters>) { return remove_dead_code(graph); }
+void pack(const PackedFilters&, const float*, float*, ThreadPool&) {}
 
 namespace {
 
