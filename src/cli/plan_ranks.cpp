@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "config/byte_size.h"
+#include "config/parallel_layout.h"
 #include "kernels/bandwidth.h"
 #include "kernels/peak.h"
 #include "run/trainer_options.h"
@@ -180,8 +181,11 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   if (searches && counts.size() > 1) fail_user("--parallel auto is for one number of --ranks");
   ForesightRequest request{.config = config, .network = parse_network(arguments.network)};
   std::vector<RankLayout> layouts;
-  for (const int count : counts)
-    if (!searches) layouts.push_back(parse_layout(arguments.parallel, count));
+  for (const int count : counts) {
+    if (searches) continue;
+    const ParallelLayout layout = parallel_layout(arguments.parallel, count);
+    layouts.push_back({layout.data, layout.tensor, layout.pipeline});
+  }
   request.speed = arguments.speed.empty() ? measured_speed(config) : parse_speed(arguments.speed);
   request.batch_per_group = arguments.batch_per_rank;
   request.measured = arguments.measure, request.ranks_here = static_cast<int>(arguments.ranks_here);

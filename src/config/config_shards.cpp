@@ -26,7 +26,7 @@ ParallelLayout parse(const std::string& text) {
     const char *first = text.data() + equals + 1, *last = text.data() + end;
     if (!number || *number != 0) fail();
     if (const auto [stop, error] = std::from_chars(first, last, *number);
-        error != std::errc{} || stop != last || *number < 1 || *number > 4096)
+        error != std::errc{} || stop != last || *number < 1 || *number > 1 << 15)
       fail();
     at = end + 1;
   }

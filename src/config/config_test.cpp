@@ -12,7 +12,6 @@
 #include "config/config_keys.h"
 #include "config/hints.h"
 #include "config/parallel_layout.h"
-#include "config/parallel_layout.h"
 #include "config/task_rows.h"
 
 namespace linnet {
@@ -298,6 +297,20 @@ TEST(Config, AMicroBatchIsAnEqualPartOfAShardAndIsAccumulated) {
   EXPECT_EQ(config.train.micro_batches, 4);
   config.train.micro_batches = 5;
   EXPECT_THROW(validate(config), Error);
+}
+
+TEST(Config, LayoutsOfRanks) {
+  const auto expect = [](const char* parallel, int ranks, int data, int tensor, int pipeline) {
+    const ParallelLayout layout = parallel_layout(parallel, ranks);
+    EXPECT_EQ(layout.data, data) << parallel;
+    EXPECT_EQ(layout.tensor, tensor) << parallel;
+    EXPECT_EQ(layout.pipeline, pipeline) << parallel;
+  };
+  expect("data=2,tensor=4,pipeline=8", 64, 2, 4, 8);
+  expect("tensor=4", 8, 2, 4, 1);
+  expect("", 8, 8, 1, 1);
+  for (const char* wrong : {"data=3", "tensor=3", "tensor=2,tensor=2", "rows=2", "tensor=0", "tensor=x", "tensor"})
+    EXPECT_THROW(parallel_layout(wrong, 8), Error) << wrong;
 }
 
 TEST(Config, RanksAreDividedAsParallelSays) {

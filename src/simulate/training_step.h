@@ -19,10 +19,7 @@ struct RankLayout {
   bool operator==(const RankLayout&) const = default;
 };
 
-// "data=8,tensor=4,pipeline=2", each of them once at most. `data` may be left out, as it follows from the number of
-// ranks, and the others are then 1. User error where the text is not understood or does not fit `ranks`.
-RankLayout parse_layout(const std::string& text, int ranks);
-std::string layout_text(const RankLayout& layout);
+std::string layout_text(const RankLayout& layout);  // "data=8,tensor=4,pipeline=2"
 // All layouts of so many ranks with at most so many tensor ranks and stages.
 std::vector<RankLayout> layouts_of(int ranks, int most_tensor, int most_pipeline);
 
