@@ -60,7 +60,11 @@ PlannedRank plan_rank(const ForesightRequest& request, Config config, int here) 
   const auto plan = [&] {
     const Config part = of_one_shard(config);
     const auto visit = [&](const Trainer& trainer) { planned.work = work_of_rank(trainer, {.speed = request.speed}); };
-    planned.answer = plan_memory({.config = part, .memory = request.memory, .exact = request.exact, .visit = visit});
+    planned.answer = plan_memory({.config = part,
+                                  .memory = request.memory,
+                                  .exact = request.exact,
+                                  .resident = request.resident,
+                                  .visit = visit});
   };
   plan();
   while (may_cut && planned.answer.forecast.peak() > request.memory && halve_micro_batches(config)) plan();
@@ -68,9 +72,8 @@ PlannedRank plan_rank(const ForesightRequest& request, Config config, int here) 
   return planned;
 }
 
-double seconds_alone(const ForesightRequest& request, const RankLayout& layout) {
-  const PlannedRank one = plan_rank(request, config_of_one(request, layout), 1);
-  return forecast_step(step_of(one.work, {}, false), request.network).seconds;
+double seconds_of(const PlannedRank& one, const Network& network) {
+  return forecast_step(step_of(one.work, {}, false), network).seconds;
 }
 
 Foresight foresee_with(const ForesightRequest& request, const RankLayout& layout, double alone) {
@@ -116,22 +119,23 @@ Foresight best_of_layout(ForesightRequest request, const RankLayout& layout, dou
 
 }  // namespace
 
-Foresight foresee(const ForesightRequest& request, const RankLayout& layout) {
-  return foresee_with(request, layout, seconds_alone(request, layout));
+Foresight foresee(ForesightRequest request, const RankLayout& layout) {
+  const PlannedRank one = plan_rank(request, config_of_one(request, layout), 1);
+  request.resident = one.answer.forecast.resident;
+  return foresee_with(request, layout, seconds_of(one, request.network));
 }
 
-LayoutSearch search_layouts(const ForesightRequest& request, int ranks) {
+LayoutSearch search_layouts(ForesightRequest request, int ranks) {
   LayoutSearch search;
-  const int64_t layers = [&] {
-    RankLayout one;
-    const RankWork work = plan_rank(request, config_of_one(request, one), 1).work;
-    return std::ranges::count_if(work.blocks, &ModelBlock::is_layer);
-  }();
-  silence_log();                // what was said of the data holds for every layout
-  std::map<int, double> alone;  // by the number of data groups
+  std::map<int, double> alone;  // seconds of the batch of one data group, by their number
+  const PlannedRank one = plan_rank(request, config_of_one(request, {}), 1);
+  request.resident = one.answer.forecast.resident;
+  const int64_t layers = std::ranges::count_if(one.work.blocks, &ModelBlock::is_layer);
+  silence_log();  // what was said of the data holds for every layout
   for (const RankLayout& layout : layouts_of(ranks, ranks, static_cast<int>(std::max<int64_t>(layers, 1)))) {
     try {
-      if (!alone.contains(layout.data)) alone[layout.data] = seconds_alone(request, layout);
+      if (!alone.contains(layout.data))
+        alone[layout.data] = seconds_of(plan_rank(request, config_of_one(request, layout), 1), request.network);
       Foresight best = best_of_layout(request, layout, alone[layout.data]);
       if (!best.fits && request.config.train.recompute == "auto" && layout.tensor * layout.pipeline > 1) {
         ForesightRequest smaller = request;

@@ -18,9 +18,10 @@ struct ForesightRequest {
   bool batch_per_group = false;
   // The times of nodes are measured, by steps of one rank that run here: data and memory for them must be there.
   bool measured = false;
-  int ranks_here = 1;   // of them that share a machine: with `measured`, so many are measured at once
-  bool exact = false;   // as PlanRequest::exact
-  uint64_t memory = 0;  // bytes that each rank has
+  int ranks_here = 1;                     // of them that share a machine: with `measured`, so many are measured at once
+  bool exact = false;                     // as PlanRequest::exact
+  uint64_t memory = 0;                    // bytes that each rank has
+  std::optional<uint64_t> resident = {};  // as PlanRequest::resident; absent: as the first plan measures it
 };
 
 struct Foresight {
@@ -39,7 +40,7 @@ struct Foresight {
 };
 
 // User error for a layout that the model or its batches cannot have.
-Foresight foresee(const ForesightRequest& request, const RankLayout& layout);
+Foresight foresee(ForesightRequest request, const RankLayout& layout);
 
 struct LayoutSearch {
   std::vector<Foresight> found;  // those that fit first, then by speed
@@ -49,6 +50,6 @@ struct LayoutSearch {
 
 // Every layout of so many ranks. With a pipeline a step's batch is cut into as many micro-batches as is fastest; where
 // a layout does not fit, whole layers are computed again.
-LayoutSearch search_layouts(const ForesightRequest& request, int ranks);
+LayoutSearch search_layouts(ForesightRequest request, int ranks);
 
 }  // namespace linnet

@@ -89,7 +89,8 @@ constexpr int64_t kMost = int64_t{1} << 40;
 
 PlanAnswer plan_translation(const PlanRequest& request) {
   const Config& config = request.config;
-  const Basis basis = measure(request);
+  Basis basis = measure(request);
+  basis.resident = request.resident.value_or(basis.resident);
   const Planned planned = plan_once(config, basis);
   PlanAnswer answer;
   answer.forecast = planned.forecast;

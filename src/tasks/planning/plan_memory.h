@@ -39,6 +39,9 @@ struct PlanRequest {
   Config config;
   uint64_t memory = 0;  // bytes that there are
   bool exact = false;   // read the data however many they are
+  // Bytes that the process holds beside the plan, its data among them; absent: as measured. Plans that are compared
+  // need the same, because a process that plans keeps growing.
+  std::optional<uint64_t> resident = {};
   // Estimate a step's time, and do not look for the largest batch.
   std::optional<MachineSpeed> speed = {};
   // Called with the trainer that was planned. With it, too, the largest batch is not looked for.

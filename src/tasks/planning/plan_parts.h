@@ -32,10 +32,11 @@ DataAtHand text_at_hand(const Config& config, bool exact);
 int64_t largest_fit(int64_t step, int64_t most, const std::function<bool(int64_t)>& fits);
 
 // What there is to say of `session`, and the largest batch_size within request.memory. make_session(rows): one of so
-// many rows; `most`: rows that hold all examples.
+// many rows; `most`: rows that hold all examples; `measured`: what the process holds.
 template <class Session, class MakeSession>
-void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t resident, const PlanRequest& request,
+void answer_rows(PlanAnswer& answer, Session&& session, int64_t most, uint64_t measured, const PlanRequest& request,
                  const MakeSession& make_session) {
+  const uint64_t resident = request.resident.value_or(measured);
   session.finish_planning(resident);
   answer.forecast = forecast_memory(resident, session.store);
   answer.recomputation = session.trainer->largest_fit().text();
