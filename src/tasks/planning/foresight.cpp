@@ -57,14 +57,13 @@ PlannedRank plan_rank(const ForesightRequest& request, Config config, int here) 
   const bool limited = !config.train.memory.empty();
   const bool may_cut = limited && config.train.micro_batches == 0;
   PlannedRank planned;
+  std::optional<uint64_t> resident = request.resident;
   const auto plan = [&] {
     const Config part = of_one_shard(config);
     const auto visit = [&](const Trainer& trainer) { planned.work = work_of_rank(trainer, {.speed = request.speed}); };
-    planned.answer = plan_memory({.config = part,
-                                  .memory = request.memory,
-                                  .exact = request.exact,
-                                  .resident = request.resident,
-                                  .visit = visit});
+    planned.answer = plan_memory(
+        {.config = part, .memory = request.memory, .exact = request.exact, .resident = resident, .visit = visit});
+    resident = planned.answer.forecast.resident;
   };
   plan();
   while (may_cut && planned.answer.forecast.peak() > request.memory && halve_micro_batches(config)) plan();

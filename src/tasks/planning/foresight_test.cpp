@@ -154,6 +154,7 @@ TEST(Foresight, TheSearchKeepsToTheMemory) {
   for (const Foresight& f : all.found) least = std::min(least, f.memory.peak());
   ASSERT_LT(least, all.found.front().memory.peak());
   request.memory = (least + all.found.front().memory.peak()) / 2;
+  request.resident = all.found.front().memory.resident;
   const LayoutSearch some = search_layouts(request, 4);
   EXPECT_TRUE(some.found.front().fits);
   EXPECT_LE(some.found.front().memory.peak(), request.memory);
