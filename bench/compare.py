@@ -27,8 +27,8 @@ MODES = ("eager", "compile", "tuned")
 TIMEOUT = 1800  # seconds for one process
 
 # Workload -> seconds of PyTorch's step on two cores, about, in fp32; for the estimate and nothing else.
-STEP_SECONDS = {"r-64": 0.1, "r-128": 0.2, "r-256": 0.5, "r-384": 0.9, "cnn-128": 0.01, "cnn-1024": 0.04, "gpt-6l": 0.5,
-                "gpt2-124m": 5.0, "bert-base": 5.0}
+STEP_SECONDS = {"r-64": 0.1, "r-128": 0.2, "r-256": 0.5, "r-384": 0.9, "cnn-128": 0.01, "cnn-1024": 0.04,
+                "resnet20": 0.3, "resnet18": 0.5, "gpt-6l": 0.5, "gpt2-124m": 5.0, "bert-base": 5.0}
 FAR_BEHIND = 0.8  # of the best mode's speed; a mode below that in its first round is not run again
 
 
@@ -63,7 +63,7 @@ class Row:
 
     def __init__(self, name: str, precision: str, options):
         self.name, self.precision, self.options = name, precision, options
-        varied = options.dropout is not None and not name.startswith(("cnn", "gpt"))
+        varied = options.dropout is not None and not name.startswith(("cnn", "resnet", "gpt"))
         self.dropout = options.dropout if varied else None
         self.label = name if not varied else f"{name}-nodropout" if options.dropout == 0 else f"{name}-p{self.dropout:g}"
         self.label += f"-{options.isa}" if options.isa else ""

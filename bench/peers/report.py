@@ -13,7 +13,7 @@ import picture
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
-ORDER = ("r-64", "r-128", "r-256", "r-384", "cnn-128", "cnn-1024", "gpt-6l", "gpt2-124m", "bert-base")
+ORDER = ("r-64", "r-128", "r-256", "r-384", "cnn-128", "cnn-1024", "resnet20", "resnet18", "gpt-6l", "gpt2-124m", "bert-base")
 MARKS = ("<!-- bench cpu -->", "<!-- /bench cpu -->")
 
 

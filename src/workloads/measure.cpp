@@ -101,7 +101,7 @@ class Measuring {
     m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
     m.planning_seconds = planning_seconds_;
     tell_recomputation(learner_.trainer(), m);
-    m.parameters = learner_.trainer().layout().parameter_count();
+    m.parameters = learner_.trainer().layout().trained_count();
     m.flop_per_step = graph_flops(single_graph(learner_.trainer().layout(), workload_.loss, {}));
     return m;
   }

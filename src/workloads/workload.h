@@ -50,6 +50,7 @@ Workload make_workload(const std::string& name, const WorkloadOptions& options =
 Workload transformer_workload(const WorkloadOptions& options, int64_t length);
 // `batch` is the workload's own, where the options have none.
 Workload cnn_workload(const WorkloadOptions& options, int64_t batch);
+Workload resnet_workload(const WorkloadOptions& options, int64_t depth, int64_t size, int64_t batch);
 Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch);
 Workload bert_workload(const WorkloadOptions& options, int64_t batch);
 

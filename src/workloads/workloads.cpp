@@ -22,6 +22,8 @@ const std::vector<Row>& rows() {
       {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
       {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto& o) { return cnn_workload(o, 128); }},
       {"cnn-1024", "the same, batch 1024", [](auto& o) { return cnn_workload(o, 1024); }},
+      {"resnet20", "ResNet-20 on 32x32, batch 128", [](auto& o) { return resnet_workload(o, 20, 32, 128); }},
+      {"resnet18", "ResNet-18 on 224x224, batch 8", [](auto& o) { return resnet_workload(o, 18, 224, 8); }},
       {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
        [](auto& o) { return gpt_workload(o, false, 8); }},
       {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},

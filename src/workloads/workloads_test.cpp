@@ -14,7 +14,7 @@ namespace {
 
 // Each runs, and what it is given can be learned or at least does no harm.
 TEST(Workloads, TrainAndAreMeasured) {
-  for (const char* name : {"cnn-128", "r-64"}) {
+  for (const char* name : {"cnn-128", "resnet20", "r-64"}) {
     const Workload workload = make_workload(name);
     const Measurement m = measure(workload, {.threads = 2, .seconds = 0, .least = 2}, 0);
     EXPECT_EQ(m.steps, 2) << name;
