@@ -1,9 +1,11 @@
 #include "passes/pack_filters.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ops/conv2d/conv2d.h"
 #include "ops/movement/movement.h"
@@ -111,7 +113,10 @@ Graph pack_filters(const Graph& graph, std::span<const PackedFilters> filters) {
 }
 
 void pack(const PackedFilters& filters, const float* flat, float* packed, ThreadPool& pool) {
-  pack_convolution_filters(filters.sizes, flat + filters.offset, packed, pool);
+  const size_t bytes = convolution_workspace(filters.sizes, ConvolutionPass::kForward, pool.size(), /*packed=*/true);
+  std::vector<std::byte> workspace(bytes + 64);  // aligned to 64
+  std::byte* const aligned = workspace.data() + (64 - reinterpret_cast<uintptr_t>(workspace.data()) % 64) % 64;
+  pack_convolution_filters(filters.sizes, ConvolutionPass::kForward, flat + filters.offset, packed, aligned, pool);
 }
 
 }  // namespace linnet

@@ -1,8 +1,6 @@
 #include "kernels/conv/convolution.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <vector>
 
 #include "kernels/conv/convolution_calls.h"
 #include "kernels/gemm/gemm.h"
@@ -97,27 +95,27 @@ ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
   return ConvolutionMethod::kImplicit;
 }
 
-int64_t packed_filter_floats(const ConvolutionSizes& s) {
-  if (no_work(s)) return 0;
+int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
+  if (no_work(s) || pass == ConvolutionPass::kWeightGradient) return 0;
+  const bool gradient = pass == ConvolutionPass::kInputGradient;
   switch (convolution_method(s)) {
     case ConvolutionMethod::kProduct:
     case ConvolutionMethod::kDepthwise:
       return 0;
     case ConvolutionMethod::kImplicit:
-      return TapProblem(s, false).shared_floats();
+      return TapProblem(s, gradient).shared_floats();
     case ConvolutionMethod::kWinograd:
-      return WinogradProblem(s, false).packed_floats();
+      return WinogradProblem(s, gradient).packed_floats();
   }
   return 0;
 }
 
-void pack_convolution_filters(const ConvolutionSizes& s, const float* weight, float* packed, ThreadPool& pool) {
+void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, const float* weight, float* packed,
+                              std::byte* workspace, ThreadPool& pool) {
+  const bool gradient = pass == ConvolutionPass::kInputGradient;
   if (convolution_method(s) == ConvolutionMethod::kImplicit)
-    return pack_taps(TapProblem(s, false), weight, packed, pool);
-  const WinogradProblem problem(s, false);
-  std::vector<float> scratch(static_cast<size_t>(pool.size() * problem.pack_floats() + 16));
-  const auto past = reinterpret_cast<uintptr_t>(scratch.data()) % 64;
-  pack_winograd(problem, weight, packed, scratch.data() + (past == 0 ? 0 : (64 - past) / sizeof(float)), pool);
+    return pack_taps(TapProblem(s, gradient), weight, packed, pool);
+  pack_winograd(WinogradProblem(s, gradient), weight, packed, reinterpret_cast<float*>(workspace), pool);
 }
 
 size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed) {
@@ -151,11 +149,11 @@ void convolution_forward(const ConvolutionSizes& s, const float* x, const float*
 }
 
 void convolution_input_gradient(const ConvolutionSizes& s, const float* dy, const float* weight, float* dx,
-                                std::byte* workspace, ThreadPool& pool) {
+                                std::byte* workspace, ThreadPool& pool, const float* packed) {
   if (no_work(s)) return std::fill_n(dx, pixels(s) * s.channels, 0.0f), void();
   if (convolution_method(s) == ConvolutionMethod::kProduct)
     return run_product(s, ConvolutionPass::kInputGradient, dy, weight, dx, workspace, pool);
-  run_taps(s, true, dy, weight, dx, workspace, pool);
+  run_taps(s, true, dy, weight, dx, workspace, pool, {}, packed);
 }
 
 void convolution_weight_gradient(const ConvolutionSizes& s, const float* x, const float* dy, float* dweight,

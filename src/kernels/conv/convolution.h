@@ -54,14 +54,16 @@ struct ConvolutionEpilogue {
   bool any() const { return scale || bias || residual || relu; }
 };
 
-// Filters may be packed once for all runs of the forward pass, in an order that belongs to the instruction set and is
-// never stored. How many floats that takes depends on the method and the filters alone; 0: they are not packed.
-int64_t packed_filter_floats(const ConvolutionSizes& sizes);
-// `packed` is 64-byte aligned.
-void pack_convolution_filters(const ConvolutionSizes& sizes, const float* weight, float* packed, ThreadPool& pool);
+// Filters may be packed once for all runs of the forward pass, or of the input gradient, in an order that belongs to the
+// instruction set and is never stored. How many floats that takes depends on the method and the filters alone; 0: they
+// are not packed.
+int64_t packed_filter_floats(const ConvolutionSizes& sizes, ConvolutionPass pass = ConvolutionPass::kForward);
+// `packed` is 64-byte aligned; the workspace is that of the pass with packed filters.
+void pack_convolution_filters(const ConvolutionSizes& sizes, ConvolutionPass pass, const float* weight, float* packed,
+                              std::byte* workspace, ThreadPool& pool);
 
-// Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned. `packed`: of a forward pass
-// whose filters are.
+// Bytes of workspace, the same for every instruction set. The workspace is 64-byte aligned. `packed`: of a pass whose
+// filters are.
 size_t convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads, bool packed = false);
 
 // `packed`: what pack_convolution_filters() wrote, in place of the weight, which is not read then.
@@ -69,7 +71,7 @@ void convolution_forward(const ConvolutionSizes& sizes, const float* x, const fl
                          std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue = {},
                          const float* packed = nullptr);
 void convolution_input_gradient(const ConvolutionSizes& sizes, const float* dy, const float* weight, float* dx,
-                                std::byte* workspace, ThreadPool& pool);
+                                std::byte* workspace, ThreadPool& pool, const float* packed = nullptr);
 void convolution_weight_gradient(const ConvolutionSizes& sizes, const float* x, const float* dy, float* dweight,
                                  std::byte* workspace, ThreadPool& pool);
 

@@ -67,12 +67,23 @@ double flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.out
 double input_grad_flops(const FlopsArgs& args) { return flops_of(args.in[1].shape, args.in[0].shape); }
 double weight_grad_flops(const FlopsArgs& args) { return flops_of(args.out[0].shape, args.in[1].shape); }
 
+// Scale and bias are fp32, as normalization folds them; the filters are too where the device reads parameters as such.
+StorageRule storage(const Node& node) {
+  const auto& attrs = node.attrs.as<Conv2dAttrs>();
+  StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}, .out = {Storage::kReduced}};
+  for (const bool has_row : {attrs.scale, attrs.bias})
+    if (has_row) rule.in.push_back(Storage::kF32);
+  if (attrs.residual) rule.in.push_back(Storage::kReduced);
+  return rule;
+}
+
 }  // namespace
 
 const OpDef kConv2d{.name = "conv2d",
                     .infer = infer,
                     .gradient = gradient,
                     .read_attrs = read_attrs<Conv2dAttrs>,
+                    .storage = storage,
                     .product = ProductKind::kMatrix,
                     .with_precision = set_precision<Conv2dAttrs>,
                     .to_onnx = conv2d_to_onnx,
@@ -81,6 +92,7 @@ const OpDef kConv2d{.name = "conv2d",
 const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
                              .infer = infer_input_grad,
                              .read_attrs = read_attrs<Conv2dAttrs>,
+                             .storage = reduced<0b11, 0b1>,
                              .product = ProductKind::kMatrix,
                              .with_precision = set_precision<Conv2dAttrs>,
                              .by_gpu_library = true,
@@ -88,6 +100,7 @@ const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
 const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
                               .infer = infer_weight_grad,
                               .read_attrs = read_attrs<Conv2dAttrs>,
+                              .storage = reduced<0b11, 0b0>,
                               .product = ProductKind::kMatrix,
                               .with_precision = set_precision<Conv2dAttrs>,
                               .by_gpu_library = true,

@@ -5,7 +5,7 @@
 //
 // x [N, H, W, C], weight [O, R, S, C / groups] -> y [N, H', W', O] with
 // H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. With groups = C = O each channel has a
-// filter of its own (a depthwise convolution). Where x is bf16 (on a device) so is y, weights are bf16 or f32, and
+// filter of its own (a depthwise convolution). Where x is bf16 so is y, weights are f32 (on a GPU also bf16), and
 // their gradient is f32. Channels last in image and weight: PyTorch's channels_last.
 //
 // The pass fuse_convolution makes what follows a convolution a part of it: y = relu(y * scale + bias + residual), where

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/conv/stored_convolution.h"
 #include "ops/conv2d/conv2d.h"
+#include "ops/stored_operands.h"
 
 namespace linnet {
 namespace {
@@ -26,46 +28,68 @@ Sizes sizes_of(const KernelArgs& args) {
   return conv2d_sizes(r.x.shape(), r.weight.shape(), r.y.shape(), args.node.attrs.as<Conv2dAttrs>());
 }
 
+const TensorType& type_of(const TensorType& type) { return type; }
+const TensorType& type_of(const TensorView& view) { return view.type; }
+
+// in, out: types, or tensors.
+template <ConvolutionPass pass, class Item>
+StoredConvolution stored_convolution(const Node& node, std::span<const Item> in, std::span<const Item> out) {
+  const auto& attrs = node.attrs.as<Conv2dAttrs>();
+  const auto r = roles_of<pass>(in, out);
+  const auto is_bf16 = [](const Item& item) { return type_of(item).dtype == DType::kBF16; };
+  return {.sizes = conv2d_sizes(type_of(r.x).shape, type_of(r.weight).shape, type_of(r.y).shape, attrs),
+          .x_bf16 = is_bf16(r.x),
+          .y_bf16 = is_bf16(r.y),
+          .residual_bf16 = attrs.residual && is_bf16(in[in.size() - (attrs.packed ? 2 : 1)]),
+          .packed = attrs.packed};
+}
+
 template <ConvolutionPass pass>
 size_t workspace(const KernelQuery& query) {
-  const auto r = roles_of<pass>(query.in, query.out);
-  const auto& attrs = query.node.attrs.as<Conv2dAttrs>();
-  return convolution_workspace(conv2d_sizes(r.x.shape, r.weight.shape, r.y.shape, attrs), pass, query.threads,
-                               attrs.packed);
+  return stored_convolution_workspace(stored_convolution<pass>(query.node, query.in, query.out), pass, query.threads);
+}
+
+// Filters are fp32, and so is their gradient.
+template <ConvolutionPass pass>
+bool supports(const KernelQuery& query) {
+  return roles_of<pass>(query.in, query.out).weight.dtype == DType::kF32 && f32_or_reduced(query);
 }
 
 // The operands of what is fused, in their order.
-template <class T>
 struct Fused {
   explicit Fused(const KernelArgs& args) {
     const auto& attrs = args.node.attrs.as<Conv2dAttrs>();
     size_t next = 2;
-    if (attrs.scale) scale = args.in[next++].as<T>();
-    if (attrs.bias) bias = args.in[next++].as<T>();
-    if (attrs.residual) residual = args.in[next].as<T>();
+    if (attrs.scale) scale = &args.in[next++];
+    if (attrs.bias) bias = &args.in[next++];
+    if (attrs.residual) residual = &args.in[next];
     relu = attrs.relu;
   }
-  const T *scale = nullptr, *bias = nullptr, *residual = nullptr;
+  const TensorView *scale = nullptr, *bias = nullptr, *residual = nullptr;
   bool relu = false;
 };
 
-template <ConvolutionPass pass>
-void run(const KernelArgs& args) {
-  const Sizes sizes = sizes_of<pass>(args);
-  const float *a = args.in[0].as<float>(), *b = args.in[1].as<float>();
-  float* c = args.out[0].as<float>();
-  switch (pass) {
-    case ConvolutionPass::kForward: {
-      const Fused<float> fused(args);
-      return convolution_forward(sizes, a, b, c, args.workspace, args.pool,
-                                 {fused.scale, fused.bias, fused.residual, fused.relu},
-                                 args.node.attrs.as<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
-    }
-    case ConvolutionPass::kInputGradient:
-      return convolution_input_gradient(sizes, a, b, c, args.workspace, args.pool);
-    case ConvolutionPass::kWeightGradient:
-      return convolution_weight_gradient(sizes, a, b, c, args.workspace, args.pool);
-  }
+void run_forward(const KernelArgs& args) {
+  const Fused fused(args);
+  const ConvolutionEpilogue epilogue{.scale = fused.scale ? fused.scale->as<float>() : nullptr,
+                                     .bias = fused.bias ? fused.bias->as<float>() : nullptr,
+                                     .relu = fused.relu};
+  stored_convolution_forward(stored_convolution<ConvolutionPass::kForward>(args.node, args.in, args.out),
+                             stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]), args.workspace,
+                             args.pool, epilogue, fused.residual ? stored(*fused.residual) : nullptr,
+                             args.node.attrs.as<Conv2dAttrs>().packed ? args.in.back().as<float>() : nullptr);
+}
+
+void run_input_grad(const KernelArgs& args) {
+  stored_convolution_input_gradient(stored_convolution<ConvolutionPass::kInputGradient>(args.node, args.in, args.out),
+                                    stored(args.in[0]), args.in[1].as<float>(), mutable_stored(args.out[0]),
+                                    args.workspace, args.pool);
+}
+
+void run_weight_grad(const KernelArgs& args) {
+  stored_convolution_weight_gradient(stored_convolution<ConvolutionPass::kWeightGradient>(args.node, args.in, args.out),
+                                     stored(args.in[0]), stored(args.in[1]), args.out[0].as<float>(), args.workspace,
+                                     args.pool);
 }
 
 // Calls body with the offsets, in x, in the weights and in y, of the first of group_channels() products, for every tap
@@ -96,12 +120,14 @@ void run_reference(const KernelArgs& args) {
       for_taps(s, image, [&](int64_t at_x, int64_t at_weight, int64_t at_y) {
         for (int64_t c = 0; c < s.group_channels(); ++c) y[at_y] += x[at_x + c] * weight[at_weight + c];
       });
-      const Fused<T> fused(args);
+      const Fused fused(args);
+      const auto floats = [](const TensorView* view) { return view ? view->as<T>() : nullptr; };
+      const T *scale = floats(fused.scale), *bias = floats(fused.bias), *residual = floats(fused.residual);
       const int64_t results = s.out_height * s.out_width * s.filters;
       for (int64_t i = image * results; i < (image + 1) * results; ++i) {
-        if (fused.scale) y[i] *= fused.scale[i % s.filters];
-        if (fused.bias) y[i] += fused.bias[i % s.filters];
-        if (fused.residual) y[i] += fused.residual[i];
+        if (scale) y[i] *= scale[i % s.filters];
+        if (bias) y[i] += bias[i % s.filters];
+        if (residual) y[i] += residual[i];
         if (fused.relu && y[i] < 0) y[i] = 0;
       }
     });
@@ -136,14 +162,17 @@ void run_weight_grad_reference(const KernelArgs& args) {
 }
 
 template <ConvolutionPass pass>
-constexpr Kernel kFast{"simd", all_f32, workspace<pass>, run<pass>};
+constexpr Kernel fast(void (*run)(const KernelArgs&)) {
+  return {"simd", supports<pass>, workspace<pass>, run};
+}
 
 bool plain_filters(const KernelQuery& query) { return !query.node.attrs.as<Conv2dAttrs>().packed; }
 
-constexpr Kernel kKernels[] = {kFast<ConvolutionPass::kForward>, {"reference", plain_filters, nullptr, run_reference}};
-constexpr Kernel kInputGradKernels[] = {kFast<ConvolutionPass::kInputGradient>,
+constexpr Kernel kKernels[] = {fast<ConvolutionPass::kForward>(run_forward),
+                               {"reference", plain_filters, nullptr, run_reference}};
+constexpr Kernel kInputGradKernels[] = {fast<ConvolutionPass::kInputGradient>(run_input_grad),
                                         {"reference", nullptr, nullptr, run_input_grad_reference}};
-constexpr Kernel kWeightGradKernels[] = {kFast<ConvolutionPass::kWeightGradient>,
+constexpr Kernel kWeightGradKernels[] = {fast<ConvolutionPass::kWeightGradient>(run_weight_grad),
                                          {"reference", nullptr, nullptr, run_weight_grad_reference}};
 
 }  // namespace

@@ -1,0 +1,130 @@
+#include "kernels/conv/stored_convolution.h"
+
+#include <algorithm>
+
+#include "kernels/kernel_testing.h"
+
+namespace linnet {
+namespace {
+
+struct Workspace {
+  explicit Workspace(size_t bytes) : words(bytes / 8 + 8) {}
+  std::byte* data() { return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(words.data()) + 63) / 64 * 64); }
+  std::vector<double> words;
+};
+
+// Images of which not all are one part, of each method.
+struct Case {
+  const char* name;
+  ConvolutionSizes sizes;
+};
+const Case kCases[] = {
+    {"product", {5, 72, 64, 32, 40, 1, 1, 72, 64}},
+    {"depthwise", {5, 72, 64, 32, 32, 3, 3, 72, 64, 1, 1, 1, 32}},
+    {"implicit", {5, 72, 64, 24, 40, 3, 3, 72, 64, 1, 1}},
+    {"winograd", {5, 72, 64, 32, 32, 3, 3, 72, 64, 1, 1}},
+};
+
+struct Data {
+  explicit Data(const ConvolutionSizes& s)
+      : x(to_bf16(random_floats(s.images * s.height * s.width * s.channels, 1))),
+        dy(to_bf16(random_floats(s.images * s.out_height * s.out_width * s.filters, 2))),
+        residual(to_bf16(random_floats(std::ssize(dy), 3))),
+        weight(random_floats(s.filters * s.taps() * s.group_channels(), 4)),
+        bias(random_floats(s.filters, 5)) {}
+  std::vector<Bfloat16> x, dy, residual;
+  std::vector<float> weight, bias;
+};
+
+// Each image's results do not depend on which images are beside it, so that only the last rounding differs.
+void expect_rounded(const std::vector<float>& result, const std::vector<float>& exact) {
+  ASSERT_EQ(result.size(), exact.size());
+  EXPECT_TRUE(same_bits(result, rounded_to_bf16(exact)));
+}
+
+TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
+  for (const auto& [name, s] : kCases) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(enum_names(ConvolutionMethod{})[static_cast<size_t>(convolution_method(s))], std::string(name));
+    const Data data(s);
+    const StoredConvolution stored{.sizes = s, .x_bf16 = true, .y_bf16 = true, .residual_bf16 = true};
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          std::vector<Bfloat16> y(data.dy.size());
+          Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, pool.size()));
+          stored_convolution_forward(stored, data.x.data(), data.weight.data(), y.data(), workspace.data(), pool,
+                                     {.bias = data.bias.data(), .relu = true}, data.residual.data(), nullptr);
+          return to_floats(y);
+        },
+        [&](const std::vector<float>& result) {
+          ThreadPool pool(1);
+          const std::vector<float> x = to_floats(data.x), residual = to_floats(data.residual);
+          std::vector<float> y(data.dy.size());
+          Workspace workspace(convolution_workspace(s, ConvolutionPass::kForward, 1));
+          convolution_forward(s, x.data(), data.weight.data(), y.data(), workspace.data(), pool,
+                              {.bias = data.bias.data(), .residual = residual.data(), .relu = true});
+          expect_rounded(result, y);
+        });
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          std::vector<Bfloat16> dx(data.x.size());
+          Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kInputGradient, pool.size()));
+          stored_convolution_input_gradient(stored, data.dy.data(), data.weight.data(), dx.data(), workspace.data(),
+                                            pool);
+          return to_floats(dx);
+        },
+        [&](const std::vector<float>& result) {
+          ThreadPool pool(1);
+          const std::vector<float> dy = to_floats(data.dy);
+          std::vector<float> dx(data.x.size());
+          Workspace workspace(convolution_workspace(s, ConvolutionPass::kInputGradient, 1));
+          convolution_input_gradient(s, dy.data(), data.weight.data(), dx.data(), workspace.data(), pool);
+          expect_rounded(result, dx);
+        });
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          std::vector<float> dweight(data.weight.size());
+          Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kWeightGradient, pool.size()));
+          stored_convolution_weight_gradient(stored, data.x.data(), data.dy.data(), dweight.data(), workspace.data(),
+                                             pool);
+          return dweight;
+        },
+        [&](const std::vector<float>& result) {
+          ThreadPool pool(1);
+          const std::vector<float> x = to_floats(data.x), dy = to_floats(data.dy);
+          std::vector<float> dweight(data.weight.size());
+          Workspace workspace(convolution_workspace(s, ConvolutionPass::kWeightGradient, 1));
+          convolution_weight_gradient(s, x.data(), dy.data(), dweight.data(), workspace.data(), pool);
+          // Sums of about 20,000 products, of which parts are added apart.
+          for (size_t i = 0; i < dweight.size(); ++i) EXPECT_NEAR(result[i], dweight[i], 1e-2);
+        });
+  }
+}
+
+// Filters that were packed before, images in fp32 and results in bf16, no images at all.
+TEST(StoredConvolution, PackedFiltersMixedTypesAndNothing) {
+  ThreadPool pool(2);
+  ConvolutionSizes s = kCases[3].sizes;
+  const Data data(s);
+  const std::vector<float> x = to_floats(data.x);
+  std::vector<float> y(data.dy.size()), packed(static_cast<size_t>(packed_filter_floats(s)) + 16);
+  Workspace own(convolution_workspace(s, ConvolutionPass::kForward, 2));
+  convolution_forward(s, x.data(), data.weight.data(), y.data(), own.data(), pool);
+  float* const aligned = packed.data() + (64 - reinterpret_cast<uintptr_t>(packed.data()) % 64) % 64 / sizeof(float);
+  pack_convolution_filters(s, ConvolutionPass::kForward, data.weight.data(), aligned, own.data(), pool);
+
+  const StoredConvolution stored{.sizes = s, .y_bf16 = true, .packed = true};
+  Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, 2));
+  std::vector<Bfloat16> rounded(data.dy.size());
+  stored_convolution_forward(stored, x.data(), nullptr, rounded.data(), workspace.data(), pool, {}, nullptr, aligned);
+  expect_rounded(to_floats(rounded), y);
+
+  s.images = 0;
+  std::vector<float> dweight(data.weight.size(), 7);
+  const StoredConvolution nothing{.sizes = s, .x_bf16 = true, .y_bf16 = true};
+  stored_convolution_weight_gradient(nothing, data.x.data(), data.dy.data(), dweight.data(), workspace.data(), pool);
+  EXPECT_EQ(std::ranges::count(dweight, 0.0f), std::ssize(dweight));
+}
+
+}  // namespace
+}  // namespace linnet
