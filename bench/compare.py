@@ -44,6 +44,8 @@ def arguments():
     parser.add_argument("--dropout", type=float, help="instead of 0.1, in r-* and bert-base; rows of their own")
     parser.add_argument("--isa", choices=("avx2",), help="both sides held to these instructions; rows of their own, fp32 only")
     parser.add_argument("--resume", action="store_true", help="keep what an interrupted table has already measured")
+    parser.add_argument("--linnet", type=Path, default=LINNET, help="the program")
+    parser.add_argument("--python", type=Path, default=PYTHON, help="the Python that has PyTorch")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--peer-only", action="store_true", help="a look: the results stay as they are")
     only.add_argument("--linnet-only", action="store_true", help="the same")
@@ -90,9 +92,9 @@ class Row:
             shared += ["--dropout", str(self.dropout)]
         if side == "linnet":
             held = ["--isa", options.isa] if options.isa else []
-            return [str(LINNET), "bench", self.name, "--json", *shared, *held]
+            return [str(options.linnet), "bench", self.name, "--json", *shared, *held]
         given = ["--data", str(data)] if data else []
-        return [str(PYTHON), str(ROOT / "bench" / "peers" / "peer.py"), self.name, "--mode", side, *shared, *given]
+        return [str(options.python), str(ROOT / "bench" / "peers" / "peer.py"), self.name, "--mode", side, *shared, *given]
 
     def cache(self, side: str) -> Path:
         """The compiler's cache for this peer: absent before its first run, whose first step is the cold one."""
@@ -152,12 +154,12 @@ def run_side(row: Row, side: str, data: Path | None, pinned: set[int]) -> dict:
     return found
 
 
-def write_data(name: str, environment: dict[str, str]) -> Path | None:
+def write_data(linnet: Path, name: str, environment: dict[str, str]) -> Path | None:
     """Linnet's batches for the peer; None, and the peer makes up its own, where there is no way to have them."""
     path = common.HOME / "data" / f"{name}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        done = subprocess.run([str(LINNET), "bench", name, "--write-data", str(path)], env=environment,
+        done = subprocess.run([str(linnet), "bench", name, "--write-data", str(path)], env=environment,
                               capture_output=True, text=True)
     except OSError as error:
         print(f"{name}: {error}; the peer makes up its own data", file=sys.stderr)
@@ -172,7 +174,7 @@ def measure(row: Row, pinned: set[int]) -> None:
     """All rounds of a row; each record is kept as soon as it is there."""
     if not any(row.wanted(side, turn) for turn in range(row.options.rounds) for side in row.sides):
         return
-    data = None if row.options.linnet_only else write_data(row.name, common.plain_environment())
+    data = None if row.options.linnet_only else write_data(row.options.linnet, row.name, common.plain_environment())
     for turn in range(row.options.rounds):
         for side in row.sides:
             if not row.wanted(side, turn):
@@ -206,10 +208,10 @@ def estimate(rows: list[Row]) -> float:
 
 def main() -> int:
     options = arguments()
-    if not options.peer_only and not LINNET.exists():
-        sys.exit(f"{LINNET} is missing: ./dev build")
-    if not options.linnet_only and not PYTHON.exists():
-        sys.exit(f"{PYTHON} is missing: `./dev bench cpu` makes it")
+    if not options.peer_only and not options.linnet.exists():
+        sys.exit(f"{options.linnet} is missing: ./dev build")
+    if not options.linnet_only and not options.python.exists():
+        sys.exit(f"{options.python} is missing: `./dev bench cpu` makes it")
     if options.threads > len(os.sched_getaffinity(0)):
         sys.exit(f"{options.threads} threads, but this process may use {len(os.sched_getaffinity(0))} processors")
     rows = [Row(name, precision, options) for name in STEP_SECONDS if not options.names or name in options.names
