@@ -75,8 +75,9 @@ struct Runs {
 };
 
 // c[M, kVectors * kLanes] (+)= sum over k in [begin, begin + depth) of a[i * stride + runs(k)] * b[k - begin, :].
-// The panel b is packed, kWidth floats a step. Rows of c are ldc apart.
-template <int M, int kVectors>
+// The panel b is packed, kWidth floats a step. Rows of c are ldc apart. The policy P says what is multiplied: floats,
+// or pairs of bf16 in the place of floats (gemm_tile-inl.h).
+template <class P, int M, int kVectors>
 HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const float* HWY_RESTRICT a, int64_t stride,
                           const float* HWY_RESTRICT b, float* c, int64_t ldc, bool accumulate) {
   V r[M][kVectors];
@@ -101,7 +102,7 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
       for (int i = 0; i < M; ++i) {
         const V x = hn::Set(d, rows[i / 3][i % 3 * stride]);
 #pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = hn::MulAdd(x, y[h], r[i][h]);
+        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
       }
 #pragma GCC unroll 5
       for (int p = 0; p < kPointers; ++p) ++rows[p];
@@ -132,7 +133,7 @@ struct Pixels {
 };
 
 // c[M, kVectors * kLanes] (+)= sum over pixels of dy[pixel, i] * x[pixel, :].
-template <int M, int kVectors>
+template <class P, int M, int kVectors>
 HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x, float* c,
                             int64_t ldc, bool accumulate) {
   V r[M][kVectors];
@@ -150,7 +151,7 @@ HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, 
       for (int i = 0; i < M; ++i) {
         const V slope = hn::Set(d, dy[i]);
 #pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = hn::MulAdd(slope, y[h], r[i][h]);
+        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(slope, y[h], r[i][h]);
       }
     }
   }
@@ -167,19 +168,19 @@ using RunTileFunction = void (*)(const Runs&, int64_t, int64_t, const float*, in
                                  bool);
 using PixelTileFunction = void (*)(const Pixels&, const float*, const float*, float*, int64_t, bool);
 
-template <int kVectors, int... I>
+template <class P, int kVectors, int... I>
 constexpr std::array<RunTileFunction, kRows + 1> run_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, RunTile<I + 1, kVectors>...};
+  return {nullptr, RunTile<P, I + 1, kVectors>...};
 }
-template <int kVectors, int... I>
+template <class P, int kVectors, int... I>
 constexpr std::array<PixelTileFunction, kRows + 1> pixel_tiles(std::integer_sequence<int, I...>) {
-  return {nullptr, PixelTile<I + 1, kVectors>...};
+  return {nullptr, PixelTile<P, I + 1, kVectors>...};
 }
 // Tables indexed by the number of rows, 1 to kRows.
-template <int kVectors>
-constexpr auto kRunTiles = run_tiles<kVectors>(std::make_integer_sequence<int, kRows>());
-template <int kVectors>
-constexpr auto kPixelTiles = pixel_tiles<kVectors>(std::make_integer_sequence<int, kRows>());
+template <class P, int kVectors>
+constexpr auto kRunTiles = run_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
+template <class P, int kVectors>
+constexpr auto kPixelTiles = pixel_tiles<P, kVectors>(std::make_integer_sequence<int, kRows>());
 
 // Calls compute(c, ldc, accumulate) for a tile of `rows` x `columns` results at c, and takes only that many columns of
 // what it writes.

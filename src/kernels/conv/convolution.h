@@ -54,9 +54,9 @@ struct ConvolutionEpilogue {
   bool any() const { return scale || bias || residual || relu; }
 };
 
-// Filters may be packed once for all runs of the forward pass, or of the input gradient, in an order that belongs to the
-// instruction set and is never stored. How many floats that takes depends on the method and the filters alone; 0: they
-// are not packed.
+// Filters may be packed once for all runs of the forward pass, or of the input gradient, in an order that belongs to
+// the instruction set and is never stored. How many floats that takes depends on the method and the filters alone; 0:
+// they are not packed.
 int64_t packed_filter_floats(const ConvolutionSizes& sizes, ConvolutionPass pass = ConvolutionPass::kForward);
 // `packed` is 64-byte aligned; the workspace is that of the pass with packed filters.
 void pack_convolution_filters(const ConvolutionSizes& sizes, ConvolutionPass pass, const float* weight, float* packed,

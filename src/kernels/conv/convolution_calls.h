@@ -5,6 +5,26 @@
 
 namespace linnet {
 
+// For all instruction sets. scratch: problem.scratch_floats() for each thread; packed: the weights, of every group.
+struct TapCall {
+  const convolution_layout::TapProblem& problem;
+  const float *source, *packed;
+  float *result, *scratch;
+  const ConvolutionEpilogue& epilogue;
+};
+struct PackCall {
+  const convolution_layout::TapProblem& problem;
+  const float* weight;
+  float* packed;
+};
+
+struct WeightCall {
+  const convolution_layout::WeightProblem& problem;
+  const void *x, *dy;  // floats; where the problem has pairs, Bfloat16
+  float* sums;         // [partials, O, R, S, C / groups]
+  float* scratch;      // problem.scratch_floats() for each thread
+};
+
 void convolution_by_taps(const convolution_layout::TapProblem& problem, const float* source, const float* weight,
                          float* result, float* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);
 // The same with weights that pack_taps() has packed: the workspace is the scratch floats alone.
@@ -19,6 +39,9 @@ void convolution_weights_by_winograd(const convolution_layout::WinogradWeightPro
 void pack_winograd(const convolution_layout::WinogradProblem& problem, const float* weight, float* packed,
                    float* scratch, ThreadPool& pool);
 void pack_taps(const convolution_layout::TapProblem& problem, const float* weight, float* packed, ThreadPool& pool);
+// dweight = the sum of `sums` [partials, O, R, S, C / groups], in order.
+void add_weight_partials(const convolution_layout::WeightProblem& problem, const float* sums, float* dweight,
+                         ThreadPool& pool);
 void convolution_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                    float* dweight, float* workspace, ThreadPool& pool);
 

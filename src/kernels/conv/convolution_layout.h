@@ -201,19 +201,24 @@ class WinogradProblem {
 // The weight gradient: sums over images, in partial sums that the sizes decide.
 class WeightProblem {
  public:
-  explicit WeightProblem(const ConvolutionSizes& sizes) : s(sizes), strips(make_strips()) {
+  // `pair`: results of a row that are one step of the sum; 2 in bf16, whose products take pairs. Source and dy are then
+  // copied as such.
+  explicit WeightProblem(const ConvolutionSizes& sizes, int64_t pair = 1)
+      : s(sizes), pair(pair), strips(make_strips()) {
     units = s.images * strips.count;
     elements = s.filters * s.taps() * s.group_channels();
     const int64_t most = std::clamp<int64_t>(kPartialFloats / std::max<int64_t>(1, elements), 1, kMaxPartials);
     partials = std::clamp<int64_t>(units, 1, most);
   }
-  bool copies_dy() const { return slope_pitch() != s.filters; }
+  bool copies_dy() const { return pair > 1 || slope_pitch() != s.filters; }
+  int64_t row_steps() const { return ceil_div(s.out_width, pair); }
   int64_t slope_pitch() const { return s.filters % 256 == 0 ? s.group_filters() + 16 : s.filters; }
-  int64_t slope_floats() const { return copies_dy() ? round_up(strips.height * s.out_width * slope_pitch(), 16) : 0; }
+  int64_t slope_floats() const { return copies_dy() ? round_up(strips.height * row_steps() * slope_pitch(), 16) : 0; }
   int64_t scratch_floats() const { return strips.floats + slope_floats(); }  // of a thread
   int64_t shared_floats() const { return partials > 1 || is_depthwise(s) ? round_up(partials * elements, 16) : 0; }
 
   ConvolutionSizes s;
+  int64_t pair;
   Strips strips;
   int64_t units = 0, elements = 0, partials = 0;
 

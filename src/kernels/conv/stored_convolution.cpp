@@ -1,7 +1,9 @@
 #include "kernels/conv/stored_convolution.h"
 
 #include <algorithm>
+#include <type_traits>
 
+#include "kernels/conv/convolution_bf16.h"
 #include "kernels/parallel.h"
 
 namespace linnet {
@@ -10,37 +12,45 @@ namespace {
 // fp32 floats of a part's images and results: they stay in the cache that cores share.
 constexpr int64_t kPartFloats = 1 << 20;
 
-size_t padded(int64_t floats) { return static_cast<size_t>((floats * 4 + 63) / 64 * 64); }
+size_t padded(int64_t bytes) { return static_cast<size_t>((bytes + 63) / 64 * 64); }
 
-// How the images are cut, and what the workspace holds: the filters, packed once for all parts; the widened images and
-// results of a part; a part's weight gradient; the convolution's own.
+// How the images are cut, and what the workspace holds: the filters, packed once for all parts; what of a part is
+// converted before or after; a part's weight gradient; the convolution's own.
 struct Parts {
   Parts(const StoredConvolution& c, ConvolutionPass pass, int threads)
       : whole(c.sizes),
+        pairs(c.bf16_products && !c.packed && has_bf16_convolution(c.sizes, pass)),
         x_floats(whole.height * whole.width * whole.channels),
-        y_floats(whole.out_height * whole.out_width * whole.filters),
-        images(
-            std::clamp<int64_t>(c.any_bf16() ? kPartFloats / std::max<int64_t>(1, x_floats + y_floats) : whole.images,
-                                1, std::max<int64_t>(1, whole.images))) {
+        y_floats(whole.out_height * whole.out_width * whole.filters) {
+    // Operands are converted to what is multiplied, results from fp32.
+    const bool x = c.x_bf16 != (pairs && pass != ConvolutionPass::kInputGradient);
+    const bool y = c.y_bf16 != (pairs && pass != ConvolutionPass::kForward);
+    images = std::max<int64_t>(1, whole.images);
+    if (x || y || c.residual_bf16)
+      images = std::clamp<int64_t>(kPartFloats / std::max<int64_t>(1, x_floats + y_floats), 1, images);
     const bool several = images < whole.images;
-    if (several && !c.packed) packed_floats = packed_filter_floats(whole, pass);
-    const bool packed = c.packed || packed_floats > 0;
+    if (pairs)
+      packed_floats = bf16_packed_filter_floats(whole, pass);
+    else if (several && !c.packed)
+      packed_floats = packed_filter_floats(whole, pass);
     size_t at = 0;
     const auto take = [&](int64_t floats) {
       const size_t here = at;
-      at += padded(floats);
+      at += padded(floats * 4);
       return here;
     };
     packed_at = take(packed_floats);
-    x_at = take(c.x_bf16 ? images * x_floats : 0);
-    y_at = take(c.y_bf16 ? images * y_floats : 0);
+    x_at = take(x ? images * x_floats : 0);
+    y_at = take(y ? images * y_floats : 0);
     residual_at = take(c.residual_bf16 ? images * y_floats : 0);
     if (pass == ConvolutionPass::kWeightGradient && several)
       dweight_at = take(whole.filters * whole.taps() * whole.group_channels());
     own_at = at;
-    // A part is not smaller than the last one, and no size takes less than a smaller one.
-    for (const int64_t count : {images, whole.images % images})
-      if (count > 0) bytes = std::max(bytes, at + convolution_workspace(sizes(count), pass, threads, packed));
+    for (const int64_t count : {images, whole.images % images}) {
+      const size_t own = pairs ? (count > 0 ? bf16_convolution_workspace(sizes(count), pass, threads) : 0)
+                               : convolution_workspace(sizes(count), pass, threads, c.packed || packed_floats > 0);
+      bytes = std::max(bytes, at + own);
+    }
   }
 
   ConvolutionSizes sizes(int64_t count) const {
@@ -58,15 +68,17 @@ struct Parts {
   }
 
   const ConvolutionSizes whole;
-  const int64_t x_floats, y_floats, images;  // of an image; of a part
-  int64_t packed_floats = 0;
+  const bool pairs;                  // bf16 is multiplied
+  const int64_t x_floats, y_floats;  // of an image
+  int64_t images = 1, packed_floats = 0;
   size_t packed_at = 0, x_at = 0, y_at = 0, residual_at = 0, dweight_at = 0, own_at = 0, bytes = 0;
 };
 
-// `count` floats of `from` as fp32: in place, or widened at `room`.
-const float* widened(StoredFloats from, int64_t count, std::byte* room, ThreadPool& pool) {
-  if (!from.is_bf16) return from.f32();
-  auto* const to = reinterpret_cast<float*>(room);
+// `count` floats of `from` as T: in place, or converted into `room`.
+template <class T>
+const T* as(StoredFloats from, int64_t count, std::byte* room, ThreadPool& pool) {
+  if (from.is_bf16 == std::is_same_v<T, Bfloat16>) return from.as<T>();
+  auto* const to = reinterpret_cast<T*>(room);
   convert_floats(count, from, to, pool);
   return to;
 }
@@ -86,7 +98,10 @@ const float* packed_for(const Parts& parts, ConvolutionPass pass, const float* w
                         ThreadPool& pool, const float* given = nullptr) {
   if (given || parts.packed_floats == 0) return given;
   auto* const packed = reinterpret_cast<float*>(workspace + parts.packed_at);
-  pack_convolution_filters(parts.sizes(parts.images), pass, weight, packed, workspace + parts.own_at, pool);
+  if (parts.pairs)
+    pack_bf16_convolution_filters(parts.whole, pass, weight, packed, pool);
+  else
+    pack_convolution_filters(parts.sizes(parts.images), pass, weight, packed, workspace + parts.own_at, pool);
   return packed;
 }
 
@@ -101,12 +116,17 @@ void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, cons
                                 StoredFloats residual, const float* packed) {
   const Parts parts(c, ConvolutionPass::kForward, pool.size());
   packed = packed_for(parts, ConvolutionPass::kForward, weight, workspace, pool, packed);
+  std::byte *const x_room = workspace + parts.x_at, *const own = workspace + parts.own_at;
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
-    const int64_t results = s.images * parts.y_floats, at = first * parts.y_floats;
-    const float* from = widened(x + first * parts.x_floats, s.images * parts.x_floats, workspace + parts.x_at, pool);
-    if (residual) epilogue.residual = widened(residual + at, results, workspace + parts.residual_at, pool);
-    rounded(y + at, results, workspace + parts.y_at, pool, [&](float* to) {
-      convolution_forward(s, from, weight, to, workspace + parts.own_at, pool, epilogue, packed);
+    const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
+    const StoredFloats from = x + first * parts.x_floats;
+    if (residual)
+      epilogue.residual = as<float>(residual + first * parts.y_floats, results, workspace + parts.residual_at, pool);
+    rounded(y + first * parts.y_floats, results, workspace + parts.y_at, pool, [&](float* to) {
+      if (parts.pairs)
+        bf16_convolution_forward(s, as<Bfloat16>(from, images, x_room, pool), packed, to, own, pool, epilogue);
+      else
+        convolution_forward(s, as<float>(from, images, x_room, pool), weight, to, own, pool, epilogue, packed);
     });
   });
 }
@@ -115,10 +135,15 @@ void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats 
                                        MutableStoredFloats dx, std::byte* workspace, ThreadPool& pool) {
   const Parts parts(c, ConvolutionPass::kInputGradient, pool.size());
   const float* packed = packed_for(parts, ConvolutionPass::kInputGradient, weight, workspace, pool);
+  std::byte *const y_room = workspace + parts.y_at, *const own = workspace + parts.own_at;
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
-    const float* from = widened(dy + first * parts.y_floats, s.images * parts.y_floats, workspace + parts.y_at, pool);
+    const int64_t results = s.images * parts.y_floats;
+    const StoredFloats from = dy + first * parts.y_floats;
     rounded(dx + first * parts.x_floats, s.images * parts.x_floats, workspace + parts.x_at, pool, [&](float* to) {
-      convolution_input_gradient(s, from, weight, to, workspace + parts.own_at, pool, packed);
+      if (parts.pairs)
+        bf16_convolution_input_gradient(s, as<Bfloat16>(from, results, y_room, pool), packed, to, own, pool);
+      else
+        convolution_input_gradient(s, as<float>(from, results, y_room, pool), weight, to, own, pool, packed);
     });
   });
 }
@@ -127,11 +152,18 @@ void stored_convolution_weight_gradient(const StoredConvolution& c, StoredFloats
                                         std::byte* workspace, ThreadPool& pool) {
   const Parts parts(c, ConvolutionPass::kWeightGradient, pool.size());
   const int64_t weights = c.sizes.filters * c.sizes.taps() * c.sizes.group_channels();
+  std::byte *const x_room = workspace + parts.x_at, *const y_room = workspace + parts.y_at;
+  std::byte* const own = workspace + parts.own_at;
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
-    const float* images = widened(x + first * parts.x_floats, s.images * parts.x_floats, workspace + parts.x_at, pool);
-    const float* slopes = widened(dy + first * parts.y_floats, s.images * parts.y_floats, workspace + parts.y_at, pool);
+    const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
+    const StoredFloats from = x + first * parts.x_floats, slopes = dy + first * parts.y_floats;
     auto* const part = first == 0 ? dweight : reinterpret_cast<float*>(workspace + parts.dweight_at);
-    convolution_weight_gradient(s, images, slopes, part, workspace + parts.own_at, pool);
+    if (parts.pairs)
+      bf16_convolution_weight_gradient(s, as<Bfloat16>(from, images, x_room, pool),
+                                       as<Bfloat16>(slopes, results, y_room, pool), part, own, pool);
+    else
+      convolution_weight_gradient(s, as<float>(from, images, x_room, pool), as<float>(slopes, results, y_room, pool),
+                                  part, own, pool);
     if (first == 0) return;
     for_ranges(pool, weights, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) dweight[i] += part[i];

@@ -1,6 +1,7 @@
-// Convolutions whose images or results may lie in memory as bf16. The arithmetic is that of kernels/conv/convolution.h:
-// where something is bf16, a part of the images at a time is widened into the workspace, small enough for the caches,
-// and what comes out is rounded. Parts depend on the sizes alone, and so do the bits.
+// Convolutions whose images or results may lie in memory as bf16, and whose products may be bf16 (convolution_bf16.h);
+// otherwise the arithmetic is that of convolution.h. Where what is stored is not what is multiplied, a part of the
+// images at a time is widened or rounded into the workspace, small enough for the caches, and so is what comes out.
+// Parts depend on the sizes and the instruction set alone, and so do the bits.
 #pragma once
 #include "kernels/conv/convolution.h"
 #include "kernels/stored_floats.h"
@@ -10,9 +11,8 @@ namespace linnet {
 struct StoredConvolution {
   ConvolutionSizes sizes;
   bool x_bf16 = false, y_bf16 = false, residual_bf16 = false;  // the operands, or their gradients
-  bool packed = false;                                         // the filters of a forward pass
-
-  bool any_bf16() const { return x_bf16 || y_bf16 || residual_bf16; }
+  bool packed = false;         // the filters of a forward pass, by pack_convolution_filters(): then products are fp32
+  bool bf16_products = false;  // where the processor and the sizes allow them
 };
 
 // Bytes, as convolution_workspace().

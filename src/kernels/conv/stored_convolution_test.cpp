@@ -101,6 +101,64 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
   }
 }
 
+// Products of bf16, of images that are stored so or as fp32: pairs of channels, of filters and of results; rows of an
+// odd number of results, strides, dilation, paddings, several parts.
+TEST(StoredConvolution, ProductsOfPairs) {
+  for (const ConvolutionSizes& s : {ConvolutionSizes{5, 72, 64, 24, 40, 3, 3, 72, 64, 1, 1},
+                                    {5, 72, 64, 32, 32, 3, 3, 72, 64, 1, 1},
+                                    {2, 9, 7, 6, 18, 3, 3, 5, 4, 2, 1},
+                                    {1, 8, 11, 16, 34, 5, 2, 4, 12, 2, 2},
+                                    {1, 12, 13, 130, 4, 3, 3, 8, 9, 1, 0, 2},
+                                    {3, 6, 5, 8, 10, 1, 1, 3, 3, 2, 0}}) {
+    SCOPED_TRACE(std::to_string(s.channels) + " to " + std::to_string(s.filters));
+    const Data data(s);
+    const std::vector<float> x = to_floats(data.x), dy = to_floats(data.dy), weight = rounded_to_bf16(data.weight);
+    for (const bool bf16 : {true, false}) {
+      const StoredConvolution stored{.sizes = s, .x_bf16 = bf16, .y_bf16 = bf16, .bf16_products = true};
+      const StoredFloats from = bf16 ? StoredFloats(data.x.data()) : StoredFloats(x.data());
+      const StoredFloats slopes = bf16 ? StoredFloats(data.dy.data()) : StoredFloats(dy.data());
+      const auto run = [&](ThreadPool& pool, ConvolutionPass pass) {
+        Workspace workspace(stored_convolution_workspace(stored, pass, pool.size()));
+        std::vector<float> result(pass == ConvolutionPass::kForward         ? dy.size()
+                                  : pass == ConvolutionPass::kInputGradient ? x.size()
+                                                                            : weight.size());
+        std::vector<Bfloat16> rounded(result.size());
+        const MutableStoredFloats to = bf16 ? MutableStoredFloats(rounded.data()) : MutableStoredFloats(result.data());
+        if (pass == ConvolutionPass::kForward)
+          stored_convolution_forward(stored, from, weight.data(), to, workspace.data(), pool,
+                                     {.bias = data.bias.data()}, nullptr, nullptr);
+        if (pass == ConvolutionPass::kInputGradient)
+          stored_convolution_input_gradient(stored, slopes, weight.data(), to, workspace.data(), pool);
+        if (pass == ConvolutionPass::kWeightGradient)
+          stored_convolution_weight_gradient(stored, from, slopes, result.data(), workspace.data(), pool);
+        return bf16 && pass != ConvolutionPass::kWeightGradient ? to_floats(rounded) : result;
+      };
+      const auto exact = [&](ConvolutionPass pass) {
+        ThreadPool pool(1);
+        Workspace workspace(convolution_workspace(s, pass, 1));
+        std::vector<float> result(run(pool, pass).size());
+        if (pass == ConvolutionPass::kForward)
+          convolution_forward(s, x.data(), weight.data(), result.data(), workspace.data(), pool,
+                              {.bias = data.bias.data()});
+        if (pass == ConvolutionPass::kInputGradient)
+          convolution_input_gradient(s, dy.data(), weight.data(), result.data(), workspace.data(), pool);
+        if (pass == ConvolutionPass::kWeightGradient)
+          convolution_weight_gradient(s, x.data(), dy.data(), result.data(), workspace.data(), pool);
+        return result;
+      };
+      for (const auto pass :
+           {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient})
+        for_every_isa([&](ThreadPool& pool) { return run(pool, pass); },
+                      [&](const std::vector<float>& result) {
+                        const std::vector<float> due = exact(pass);
+                        const float step = bf16 && pass != ConvolutionPass::kWeightGradient ? 1.0F / 256 : 1e-5F;
+                        for (size_t i = 0; i < due.size(); ++i)
+                          ASSERT_NEAR(result[i], due[i], 1e-2 + step * std::abs(due[i])) << i;
+                      });
+    }
+  }
+}
+
 // Filters that were packed before, images in fp32 and results in bf16, no images at all.
 TEST(StoredConvolution, PackedFiltersMixedTypesAndNothing) {
   ThreadPool pool(2);

@@ -141,7 +141,7 @@ class WinogradTask {
     const int64_t depth = p_.depth(), pitch = p_.pitch();
     const Runs runs{.length = depth};
     const Deal deal{tiles_, ceil_div(tiles_, kRows)};
-    const auto& tiles = PanelWidth(p_, panel) == kWidth ? kRunTiles<2> : kRunTiles<1>;
+    const auto& tiles = PanelWidth(p_, panel) == kWidth ? kRunTiles<tile::F32, 2> : kRunTiles<tile::F32, 1>;
     for (int k = 0; k < kSpots; ++k) {
       const float* packed = call_.packed + (panel * kSpots + k) * depth * kWidth;
       for (int64_t part = 0; part < deal.parts(); ++part) {

@@ -112,7 +112,7 @@ class WinogradWeightTask {
       const float* slopes = slopes_ + k * p_.task_tiles * p_.slope_pitch();
       float* sums = call_.sums + ((partial_ * kSpots + k) * filters + begin_) * channels;
       for (int64_t c = 0; c < channels; c += kWidth) {
-        const auto& tile = channels - c >= kWidth ? kPixelTiles<2> : kPixelTiles<1>;
+        const auto& tile = channels - c >= kWidth ? kPixelTiles<tile::F32, 2> : kPixelTiles<tile::F32, 1>;
         for (int64_t part = 0; part < deal.parts(); ++part)
           tile[static_cast<size_t>(deal.size(part))](pixels, slopes + deal.begin(part), sources + c,
                                                      sums + deal.begin(part) * channels + c, channels, accumulate);

@@ -21,7 +21,8 @@ namespace linnet {
 struct Conv2dAttrs {
   int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Shape result;  // of a gradient: the shape of what it is taken for
-  // Set by the lower_precision pass; on the CPU and in bf16 it means nothing, on a GPU less than fp32 allows TF32.
+  // Set by the lower_precision pass. On the CPU bf16 rounds what is multiplied, where the processor multiplies in bf16;
+  // on a GPU less than fp32 allows TF32, and images in bf16 are multiplied as such.
   Precision precision = Precision::kF32;
   // Of the forward op, as it is fused. The operands follow x and the weight in this order; the CPU's kernels have them.
   bool scale = false, bias = false, residual = false, relu = false;

@@ -41,7 +41,8 @@ StoredConvolution stored_convolution(const Node& node, std::span<const Item> in,
           .x_bf16 = is_bf16(r.x),
           .y_bf16 = is_bf16(r.y),
           .residual_bf16 = attrs.residual && is_bf16(in[in.size() - (attrs.packed ? 2 : 1)]),
-          .packed = attrs.packed};
+          .packed = attrs.packed,
+          .bf16_products = attrs.precision == Precision::kBf16};
 }
 
 template <ConvolutionPass pass>
