@@ -1,5 +1,7 @@
 #include "models/transformer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "nn/trace.h"
 #include "ops/embedding/embedding.h"
@@ -18,6 +20,14 @@ LayerConfig layer_config(const TransformerConfig& config) {
           .norm_first = config.norm_first,
           .activation = config.activation,
           .attention_dropout = config.attention_dropout};
+}
+
+Initializer zeros_then_ones() {
+  return [](std::span<float> values, const Shape& shape, const auto&) {
+    const auto row = static_cast<size_t>(shape[1]);
+    std::ranges::fill(values.first(row), 0.0f);
+    std::ranges::fill(values.subspan(row), 1.0f);
+  };
 }
 
 }  // namespace
@@ -67,6 +77,8 @@ Transformer::Transformer(const TransformerConfig& config)
   if (config.share_embeddings && config.source_vocab != config.target_vocab)
     fail_user("shared embeddings need one vocabulary, got " + std::to_string(config.source_vocab) + " and " +
               std::to_string(config.target_vocab));
+  if (config.zero_start)
+    after_start.emplace(this, "after_start", Shape{config.max_seq_len, config.d_model}, zeros_then_ones());
   if (config.share_embeddings) {
     shared_embedding.emplace(this, "shared_embedding", config.source_vocab, config.d_model);
   } else {
@@ -83,20 +95,30 @@ Tensor Transformer::embed(Embedding& table, Tensor ids) {
   return embedding_dropout(table(ids) + slice(positions.tensor(), 0, 0, ids.dim(1)));
 }
 
+Tensor Transformer::embed_target(Tensor ids) {
+  if (!after_start) return embed(target_table(), ids);
+  const Tensor embedded = target_table()(ids) * slice(after_start->tensor(), 0, 0, ids.dim(1));
+  return embedding_dropout(embedded + slice(positions.tensor(), 0, 0, ids.dim(1)));
+}
+
 Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
   return encoder(embed(source_table(), source), source_lengths);
 }
 
 Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
   const Tensor memory = encode(source, source_lengths);
-  return decoder(embed(target_table(), target_in),
-                 {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths}, memory);
+  return decoder(embed_target(target_in), {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths},
+                 memory);
 }
 
 Tensor Transformer::decode(const TargetRows& rows) {
-  const Tensor at = rows.positions.defined() ? embedding(positions.tensor(), rows.positions)
-                                             : slice(positions.tensor(), 0, rows.past, rows.tokens.dim(1));
-  return head(decoder(embedding_dropout(target_table()(rows.tokens) + at), rows.context(), {}), target_table());
+  const auto at_positions = [&](const Constant& table) {
+    return rows.positions.defined() ? embedding(table.tensor(), rows.positions)
+                                    : slice(table.tensor(), 0, rows.past, rows.tokens.dim(1));
+  };
+  Tensor embedded = target_table()(rows.tokens);
+  if (after_start) embedded = embedded * at_positions(*after_start);
+  return head(decoder(embedding_dropout(embedded + at_positions(positions)), rows.context(), {}), target_table());
 }
 
 Tensor Transformer::operator()(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {

@@ -24,6 +24,7 @@ struct TransformerConfig {
   bool scale_embedding = true;    // embeddings times sqrt(d_model)
   bool halved_positions = false;  // the table's sines come before its cosines (Marian) instead of alternating
   int64_t pad_token = -1;         // its embedding is not trained by lookups; -1: none
+  bool zero_start = false;        // the target's first position has the zero embedding, whatever its token is (Marian)
 };
 
 struct Encoder : Module {
@@ -73,7 +74,8 @@ struct Transformer : EncoderDecoder {
 
   const TransformerConfig config;
   std::optional<Embedding> shared_embedding, source_embedding, target_embedding;
-  Constant positions;  // [max_seq_len, D]
+  Constant positions;                   // [max_seq_len, D]
+  std::optional<Constant> after_start;  // [max_seq_len, D]: 0 at the first position, 1 at the others; of zero_start
   Dropout embedding_dropout;
   Encoder encoder;
   TransformerDecoder decoder;
@@ -83,6 +85,7 @@ struct Transformer : EncoderDecoder {
   Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
   Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
   Tensor embed(Embedding& table, Tensor ids);  // from position 0
+  Tensor embed_target(Tensor ids);             // the same
   // What the head predicts from: [B, T, D]
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };

@@ -1,11 +1,18 @@
 #include "pretrained/marian.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "pretrained/activations.h"
 #include "pretrained/family.h"
 
 namespace linnet {
 namespace {
+
+// Ours: others that read the folder find the same in the embedding of the padding token, which decoding begins with.
+constexpr const char* kZeroStart = "start_from_zero_embedding";
+// Bias of the padding token: exp() of it is 0 beside any other logit.
+constexpr float kNever = -100;
 
 std::unique_ptr<Module> construct(const ConfigFile& config, const std::string&) {
   return std::make_unique<Transformer>(marian_config(config));
@@ -105,7 +112,8 @@ TransformerConfig marian_config(const ConfigFile& config) {
           .hidden_dropout = probability_of(config, "activation_dropout", 0),
           .scale_embedding = config.flag("scale_embedding", false),
           .halved_positions = true,
-          .pad_token = config.integer("pad_token_id", -1)};
+          .pad_token = config.integer("pad_token_id", -1),
+          .zero_start = config.flag(kZeroStart, false)};
 }
 
 ConfigFile marian_config_file(const TransformerConfig& config, int64_t pad_token, int64_t end_token) {
@@ -133,12 +141,23 @@ ConfigFile marian_config_file(const TransformerConfig& config, int64_t pad_token
   file.set("activation_function", activation_name(config.activation));
   file.set("share_encoder_decoder_embeddings", config.share_embeddings);
   file.set("scale_embedding", config.scale_embedding);
+  if (config.zero_start) file.set(kZeroStart, true);
   file.set("pad_token_id", pad_token);
   file.set("decoder_start_token_id", pad_token);
   file.set("eos_token_id", end_token);
   file.set("forced_eos_token_id", end_token);
   file.set("dtype", "float32");
   return file;
+}
+
+void clear_start_embedding(const TransformerConfig& config, const ParameterLayout& layout, float* parameters) {
+  if (!config.zero_start || config.pad_token < 0) return;
+  for (const ParameterSlot& slot : layout.parameters()) {
+    float* const values = parameters + slot.offset;
+    if (slot.spec.name == "head.bias") values[config.pad_token] = kNever;
+    if (slot.spec.name == (config.share_embeddings ? "shared_embedding.weight" : "target_embedding.weight"))
+      std::fill_n(values + config.pad_token * config.d_model, config.d_model, 0.0f);
+  }
 }
 
 const Family kMarianFamily{"marian", {"MarianMTModel"}, construct, names};

@@ -50,7 +50,8 @@ TEST(MarianConfig, SurvivesTheFile) {
                                  .hidden_dropout = 0,
                                  .scale_embedding = true,
                                  .halved_positions = true,
-                                 .pad_token = 39};
+                                 .pad_token = 39,
+                                 .zero_start = true};
   const std::string text = marian_config_file(config, 39, 0).dump();
   EXPECT_EQ(marian_config_file(marian_config(ConfigFile::parse(text, "config.json")), 39, 0).dump(), text);
 }

@@ -1,12 +1,26 @@
 // T5 through the command line: on sentences from nothing, and again from the folder that it was exported to.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "integration/program.h"
 
 namespace linnet::testing {
 namespace {
+
+// The last `count` floats of a tensor of a safetensors file.
+std::vector<float> last_of(const std::string& path, const std::string& tensor, size_t count) {
+  const std::string file = contents(path);
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof header);
+  const auto found = nlohmann::json::parse(file.substr(8, header)).at(tensor);
+  EXPECT_EQ(found["dtype"], "F32");
+  std::vector<float> values(count);
+  std::memcpy(values.data(), file.data() + 8 + header + found["data_offsets"][1].get<uint64_t>() - 4 * count,
+              4 * count);
+  return values;
+}
 
 // The target says the source's words in another language, in their order.
 void write_pairs(const TemporaryFolder& folder) {
@@ -128,6 +142,35 @@ TEST_F(T5Run, AMarianFolderIsTrainedOn) {
                                  folder_ / "target.txt", "--beam", "1", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
   EXPECT_LT(nlohmann::json::parse(evaluated.out)["loss"], 4.1);
+}
+
+// CTranslate2, for one, begins from a zero embedding and leaves out the last token, which is the padding.
+TEST_F(T5Run, AMarianFromNothingBeginsFromAZeroEmbeddingWhoeverReadsIt) {
+  const Outcome trained = train_t5(
+      "m", {"architecture=marian", "norm=post", "final_norm=false", "metric=loss", "max_steps=150", "eval_every=150"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  ASSERT_EQ(run({"export", folder_ / "m", "--out", folder_ / "out"}).exit_code, 0);
+  const auto config = nlohmann::json::parse(contents(folder_ / "out/config.json"));
+  const auto vocabulary = nlohmann::json::parse(contents(folder_ / "out/vocab.json"));
+  const int64_t last = config["vocab_size"].get<int64_t>() - 1;
+  EXPECT_EQ(vocabulary.size(), last + 1);
+  EXPECT_EQ(vocabulary["<pad>"], last);
+  EXPECT_EQ(config["decoder_start_token_id"], last);
+  EXPECT_EQ(vocabulary["</s>"], config["eos_token_id"]);
+  const std::string weights = folder_ / "out/model.safetensors";
+  EXPECT_EQ(last_of(weights, "model.shared.weight", 32), std::vector<float>(32, 0));
+  EXPECT_LE(last_of(weights, "final_logits_bias", 1)[0], -100);
+
+  const std::string input = "red house\n\nlarge stone bread\nsmall river\n";
+  const Outcome from_run = run({"translate", folder_ / "m", "--beam", "2"}, {.input = input});
+  ASSERT_EQ(from_run.exit_code, 0) << from_run.error;
+  EXPECT_NE(lines(from_run.out)[0], lines(from_run.out)[2]);
+  EXPECT_EQ(run({"translate", folder_ / "out", "--beam", "2"}, {.input = input}).out, from_run.out);
+  // Nothing reads the flag but Linnet: without it the weights say the same.
+  auto plain = config;
+  ASSERT_EQ(plain.erase("start_from_zero_embedding"), 1u);
+  folder_.write("out/config.json", plain.dump());
+  EXPECT_EQ(run({"translate", folder_ / "out", "--beam", "2"}, {.input = input}).out, from_run.out);
 }
 
 TEST_F(T5Run, BadInputIsOneLine) {

@@ -33,11 +33,17 @@ std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vect
                            .config_json = R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})"});
 }
 
-// Marian's folders have two models and one vocabulary, here of one model for both sides.
+// Marian's folders have two models and one vocabulary, here of one model for both sides. As in the folders that others
+// make, the end comes first and the padding last: programs that do without padding leave out the last.
 TokenizerPair train_marian(const Config& config, const std::vector<std::string>& lines) {
   const std::string model = train_sentencepiece(tokenizer_options(config), lines);
+  const SentencePieceModelFile file = read_sentencepiece_model(model, kTrained);
   nlohmann::ordered_json vocabulary;
-  for (const auto& piece : read_sentencepiece_model(model, kTrained).pieces) vocabulary[piece.text] = vocabulary.size();
+  const auto add = [&](const std::string& piece) { vocabulary.emplace(piece, vocabulary.size()); };
+  add(file.end_piece), add("<unk>");
+  for (const auto& piece : file.pieces)
+    if (piece.text != file.pad_piece) add(piece.text);
+  add(file.pad_piece);
   const auto make = [&](const char* file_name) {
     return std::make_shared<SentencePiecePretrained>(
         model, kTrained,

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/log.h"
+#include "pretrained/marian.h"
 #include "tasks/translation/translation_model.h"
 #include "text/pretrained_tokenizer.h"
 
@@ -13,6 +14,8 @@ void export_translation_run(const std::string& folder, const std::string& out) {
   const ParameterLayout layout(*opened.model);
   std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()));
   opened.load_weights(layout, parameters.data());
+  if (const auto* marian = dynamic_cast<const Transformer*>(opened.model.get()))
+    clear_start_embedding(marian->config, layout, parameters.data());
   SaveOptions options;
   bool whole = true;
   for (const auto& tokenizer : {opened.tokenizers.source, opened.tokenizers.target}) {

@@ -38,7 +38,7 @@ ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
 
 ConfigFile marian_file(const Config& config, const TokenizerPair& tokenizers) {
   TransformerConfig t = transformer_config(config, tokenizers);
-  t.halved_positions = true, t.pad_token = tokenizers.special.pad;
+  t.halved_positions = true, t.pad_token = tokenizers.special.pad, t.zero_start = true;
   return marian_config_file(t, tokenizers.special.pad, tokenizers.special.end);
 }
 
