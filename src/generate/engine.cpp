@@ -248,19 +248,17 @@ void Engine::feed(Job& job) {
   }
 }
 
-// Prompts that are computed together wait for each other, unless there are no more of them.
-bool Engine::is_worth_beginning() const {
-  if (waiting_.empty()) return false;
-  const int64_t at_once = std::min(model_->prompts_at_once(), static_cast<int64_t>(waiting_.size()));
+// Requests to begin now: whole groups of prompts that are computed together, unless no more of them wait.
+int64_t Engine::worth_beginning() const {
+  const int64_t at_once = model_->prompts_at_once(), waiting = std::ssize(waiting_);
   int64_t free = 0;
   for (int64_t slot = 0; slot < slots(); slot += model_->slots_for(1)) free += !taken_[static_cast<size_t>(slot)];
-  return free >= at_once;
+  return free >= waiting ? waiting : free / at_once * at_once;
 }
 
 void Engine::begin_waiting(ThreadPool& pool) {
-  if (!is_worth_beginning()) return;
   std::vector<Job*> begun;
-  while (!waiting_.empty()) {
+  for (int64_t left = worth_beginning(); left > 0; --left) {
     const int64_t count = model_->slots_for(waiting_.front()->request.beams), slot = find_slots(count);
     if (slot < 0) break;
     running_.push_back(std::move(waiting_.front()));
@@ -271,7 +269,7 @@ void Engine::begin_waiting(ThreadPool& pool) {
     for (int64_t i = slot; i < slot + count; ++i) model_->use_adapter(i, job.request.adapter);
     begun.push_back(&job);
   }
-  begin(begun, pool);
+  if (!begun.empty()) begin(begun, pool);
 }
 
 // The first of `count` free slots next to each other, or -1. Those of a search lie in one group, see SlotModel::feed.

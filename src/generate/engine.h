@@ -102,7 +102,7 @@ class Engine {
 
   void decode_running(ThreadPool& pool);
   void begin_waiting(ThreadPool& pool);
-  bool is_worth_beginning() const;
+  int64_t worth_beginning() const;
   int64_t find_slots(int64_t count) const;
   void guess(std::span<Job* const> jobs, ThreadPool& pool);
   int64_t guesses_wanted(const Job& job) const;

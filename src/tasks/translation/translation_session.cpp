@@ -14,7 +14,7 @@ constexpr int64_t kProbeLength = 4;  // of the loss by which tensor parallel div
 // are few plans.
 std::vector<int64_t> padded_lengths(int64_t longest) {
   std::vector<int64_t> lengths;
-  for (int64_t length = 16, step = 8; length < longest; length += step) {
+  for (int64_t length = 12, step = 4; length < longest; length += step) {
     lengths.push_back(length);
     if (length >= 8 * step) step *= 2;
   }
