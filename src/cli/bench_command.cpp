@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
 #include "cli/bench_network.h"
@@ -20,6 +21,7 @@
 #include "workloads/generation_bench.h"
 #include "workloads/inference_bench.h"
 #include "workloads/measure.h"
+#include "workloads/translation_bench.h"
 
 namespace linnet {
 namespace {
@@ -32,7 +34,8 @@ struct Arguments {
   double seconds = 5, dropout = -1;
   bool json = false, list = false, profile = false, plan = false, no_parts = false;
   int64_t batch = 0, ranks = 0;
-  std::string quantize = "none", model, batches, lengths, precisions;
+  std::string quantize = "none", model, batches, lengths, precisions, source, translations;
+  int64_t beam = 0;
   std::vector<std::string> keep = {};
 };
 
@@ -41,6 +44,7 @@ int list_workloads() {
   std::printf("%-12s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
   std::printf("%-12s %s\n", "infer",
               "an encoder's latency by batch, length and precision of its weights (--model FOLDER)");
+  std::printf("%-12s %s\n", "translate", "the lines of a file, 32 at a time (--model FOLDER --source FILE)");
   std::printf("%-12s %s\n", "network", "how fast ranks exchange messages, for linnet plan --network (--ranks N)");
   std::printf("%-12s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
   return 0;
@@ -232,6 +236,41 @@ int print_inference(const Arguments& arguments, int threads) {
   return 0;
 }
 
+int print_translation(const Arguments& arguments, int threads) {
+  if (arguments.model.empty() || arguments.source.empty())
+    fail_user("`linnet bench translate` needs --model FOLDER and --source FILE");
+  TranslationBenchOptions options{.model = arguments.model, .source = arguments.source};
+  options.inference.beams = arguments.beam, options.inference.threads = threads;
+  options.inference.quantize = arguments.quantize, options.inference.keep = arguments.keep;
+  const TranslationMeasurement m = measure_translation(options);
+  if (!arguments.translations.empty()) {
+    std::string text;
+    for (const std::string& line : m.translations) text += line + "\n";
+    AtomicFile file(arguments.translations);
+    file.write(text);
+    file.finish();
+    file.commit();
+  }
+  const auto lines = static_cast<double>(m.translations.size());
+  const nlohmann::ordered_json json{{"workload", "translate"},
+                                    {"model", arguments.model},
+                                    {"quantize", arguments.quantize},
+                                    {"beam", m.beam},
+                                    {"threads", threads},
+                                    {"isa", current_isa()},
+                                    {"lines", m.translations.size()},
+                                    {"seconds", m.seconds},
+                                    {"token_seconds", m.token_seconds},
+                                    {"load_seconds", m.load_seconds}};
+  if (arguments.json)
+    std::printf("%s\n", json.dump().c_str());
+  else
+    std::printf("%.0f lines, beam %lld, %d threads, %s: %.2f s, %.1f lines/s; tokenization %.2f s, loading %.2f s\n",
+                lines, static_cast<long long>(m.beam), threads, current_isa().c_str(), m.seconds, lines / m.seconds,
+                m.token_seconds, m.load_seconds);
+  return 0;
+}
+
 int print_plan(const Arguments& arguments, const Workload& workload, const Measurement& m) {
   if (arguments.json) {
     const nlohmann::ordered_json json{{"workload", workload.name},      {"precision", arguments.precision},
@@ -266,6 +305,7 @@ int bench(const Arguments& arguments) {
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
   if (arguments.name == "infer") return print_inference(arguments, threads);
+  if (arguments.name == "translate") return print_translation(arguments, threads);
   if (!arguments.chart.empty() && arguments.sweep.empty())
     fail_user("--chart is of a sweep: it needs --sweep batch=1,2,4");
   const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout, .batch = arguments.batch});
@@ -350,8 +390,14 @@ void add_bench_command(Command& linnet) {
       .flag("--json", arguments->json, "one JSON object instead of lines for people")
       .take("--ranks", arguments->ranks, "of network: how many ranks to start on this machine",
             {.type = "N", .least = 2, .most = 4096})
-      .take("--model", arguments->model, "of infer: a BERT folder (default: MiniLM's sizes, random weights)",
+      .take("--model", arguments->model,
+            "of infer: a BERT folder (default: MiniLM's sizes, random weights); of translate: a run, T5 or Marian",
             {.type = "FOLDER"})
+      .take("--source", arguments->source, "of translate: the lines to translate", {.type = "FILE"})
+      .take("--beam", arguments->beam, "of translate: beam size (default: the model's); 1 is greedy",
+            {.least = 1, .most = 1024})
+      .take("--translations", arguments->translations, "of translate: where the translations are written",
+            {.type = "FILE"})
       .take("--batches", arguments->batches, "of infer: texts in a batch (default 1,8,32)", {.type = "LIST"})
       .take("--lengths", arguments->lengths, "of infer: tokens of a text (default 32,128,512)", {.type = "LIST"})
       .take("--precisions", arguments->precisions,

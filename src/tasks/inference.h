@@ -44,11 +44,13 @@ class Translator {
   // The `n_best` best translations of each line, in the order of the lines. Lines beyond longest() tokens are cut.
   std::vector<std::vector<Translation>> translate(const std::vector<std::string>& lines, int n_best);
   int64_t cut_lines() const { return cut_lines_; }
+  double search_seconds() const { return search_seconds_; }               // of all translate(), without tokenization
   int64_t longest() const { return session_->config.model.max_seq_len; }  // of the shortest model
 
  private:
   std::unique_ptr<TranslationSession> session_;
   int64_t cut_lines_ = 0;
+  double search_seconds_ = 0;
 };
 
 // `folder`: the model, which may be packed with quantized weights, or have scales of activations.
