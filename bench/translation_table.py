@@ -26,14 +26,14 @@ class Table:
         self.runs, self.options = runs, options
         self.folder = study.common.HOME / "translation"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.converted = self.folder / "converted"
+        self.converted = str(self.folder / "converted")
 
     def convert(self) -> None:
         subprocess.run([self.options.python, str(PEER), "make", "--model", self.options.model, "--out",
-                        str(self.converted)], check=True, stdout=subprocess.DEVNULL)
+                        self.converted], check=True, stdout=subprocess.DEVNULL)
 
     def row(self, isa: str, precision: str, beam: int) -> dict:
-        ours, theirs = (self.folder / f"{side}-{isa}-{precision}-{beam}.txt" for side in ("linnet", "peer"))
+        ours, theirs = (str(self.folder / f"{side}-{isa}-{precision}-{beam}.txt") for side in ("linnet", "peer"))
         shared = ["--model", self.options.model, "--source", self.options.source, "--beam", beam, "--isa", isa]
         mine, its = [], []
         for turn in range(self.options.rounds):
@@ -45,7 +45,7 @@ class Table:
                     PEER)))
         equal = None
         if its:
-            pairs = list(zip(ours.read_text().splitlines(), theirs.read_text().splitlines(), strict=True))
+            pairs = list(zip(lines_of(ours), lines_of(theirs), strict=True))
             equal = sum(left == right for left, right in pairs) / len(pairs)
         medians = {side: {field: study.median(found, field) for field in ("seconds", "token_seconds", "load_seconds")}
                    for side, found in (("linnet", mine), ("peer", its))}
@@ -57,6 +57,10 @@ class Table:
         if "error" in found:
             sys.exit(found["error"])
         return found
+
+
+def lines_of(path: str) -> list[str]:
+    return Path(path).read_text().split("\n")[:-1]
 
 
 def cells(row: dict) -> list[str]:
@@ -84,7 +88,9 @@ def main():
             for beam in options.beams.split(",")]
     head = ["", "", "beam", "Linnet, s", "CTranslate2, s", "speed, of CTranslate2's", "equal lines",
             "tokenization, s", "its", "loading, s", "its"]
-    text = (f"{rows[0]['lines']:,} lines, 32 at a time. Seconds are of encoding and search alone; tokenization and "
+    peer = f"Beside {runs.torch}: " if runs.torch else ""
+    runs.torch = runs.isa = None  # the line on the machine would say PyTorch, and of rows only the last
+    text = (f"{peer}{rows[0]['lines']:,} lines, 32 at a time. Seconds are of encoding and search alone; tokenization and "
             "loading are apart.\n\n" + study.table(head, list(map(cells, rows))))
     runs.write("Translation beside CTranslate2", text, {"rows": rows})
 
