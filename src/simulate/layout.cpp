@@ -7,7 +7,9 @@ namespace linnet {
 std::string layout_text(const RankLayout& layout) {
   std::string text = "data=" + std::to_string(layout.data);
   if (layout.tensor > 1) text += ",tensor=" + std::to_string(layout.tensor);
-  if (layout.pipeline > 1) text += ",pipeline=" + std::to_string(layout.pipeline);
+  if (layout.pipeline > 1)
+    text += ",pipeline=" + (layout.splits_encoder ? "encoder-decoder" : std::to_string(layout.pipeline));
+  if (layout.interleave > 1) text += ",interleave=" + std::to_string(layout.interleave);
   return text;
 }
 

@@ -2,28 +2,17 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "base/error.h"
+#include "comm/pipeline_order.h"
 #include "simulate/traffic.h"
 
 namespace linnet {
 namespace {
 
 constexpr OperationId kNone = -1;
-
-enum class Pass : uint8_t { kForward, kBackward };
-
-// The passes of a stage in the order of 1F1B: as many forward passes first as there are stages behind it.
-std::vector<Pass> one_forward_one_backward(int stage, int stages, int64_t micro_batches) {
-  const int64_t ahead = std::min<int64_t>(stages - 1 - stage, micro_batches);
-  std::vector<Pass> passes(static_cast<size_t>(ahead), Pass::kForward);
-  for (int64_t micro = ahead; micro < micro_batches; ++micro) {
-    passes.push_back(Pass::kForward);
-    passes.push_back(Pass::kBackward);
-  }
-  passes.insert(passes.end(), static_cast<size_t>(ahead), Pass::kBackward);
-  return passes;
-}
 
 class Builder {
  public:
@@ -34,38 +23,40 @@ class Builder {
         schedule_(layout_.ranks()),
         last_(static_cast<size_t>(layout_.ranks()), kNone),
         completed_(static_cast<size_t>(layout_.ranks())) {
-    if (step.stages.size() != static_cast<size_t>(layout_.pipeline)) fail_internal("a step without all of its stages");
+    if (step.stages.size() != static_cast<size_t>(layout_.stages())) fail_internal("a step without all of its stages");
   }
 
   RankSchedule build() {
     for (int data = 0; data < layout_.data; ++data) add_pipeline(data);
-    for (int stage = 0; stage < layout_.pipeline; ++stage) add_sums(stage);
+    for (int rank = 0; rank < layout_.pipeline; ++rank) add_sums(rank);
     add_norms();
-    for (int stage = 0; stage < layout_.pipeline; ++stage) add_update(stage);
+    for (int rank = 0; rank < layout_.pipeline; ++rank) add_update(rank);
     return std::move(schedule_);
   }
 
  private:
-  struct StageState {
-    std::vector<Pass> passes;
+  // A rank of a pipeline.
+  struct RankState {
+    std::vector<PipelinePass> passes;
     size_t done = 0;
-    int64_t forward = 0, backward = 0;                        // micro-batches done
-    std::vector<std::vector<OperationId>> values, gradients;  // by micro-batch and tensor rank: their arrival
   };
+  // When what a stage needs for a pass has arrived, by tensor rank; empty: it was not sent yet.
+  using Arrivals = std::map<std::tuple<bool, int, int64_t>, std::vector<OperationId>>;  // forward, stage, micro-batch
 
-  int rank_of(int data, int stage, int tensor) const {
-    return (data * layout_.pipeline + stage) * layout_.tensor + tensor;
+  int rank_of(int data, int pipeline, int tensor) const {
+    return (data * layout_.pipeline + pipeline) * layout_.tensor + tensor;
   }
   const StageWork& stage(int index) const { return step_.stages[static_cast<size_t>(index)]; }
+  PipelineOrder order() const { return {layout_.pipeline, layout_.interleave, step_.micro_batches}; }
 
-  std::vector<int> tensor_group(int data, int stage) const {
+  std::vector<int> tensor_group(int data, int pipeline) const {
     std::vector<int> ranks;
-    for (int tensor = 0; tensor < layout_.tensor; ++tensor) ranks.push_back(rank_of(data, stage, tensor));
+    for (int tensor = 0; tensor < layout_.tensor; ++tensor) ranks.push_back(rank_of(data, pipeline, tensor));
     return ranks;
   }
-  std::vector<int> data_group(int stage, int tensor) const {
+  std::vector<int> data_group(int pipeline, int tensor) const {
     std::vector<int> ranks;
-    for (int data = 0; data < layout_.data; ++data) ranks.push_back(rank_of(data, stage, tensor));
+    for (int data = 0; data < layout_.data; ++data) ranks.push_back(rank_of(data, pipeline, tensor));
     return ranks;
   }
 
@@ -119,12 +110,12 @@ class Builder {
 
   // A forward or backward pass of one micro-batch by the ranks of a stage. `arrivals`: by tensor rank, what it waits
   // for.
-  void add_pass(int data, int index, Pass pass, int64_t micro, const std::vector<OperationId>& arrivals) {
-    const StageWork& work = stage(index);
-    const bool forward = pass == Pass::kForward;
+  void add_pass(int data, int pipeline, const PipelinePass& pass, const std::vector<OperationId>& arrivals) {
+    const StageWork& work = stage(stage_of(pipeline, pass));
+    const bool forward = pass.is_forward;
     const OperationKind kind = forward ? OperationKind::kForward : OperationKind::kBackward;
-    const std::vector<int> group = tensor_group(data, index);
-    const std::string suffix = step_.micro_batches > 1 ? " " + std::to_string(micro) : "";
+    const std::vector<int> group = tensor_group(data, pipeline);
+    const std::string suffix = step_.micro_batches > 1 ? " " + std::to_string(pass.micro) : "";
     for (size_t i = 0; i < group.size(); ++i)
       if (!arrivals.empty()) compute(group[i], "wait", kind, 0, arrivals[i]);
     for (const int rank : group) completed_[static_cast<size_t>(rank)].assign(1, last_[static_cast<size_t>(rank)]);
@@ -137,76 +128,76 @@ class Builder {
     }
   }
 
+  int stage_of(int pipeline, const PipelinePass& pass) const { return pass.chunk * layout_.pipeline + pipeline; }
+
   // All micro-batches of the ranks that compute one model together.
   void add_pipeline(int data) {
-    const int stages = layout_.pipeline;
-    std::vector<StageState> states(static_cast<size_t>(stages));
-    for (int s = 0; s < stages; ++s) {
-      StageState& state = states[static_cast<size_t>(s)];
-      state.passes = one_forward_one_backward(s, stages, step_.micro_batches);
-      state.values.resize(static_cast<size_t>(step_.micro_batches));
-      state.gradients.resize(static_cast<size_t>(step_.micro_batches));
-    }
+    std::vector<RankState> states;
+    for (int rank = 0; rank < layout_.pipeline; ++rank) states.push_back({pipeline_passes(order(), rank)});
+    Arrivals arrivals;
     for (bool any = true; any;) {
       any = false;
-      for (int s = 0; s < stages; ++s)
-        while (add_next_pass(data, s, states)) any = true;
+      for (int rank = 0; rank < layout_.pipeline; ++rank)
+        while (add_next_pass(data, rank, states[static_cast<size_t>(rank)], arrivals)) any = true;
     }
-    for (const StageState& state : states)
+    for (const RankState& state : states)
       if (state.done < state.passes.size()) fail_internal("a pipeline whose stages wait for each other");
   }
 
   // False: all is done, or what the next pass waits for is not in the schedule yet.
-  bool add_next_pass(int data, int s, std::vector<StageState>& states) {
-    StageState& state = states[static_cast<size_t>(s)];
+  bool add_next_pass(int data, int rank, RankState& state, Arrivals& arrivals) {
     if (state.done == state.passes.size()) return false;
-    const Pass pass = state.passes[state.done];
-    const bool forward = pass == Pass::kForward, first = s == 0, last = s + 1 == layout_.pipeline;
-    int64_t& micro = forward ? state.forward : state.backward;
-    const std::vector<OperationId>& arrivals = (forward ? state.values : state.gradients)[static_cast<size_t>(micro)];
-    const bool waits = forward ? !first : !last;
-    if (waits && arrivals.empty()) return false;
-    add_pass(data, s, pass, micro, arrivals);
-    const int neighbor = forward ? s + 1 : s - 1;
-    if (forward ? !last : !first) {
-      StageState& other = states[static_cast<size_t>(neighbor)];
-      auto& arrived = (forward ? other.values : other.gradients)[static_cast<size_t>(micro)];
-      const double bytes = forward ? stage(s).sent_bytes : stage(neighbor).sent_bytes;
+    const PipelinePass& pass = state.passes[state.done];
+    const int own = stage_of(rank, pass), next = own + (pass.is_forward ? 1 : -1);
+    const std::vector<OperationId>& needed = arrivals[{pass.is_forward, own, pass.micro}];
+    if (pipeline_sender(order(), rank, pass) >= 0 && needed.empty()) return false;
+    add_pass(data, rank, pass, needed);
+    if (const int to = pipeline_receiver(order(), rank, pass); to >= 0) {
+      const double bytes = stage(std::min(own, next)).sent_bytes;
+      const std::string name = (pass.is_forward ? "activations " : "gradient ") + std::to_string(pass.micro);
+      std::vector<OperationId>& arrived = arrivals[{pass.is_forward, next, pass.micro}];
       for (int tensor = 0; tensor < layout_.tensor; ++tensor)
-        arrived.push_back(send((forward ? "activations " : "gradient ") + std::to_string(micro), bytes,
-                               rank_of(data, s, tensor), rank_of(data, neighbor, tensor)));
+        arrived.push_back(send(name, bytes, rank_of(data, rank, tensor), rank_of(data, to, tensor)));
     }
-    ++micro, ++state.done;
+    ++state.done;
     return true;
   }
 
   // The gradients of all data groups. completed_ is of the last backward pass.
-  void add_sums(int s) {
+  void add_sums(int rank) {
     if (layout_.data == 1) return;
-    const StageWork& work = stage(s);
-    const bool early = step_.adds_early;
     for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
-      const std::vector<int> group = data_group(s, tensor);
+      const std::vector<int> group = data_group(rank, tensor);
       OperationId before = kNone;
-      for (size_t i = 0; i < work.gradients.size(); ++i) {
-        const GradientTraffic& bucket = work.gradients[i];
-        Operation sum = exchange("gradients " + std::to_string(i), OperationKind::kGradients, bucket.traffic, group,
-                                 !early || !network_.overlaps);
-        sum.seconds += bucket.add_seconds;
-        if (before != kNone) sum.after.push_back(before);
-        for (const int rank : group) {
-          const auto& completed = completed_[static_cast<size_t>(rank)];
-          const OperationId ready =
-              early ? completed[std::min(bucket.after, completed.size() - 1)] : last_[static_cast<size_t>(rank)];
-          if (ready != kNone) sum.after.push_back(ready);
-        }
-        before = schedule_.add(std::move(sum));
-      }
-      Operation counts = exchange("counts", OperationKind::kGradients, work.counts, group, true);
+      for (int chunk = 0; chunk < layout_.interleave; ++chunk)
+        before = add_gradients(stage(chunk * layout_.pipeline + rank), group, before);
+      Operation counts = exchange("counts", OperationKind::kGradients, stage(rank).counts, group, true);
       if (before != kNone) counts.after.push_back(before);
       add_next(std::move(counts), group);
-      if (!step_.divides_update) exchange_now("gather gradients", OperationKind::kGradients, work.gather, group);
+      for (int chunk = 0; chunk < layout_.interleave && !step_.divides_update; ++chunk)
+        exchange_now("gather gradients", OperationKind::kGradients, stage(chunk * layout_.pipeline + rank).gather,
+                     group);
     }
+  }
+
+  // Of a stage, after the operation `before`. The last of them.
+  OperationId add_gradients(const StageWork& work, const std::vector<int>& group, OperationId before) {
+    const bool early = step_.adds_early;
+    for (size_t i = 0; i < work.gradients.size(); ++i) {
+      const GradientTraffic& bucket = work.gradients[i];
+      Operation sum = exchange("gradients " + std::to_string(i), OperationKind::kGradients, bucket.traffic, group,
+                               !early || !network_.overlaps);
+      sum.seconds += bucket.add_seconds;
+      if (before != kNone) sum.after.push_back(before);
+      for (const int rank : group) {
+        const auto& completed = completed_[static_cast<size_t>(rank)];
+        const OperationId ready =
+            early ? completed[std::min(bucket.after, completed.size() - 1)] : last_[static_cast<size_t>(rank)];
+        if (ready != kNone) sum.after.push_back(ready);
+      }
+      before = schedule_.add(std::move(sum));
+    }
+    return before;
   }
 
   // Of clipping, which is by the norm of the whole gradient: a number of each rank of a model.
@@ -219,12 +210,14 @@ class Builder {
     }
   }
 
-  void add_update(int s) {
-    const StageWork& work = stage(s);
-    for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
-      const std::vector<int> group = data_group(s, tensor);
-      for (const int rank : group) compute(rank, "update", OperationKind::kUpdate, work.update_seconds);
-      if (step_.divides_update) exchange_now("gather parameters", OperationKind::kParameters, work.gather, group);
+  void add_update(int rank) {
+    for (int chunk = 0; chunk < layout_.interleave; ++chunk) {
+      const StageWork& work = stage(chunk * layout_.pipeline + rank);
+      for (int tensor = 0; tensor < layout_.tensor; ++tensor) {
+        const std::vector<int> group = data_group(rank, tensor);
+        for (const int each : group) compute(each, "update", OperationKind::kUpdate, work.update_seconds);
+        if (step_.divides_update) exchange_now("gather parameters", OperationKind::kParameters, work.gather, group);
+      }
     }
   }
 

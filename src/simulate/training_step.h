@@ -1,6 +1,6 @@
 // A training step of several ranks as a schedule: data parallel as train/sharded_step.h does it, tensor parallel by
-// exchanges between a rank's nodes, pipeline parallel by one forward and one backward pass in turn (1F1B; Narayanan et
-// al. 2019, "PipeDream"; 2021, "Megatron-LM").
+// exchanges between a rank's nodes, pipeline parallel by one forward and one backward pass in turn, with interleaved
+// stages where a rank has several (comm/pipeline_order.h).
 //
 // Ranks are numbered as in comm/tensor_group.h: those of a tensor group follow each other, then the stages of a
 // pipeline, then the groups that train on different data.
@@ -15,12 +15,15 @@ namespace linnet {
 
 struct RankLayout {
   int data = 1, tensor = 1, pipeline = 1;
+  int interleave = 1;           // stages of each rank of a pipeline
+  bool splits_encoder = false;  // two stages: the encoder and the decoder
   int ranks() const { return data * tensor * pipeline; }
+  int stages() const { return pipeline * interleave; }
   bool operator==(const RankLayout&) const = default;
 };
 
-std::string layout_text(const RankLayout& layout);  // "data=8,tensor=4,pipeline=2"
-// All layouts of so many ranks with at most so many tensor ranks and stages.
+std::string layout_text(const RankLayout& layout);  // "data=8,tensor=4,pipeline=2,interleave=3"
+// All layouts of so many ranks with at most so many tensor ranks and stages, of which each rank has one.
 std::vector<RankLayout> layouts_of(int ranks, int most_tensor, int most_pipeline);
 
 // A part of what a rank does in order: it computes, and then exchanges values with its tensor group.
@@ -37,7 +40,7 @@ struct GradientTraffic {
   size_t after = 0;        // items of the backward pass after which the gradients are complete
 };
 
-// What each rank of a stage of the pipeline does in a step.
+// What each rank of a stage of the pipeline does for it in a step.
 struct StageWork {
   std::vector<WorkItem> forward, backward;  // of one micro-batch
   double sent_bytes = 0;                    // to the next stage after a forward pass, and back after a backward pass
@@ -49,8 +52,8 @@ struct StageWork {
 
 struct TrainingStep {
   RankLayout layout;
-  int64_t micro_batches = 1;      // of each rank
-  std::vector<StageWork> stages;  // layout.pipeline of them
+  int64_t micro_batches = 1;      // of each rank; with interleaved stages a multiple of layout.pipeline
+  std::vector<StageWork> stages;  // layout.stages() of them
   // Gradients leave while the last backward pass still computes others; otherwise after it.
   bool adds_early = false;
   // Each rank updates a part of the parameters, which are gathered then (ZeRO); otherwise gradients are gathered

@@ -14,10 +14,12 @@ namespace {
 
 const Network kFree{.bytes_per_second = std::numeric_limits<double>::infinity()};
 
-TrainingStep pipeline_of(int stages, int64_t micro_batches) {
-  TrainingStep step{.layout = {.pipeline = stages}, .micro_batches = micro_batches};
-  step.stages.assign(static_cast<size_t>(stages), {.forward = {{.name = "forward", .seconds = 1}},
-                                                   .backward = {{.name = "backward", .seconds = 2}}});
+// Each rank computes for 3 s of a micro-batch, in so many stages.
+TrainingStep pipeline_of(int ranks, int64_t micro_batches, int interleave = 1) {
+  TrainingStep step{.layout = {.pipeline = ranks, .interleave = interleave}, .micro_batches = micro_batches};
+  step.stages.assign(static_cast<size_t>(ranks * interleave),
+                     {.forward = {{.name = "forward", .seconds = 1.0 / interleave}},
+                      .backward = {{.name = "backward", .seconds = 2.0 / interleave}}});
   return step;
 }
 
@@ -51,6 +53,31 @@ TEST(TrainingStep, ThePipelinesBubbleIsStagesLessOneByMicroBatches) {
           << stages << " stages, " << micro_batches << " micro-batches";
       EXPECT_NEAR(forecast.exposed_seconds, 0, 1e-9);
     }
+}
+
+TEST(TrainingStep, InterleavedStagesDivideTheBubble) {
+  for (const int ranks : {2, 4, 8})
+    for (const int interleave : {2, 3})
+      for (const int64_t groups : {1, 4}) {
+        const int64_t micro_batches = groups * ranks;
+        const StepForecast forecast = forecast_step(pipeline_of(ranks, micro_batches, interleave), kFree);
+        const double work = 3.0 * static_cast<double>(micro_batches);
+        EXPECT_NEAR(forecast.compute_seconds, work, 1e-9);
+        EXPECT_NEAR(forecast.bubble_seconds / work, (ranks - 1.0) / static_cast<double>(micro_batches * interleave),
+                    1e-9)
+            << ranks << " ranks with " << interleave << " stages each, " << micro_batches << " micro-batches";
+      }
+}
+
+TEST(TrainingStep, InterleavedStagesSendOnceForEachOfThem) {
+  TrainingStep one = pipeline_of(2, 4), two = pipeline_of(2, 4, 2);
+  for (TrainingStep* step : {&one, &two})
+    for (StageWork& stage : step->stages) stage.sent_bytes = 1000;
+  const auto sent = [](const TrainingStep& step) {
+    return forecast_step(step, kFree).sent_bytes[static_cast<size_t>(OperationKind::kPipeline)];
+  };
+  EXPECT_DOUBLE_EQ(sent(one), 4 * 1000.0);      // forward from the first rank, backward from the second
+  EXPECT_DOUBLE_EQ(sent(two), 4 * 3 * 1000.0);  // three boundaries between four stages: forward 2 and back 1
 }
 
 TEST(TrainingStep, AStageKeepsNoMoreMicroBatchesThanThereAreStagesBehindIt) {
@@ -169,7 +196,11 @@ TEST(TrainingStep, AllThreeTogetherKeepEveryRankInItsGroups) {
       EXPECT_LE(intervals[static_cast<size_t>(before)].end, intervals[i].begin + 1e-12);
 }
 
-TEST(Layout, IsWritten) { EXPECT_EQ(layout_text({2, 4, 8}), "data=2,tensor=4,pipeline=8"); }
+TEST(Layout, IsWritten) {
+  EXPECT_EQ(layout_text({2, 4, 8}), "data=2,tensor=4,pipeline=8");
+  EXPECT_EQ(layout_text({1, 1, 4, 2}), "data=1,pipeline=4,interleave=2");
+  EXPECT_EQ(layout_text({.pipeline = 2, .splits_encoder = true}), "data=1,pipeline=encoder-decoder");
+}
 
 TEST(Layout, AllOfANumberOfRanks) {
   const std::vector<RankLayout> layouts = layouts_of(12, 4, 6);
