@@ -84,10 +84,10 @@ void print_memory(const PlanAnswer& answer) {
 
 // Prints what each stage of a pipeline takes. Returns the answer of the one that takes most, with the largest batch
 // that fits on all.
-PlanAnswer plan_stages(Config& config, uint64_t limit, bool exact, int stages) {
+PlanAnswer plan_stages(Config& config, uint64_t limit, bool exact, const ParallelLayout& division) {
   PlanAnswer most;
-  for (int stage = 0; stage < stages; ++stage) {
-    config.process.rank = stage;
+  for (int stage = 0; stage < division.pipeline; ++stage) {
+    config.process.rank = stage * division.tensor;
     PlanAnswer answer = plan_within(config, limit, exact);
     if (stage == 0)
       std::printf("%lld parameters; batches of %s\n", static_cast<long long>(answer.parameters),
@@ -139,15 +139,17 @@ int plan(const Arguments& arguments) {
   if (division.pipeline > 1 && foresight.json)
     fail_user("--json is of one rank, and the stages of a pipeline differ: leave it out, or add --network");
   if (division.pipeline > 1)
-    std::printf("each %d ranks compute one model together, some of its layers each\n", division.pipeline);
-  const PlanAnswer answer = division.pipeline > 1 ? plan_stages(config, limit, foresight.exact, division.pipeline)
+    std::printf("each %d ranks compute one model together, some of its layers each\n", division.ranks_of_model());
+  const PlanAnswer answer = division.pipeline > 1 ? plan_stages(config, limit, foresight.exact, division)
                                                   : plan_within(config, limit, foresight.exact);
   if (foresight.json) {
     print_json(answer, division, limit);
     return 0;
   }
   if (!answer.assumption.empty()) std::printf("%s\n", answer.assumption.c_str());
-  if (division.tensor > 1)
+  if (division.tensor > 1 && division.pipeline > 1)
+    std::printf("each stage's layers are divided between %d ranks; this is of one of them\n", division.tensor);
+  else if (division.tensor > 1)
     std::printf("each %d ranks compute one model together; what follows is of one rank\n", division.tensor);
   if (shards > 1)
     std::printf("each of %d %s computes %lld of %lld data shards; this is of one rank\n", division.data,

@@ -184,6 +184,10 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   for (const int count : counts) {
     if (searches) continue;
     const ParallelLayout layout = parallel_layout(arguments.parallel, count);
+    if (layout.interleave > 1 || layout.splits_encoder)
+      fail_user(
+          "--network forecasts pipelines with one stage on each rank, cut where that balances: leave interleave and "
+          "encoder-decoder out");
     layouts.push_back({layout.data, layout.tensor, layout.pipeline});
   }
   request.speed = arguments.speed.empty() ? measured_speed(config) : parse_speed(arguments.speed);

@@ -294,7 +294,9 @@ const std::vector<ConfigKey>& table() {
           any(TRAIN(parallel),
               "How several ranks share the work: \"tensor=2\" lets each two of them compute one model together, "
               "with a part of each layer, \"pipeline=2\" with some of its layers each, \"data=2,tensor=2\" two such "
-              "pairs on different data. Empty: every rank has the whole model and its own data.")),
+              "pairs on different data; \"data=2,tensor=2,pipeline=2\" is all three. Further: "
+              "\"pipeline=encoder-decoder\", \"pipeline=2,interleave=2\". Empty: every rank has the whole model and "
+              "its own data.")),
       between(TRAIN(seed), "Of weights, dropout, shuffling and generated data.", 0, kMaxSeed),
       between(TRAIN(eval_every), "Steps between evaluations.", 1, kMaxCount),
       of(kPairs, between(TRAIN(eval_pairs), "Validation pairs translated in each; 0: all.", 0, kMaxCount)),

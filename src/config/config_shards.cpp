@@ -11,7 +11,7 @@ namespace {
 
 // The numbers in the text; 0 for one that is left out.
 ParallelLayout parse(const std::string& text) {
-  ParallelLayout layout{.data = 0, .tensor = 0, .pipeline = 0};
+  ParallelLayout layout{.data = 0, .tensor = 0, .pipeline = 0, .interleave = 0};
   const auto fail = [&] {
     fail_user("parallel = \"" + text + "\" is not understood; write for example pipeline=2 or data=2,tensor=2");
   };
@@ -19,17 +19,27 @@ ParallelLayout parse(const std::string& text) {
     const size_t end = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
     if (equals >= end) fail();
     const std::string name = text.substr(at, equals - at);
-    int* number = name == "data"       ? &layout.data
-                  : name == "tensor"   ? &layout.tensor
-                  : name == "pipeline" ? &layout.pipeline
-                                       : nullptr;
+    int* number = name == "data"         ? &layout.data
+                  : name == "tensor"     ? &layout.tensor
+                  : name == "pipeline"   ? &layout.pipeline
+                  : name == "interleave" ? &layout.interleave
+                                         : nullptr;
     const char *first = text.data() + equals + 1, *last = text.data() + end;
     if (!number || *number != 0) fail();
+    if (name == "pipeline" && std::string_view(first, last) == "encoder-decoder") {
+      layout.pipeline = 2, layout.splits_encoder = true;
+      at = end + 1;
+      continue;
+    }
     if (const auto [stop, error] = std::from_chars(first, last, *number);
         error != std::errc{} || stop != last || *number < 1 || *number > 1 << 15)
       fail();
     at = end + 1;
   }
+  if (layout.interleave > 1 && layout.pipeline < 2)
+    fail_user("parallel = \"" + text + "\": interleave is of a pipeline: write for example pipeline=2,interleave=2");
+  if (layout.interleave > 1 && layout.splits_encoder)
+    fail_user("parallel = \"" + text + "\": encoder and decoder are two stages, which interleave does not divide");
   return layout;
 }
 
@@ -44,6 +54,7 @@ ParallelLayout parallel_layout(const std::string& parallel, int ranks) {
   ParallelLayout layout = parse(parallel);
   const bool tells_data = layout.data > 0;
   layout.tensor = std::max(layout.tensor, 1), layout.pipeline = std::max(layout.pipeline, 1);
+  layout.interleave = std::max(layout.interleave, 1);
   const int of_model = layout.ranks_of_model();
   if (!tells_data) layout.data = std::max(ranks / of_model, 1);
   if (int64_t{layout.data} * of_model != ranks)

@@ -341,6 +341,17 @@ TEST(Config, ParallelArrangesRanks) {
   EXPECT_EQ(parallel_layout("pipeline=3", 6).data, 2);
   EXPECT_THROW(parallel_layout("pipeline=3", 4), Error);
   EXPECT_THROW(parallel_layout("pipeline=2,pipeline=2", 4), Error);
+  const ParallelLayout split = parallel_layout("tensor=2,pipeline=encoder-decoder", 8);
+  EXPECT_EQ(split.data, 2);
+  EXPECT_EQ(split.pipeline, 2);
+  EXPECT_TRUE(split.splits_encoder);
+  EXPECT_FALSE(layout.splits_encoder);
+  EXPECT_EQ(parallel_layout("pipeline=2,interleave=3", 4).interleave, 3);
+  EXPECT_EQ(parallel_layout("pipeline=2,interleave=3", 4).data, 2);
+  EXPECT_EQ(layout.interleave, 1);
+  for (const char* wrong : {"interleave=2", "tensor=2,interleave=2", "pipeline=encoder-decoder,interleave=2",
+                            "pipeline=decoder-encoder", "pipeline=2,interleave=0"})
+    EXPECT_THROW(parallel_layout(wrong, 4), Error) << wrong;
 }
 
 TEST(Config, EveryKeyIsDocumentedAndItsDefaultIsValid) {

@@ -203,8 +203,6 @@ void check_shared_layers(const Config& config) {
   const ParallelLayout division = parallel_layout(train.parallel, config.process.ranks);
   if (division.tensor == 1 && division.pipeline == 1) return;
   const std::string key = "parallel = \"" + train.parallel + "\"";
-  require(division.tensor == 1 || division.pipeline == 1,
-          key + ": tensor and pipeline are not combined yet: leave one of them out");
   const std::string way = division.tensor > 1 ? "tensor" : "pipeline";
   require(train.device == "cpu", key + ": " + way + " parallel runs on the CPU alone: it needs device = \"cpu\"");
   require(task_kind(config) != TaskKind::kImages, key + ": networks for images are not divided: leave " + way + " out");

@@ -8,6 +8,9 @@ namespace linnet {
 // two such models train on different data.
 struct ParallelLayout {
   int data = 1, tensor = 1, pipeline = 1;
+  int interleave = 1;  // stages of each rank of a pipeline
+  bool splits_encoder =
+      false;  // "pipeline=encoder-decoder": two ranks, the encoder on one and the decoder on the other
   int ranks_of_model() const { return tensor * pipeline; }
 };
 

@@ -27,4 +27,12 @@ bool is_copy(const ParameterLayout& layout, const TrainedRange& range) {
   return stages && !stages->owns(first->spec.name);
 }
 
+bool is_in_chunk(const ParameterLayout& layout, const TrainedRange& range, int chunk) {
+  const ModelStages* stages = stages_of(layout);
+  if (!stages) return true;
+  const auto first = std::ranges::find(layout.parameters(), range.offset, &ParameterSlot::offset);
+  const std::vector<int> chunks = stages->chunks_with(first->spec.name);
+  return std::ranges::find(chunks, chunk) != chunks.end();
+}
+
 }  // namespace linnet

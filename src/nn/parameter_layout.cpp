@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -127,7 +128,7 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   if (trained_slots_ == 0 && trains_quantized)
     fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
   if (stages && trained_slots_ == 0)
-    fail_user("stage " + std::to_string(stages->rank.stage) + " of " + std::to_string(stages->rank.stages) +
+    fail_user("rank " + std::to_string(stages->rank.rank) + " of " + std::to_string(stages->rank.ranks) +
               " of the pipeline has nothing to train, as all its parameters are frozen: use fewer stages");
   if (trained_slots_ == 0 && !(parameters_.empty() && quantized.empty()) && !quantization.any())
     fail_user("all parameters are frozen: nothing is left to train");
@@ -201,18 +202,17 @@ int64_t ParameterLayout::whole_parameter_count() const {
   return count;
 }
 
-// Of a stage, what it has alone and what earlier stages have too are ranges of their own.
+// Of a rank of a pipeline, what it has alone and what earlier ranks have too are ranges of their own, and what each of
+// its stages has.
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group) {
   if (!division_) return add_range(specs, group, false);
   const ModelStages* stages = stages_of(*this);
-  for (const bool is_divided : {true, false})
-    for (const bool is_own : {true, false}) {
-      std::vector<ParameterSpec> some;
-      for (const ParameterSpec& spec : specs)
-        if (division_->parameters.contains(spec.name) == is_divided && (!stages || stages->owns(spec.name)) == is_own)
-          some.push_back(spec);
-      add_range(some, group, is_divided);
-    }
+  std::map<std::tuple<bool, bool, std::vector<int>>, std::vector<ParameterSpec>> parts;
+  for (const ParameterSpec& spec : specs)
+    parts[{!division_->parameters.contains(spec.name), stages && !stages->owns(spec.name),
+           stages ? stages->chunks_with(spec.name) : std::vector<int>{}}]
+        .push_back(spec);
+  for (const auto& [kind, some] : parts) add_range(some, group, !std::get<0>(kind));
 }
 
 void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const ParameterGroup& group, bool is_divided) {

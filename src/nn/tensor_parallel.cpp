@@ -35,9 +35,10 @@ LossFunction loss_of_rank(LossFunction loss, std::shared_ptr<const ModelDivision
   if (!division || division->rank.ranks == 1) return loss;
   return [loss = std::move(loss), division = std::move(division)](Trace& trace) -> Loss {
     const WholeLoss whole(loss, trace.options().dtype, trace.options().training);
-    const ParameterLayout& layout = *trace.options().layout;
+    const ParameterLayout* layout = trace.options().layout;
     const auto input = [&](const std::string& name, const TensorType& type) {
-      for (const std::span<const ParameterSlot> slots : {std::span(layout.parameters()), std::span(layout.constants())})
+      if (!layout) return trace.input(name, type);  // a WholeLoss of the rank, which is cut into stages
+      for (const auto slots : {std::span(layout->parameters()), std::span(layout->constants())})
         if (const ParameterSlot* slot = find_slot(slots, name)) return trace.parameter(slot->spec);
       return trace.input(name, type);
     };

@@ -14,8 +14,8 @@ namespace linnet {
 std::shared_ptr<const ModelDivision> divide_model(const Module& model, const LossFunction& loss,
                                                   const TensorRank& rank);
 
-// The loss as the rank computes it, for a trace whose layout has the division. Its value is whole. Without a division,
-// the loss itself.
+// The loss as the rank computes it, for a trace whose layout has the division, or that has no layout. Its value is
+// whole. Without a division, the loss itself.
 LossFunction loss_of_rank(LossFunction loss, std::shared_ptr<const ModelDivision> division);
 
 }  // namespace linnet

@@ -45,18 +45,29 @@ class Model {
 
   // The node before which a graph that is cut at a gap is cut. It depends on no sizes, so that the graphs of all batch
   // shapes are cut alike. Between two blocks: where the fewest values cross, or the first of such nodes. Before the
-  // first block it is the last of them, as the embeddings stay together; behind the last block, where all that follows
-  // is the head's.
+  // first block of a stack it is the last of them, as the embeddings stay together, and an encoder's norm with the
+  // encoder; behind the last block, where all that follows is the head's.
   NodeId place(int gap) const {
+    const bool begins_stack = gap == 0 || (gap < static_cast<int>(runs_.size()) && stack_of(gap - 1) != stack_of(gap));
     const NodeId begin = gap == 0 ? 0 : runs_[static_cast<size_t>(gap) - 1].last + 1;
     if (gap == static_cast<int>(runs_.size())) return begin;
     NodeId best = runs_[static_cast<size_t>(gap)].first;
     size_t least = crossing(best).size();
     for (NodeId id = best - 1; id >= begin; --id) {
       const size_t count = crossing(id).size();
-      if (count > 0 && (count < least || (count == least && gap > 0))) best = id, least = count;
+      if (count > 0 && (count < least || (count == least && !begins_stack))) best = id, least = count;
     }
     return best;
+  }
+
+  // The gap before the first block whose path begins with "decoder", behind one that begins with "encoder".
+  int gap_before_decoder() const {
+    const auto is_of = [&](size_t run, std::string_view stack) {
+      return stack_of(static_cast<int>(run)).find(stack) != std::string_view::npos;
+    };
+    for (size_t run = 1; run < runs_.size(); ++run)
+      if (is_of(run - 1, "encoder") && is_of(run, "decoder")) return static_cast<int>(run);
+    fail_user("pipeline=encoder-decoder is for models with an encoder and a decoder: write pipeline=2 for this one");
   }
 
   // The values that are computed before a node and read from it on.
@@ -90,6 +101,12 @@ class Model {
     std::string_view path;
     NodeId first, last;
   };
+
+  // "decoder.layers" of the block "decoder.layers.3".
+  std::string_view stack_of(int run) const {
+    const std::string_view path = runs_[static_cast<size_t>(run)].path;
+    return path.substr(0, path.rfind('.'));
+  }
 
   void find_runs() {
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
@@ -138,6 +155,25 @@ std::vector<bool> nodes_of_stage(const Model& model, std::span<const ValueId> re
   return kept;
 }
 
+// The stages between those gaps.
+PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std::vector<int> gaps) {
+  const Graph& forward = model.graph();
+  PipelineCut cut{.gaps = std::move(gaps), .parameters = {}, .work = {}};
+  const std::vector<NodeId> bounds = stage_bounds(model, cut.gaps);
+  const double all = model.work(0, forward.node_count());
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    cut.work.push_back(model.work(bounds[s], bounds[s + 1]) / all);
+    std::set<std::string>& names = cut.parameters.emplace_back();
+    const std::vector<bool> kept = nodes_of_stage(model, results, bounds[s], bounds[s + 1]);
+    std::set<ValueId> read;
+    for (NodeId id = 0; id < forward.node_count(); ++id)
+      if (kept[at(id)]) read.insert(forward.node(id).in.begin(), forward.node(id).in.end());
+    for (const GraphInput& input : forward.inputs())
+      if (read.contains(input.value)) names.insert(input.name);
+  }
+  return cut;
+}
+
 }  // namespace
 
 std::string stage_input(size_t i) { return kStageInput + std::to_string(i); }
@@ -147,8 +183,9 @@ std::string stage_gradient_output(size_t i) { return "pipeline.gradient_out." + 
 bool is_stage_input(const std::string& name) { return name.find(kStageInput) != std::string::npos; }
 
 PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, const std::set<std::string>& trained,
-                       int stages) {
+                       int stages, bool splits_encoder) {
   const Model model(forward, results, trained);
+  if (splits_encoder) return finish_cut(model, results, {model.gap_before_decoder()});
   const int gaps = model.gap_count();
   if (gaps < stages - 1 || gaps < 2)
     fail_user("pipeline=" + std::to_string(stages) + ": the model has " + std::to_string(gaps - 1) +
@@ -169,23 +206,12 @@ PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, c
       for (size_t begin = s; begin < n; ++begin)
         if (const double most = std::max(least[s - 1][begin], sum[n] - sum[begin]); most < least[s][n])
           least[s][n] = most, from[s][n] = begin;
-  PipelineCut cut;
+  std::vector<int> chosen;
   for (size_t s = count - 1, n = pieces; s > 0; --s) {
     n = from[s][n];
-    cut.gaps.insert(cut.gaps.begin(), static_cast<int>(n) - 1);
+    chosen.insert(chosen.begin(), static_cast<int>(n) - 1);
   }
-  const std::vector<NodeId> chosen = stage_bounds(model, cut.gaps);
-  for (size_t s = 0; s < count; ++s) {
-    cut.work.push_back(model.work(chosen[s], chosen[s + 1]) / sum.back());
-    std::set<std::string>& names = cut.parameters.emplace_back();
-    const std::vector<bool> kept = nodes_of_stage(model, results, chosen[s], chosen[s + 1]);
-    std::set<ValueId> read;
-    for (NodeId id = 0; id < forward.node_count(); ++id)
-      if (kept[at(id)]) read.insert(forward.node(id).in.begin(), forward.node(id).in.end());
-    for (const GraphInput& input : forward.inputs())
-      if (read.contains(input.value)) names.insert(input.name);
-  }
-  return cut;
+  return finish_cut(model, results, std::move(chosen));
 }
 
 StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, const std::set<std::string>& trained,

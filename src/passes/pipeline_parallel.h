@@ -21,6 +21,17 @@ struct StageRank {
   bool operator==(const StageRank&) const = default;
 };
 
+// A rank of a pipeline and its stages. With `chunks` above 1 the stages are interleaved (Narayanan et al. 2021,
+// "Megatron-LM"): each rank has so many of them, rank r the stages r, r + ranks, r + 2 ranks, ...
+struct PipelineRank {
+  int rank = 0, ranks = 1, chunks = 1;
+  bool splits_encoder = false;  // the model is cut between its encoder and its decoder
+  int stages() const { return ranks * chunks; }
+  StageRank stage(int chunk) const { return {chunk * ranks + rank, stages()}; }
+  bool is_last() const { return rank + 1 == ranks; }  // its last chunk is the last stage
+  bool operator==(const PipelineRank&) const = default;
+};
+
 // Where a model is cut. `gaps` are in ascending order: gap g lies before block g of the forward pass, counting each
 // return to a block that was left as another one; gap 0 is after the embeddings, and the last one before the head.
 struct PipelineCut {
@@ -31,9 +42,10 @@ struct PipelineCut {
 
 // Chooses the cut whose largest stage has least work. `forward` is the graph of a training loss in which each parameter
 // is an input of its name, and `results` what it is for; `trained` are the names of those parameters that are trained.
-// User error where there are fewer gaps than are needed.
+// User error where there are fewer gaps than are needed. With `splits_encoder` the two stages are the encoder and the
+// decoder, each with its embeddings; user error for a model that has no encoder with a decoder.
 PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, const std::set<std::string>& trained,
-                       int stages);
+                       int stages, bool splits_encoder = false);
 
 // What joins a stage to its neighbors: values in an order that both know.
 struct StageEnds {

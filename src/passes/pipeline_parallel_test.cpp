@@ -78,6 +78,32 @@ TEST(PipelineCut, DoesNotDependOnTheBatch) {
   }
 }
 
+// A norm behind the encoder goes with it, and an embedding before the decoder with that.
+TEST(PipelineCut, CutsBetweenEncoderAndDecoder) {
+  Graph graph;
+  std::set<std::string> trained;
+  const auto product = [&](Tensor x, const std::string& scope, int64_t width) {
+    const ScopeId outer = graph.enter_scope(scope);
+    const Tensor weight = graph.input(scope, {DType::kF32, {x.dim(1), width}});
+    trained.insert(scope);
+    const Tensor result = matmul(x, weight);
+    graph.leave_scope(outer);
+    return result;
+  };
+  Tensor memory = graph.input("source", {DType::kF32, {4, 8}});
+  for (const char* layer : {"encoder.layers.0", "encoder.layers.1"}) memory = product(memory, layer, 8);
+  memory = product(memory, "encoder.norm", 8);
+  Tensor x = product(graph.input("target", {DType::kF32, {4, 8}}), "embedding", 8);
+  for (int layer = 0; layer < 6; ++layer) x = product(x, "decoder.layers." + std::to_string(layer), 8) * memory;
+  const std::vector<ValueId> results{sum_to(x, {}).id};
+  const PipelineCut cut = choose_cut(graph, results, trained, 2, /*splits_encoder=*/true);
+  EXPECT_EQ(cut.parameters[0],
+            (std::set<std::string>{"source", "encoder.layers.0", "encoder.layers.1", "encoder.norm"}));
+  EXPECT_TRUE(cut.parameters[1].contains("embedding") && cut.parameters[1].contains("decoder.layers.0"));
+  Chain chain({8, 8, 8, 8});
+  EXPECT_THROW(choose_cut(chain.graph, chain.results, chain.trained, 2, true), Error);
+}
+
 TEST(PipelineCut, RefusesMoreStagesThanThereAreLayers) {
   Chain chain({8, 8, 8});
   EXPECT_NO_THROW(choose_cut(chain.graph, chain.results, chain.trained, 4));

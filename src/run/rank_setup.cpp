@@ -135,12 +135,12 @@ std::unique_ptr<TrainingTask> make_shared_task(Communicator& world, const std::s
 }
 
 std::string forecast_of_all(Communicator& world, TrainingTask& task) {
-  const StageRank stage = task.trainer().options().pipeline;
-  if (stage.stages == 1) return task.forecast().text();
+  const int ranks = task.trainer().options().pipeline.ranks;
+  if (ranks == 1) return task.forecast().text();
   const std::string own = " " + stage_text(task.trainer().layout()) + "\n" + task.forecast().text();
   const std::vector<std::string> all = gather_texts(world, own);
   std::string text;
-  for (int i = 0; i < stage.stages; ++i)
+  for (int i = 0; i < ranks; ++i)
     text += all[static_cast<size_t>(i) * static_cast<size_t>(task.trainer().options().tensor.ranks)];
   return text;
 }

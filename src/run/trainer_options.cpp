@@ -75,7 +75,8 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   const ParallelLayout division = training ? parallel_layout(c.parallel, config.process.ranks) : ParallelLayout{};
   const int of_model = division.ranks_of_model();  // comm/tensor_group.h has their order
   options.tensor = {config.process.rank % division.tensor, division.tensor};
-  options.pipeline = {config.process.rank / division.tensor % division.pipeline, division.pipeline};
+  options.pipeline = {config.process.rank / division.tensor % division.pipeline, division.pipeline, division.interleave,
+                      division.splits_encoder};
   options.shards = {std::max<int64_t>(c.data_shards, 1), config.process.rank / of_model,
                     config.process.ranks / of_model};
   options.divide_moments = c.zero > 0, options.divide_gradients = c.zero > 1;

@@ -49,7 +49,7 @@ class TrainingRun {
         task_(task),
         trainer_(task.trainer()),
         world_(*request.world),
-        groups_(world_, trainer_.options().tensor.ranks, trainer_.options().pipeline.stages),
+        groups_(world_, trainer_.options().tensor.ranks, trainer_.options().pipeline.ranks),
         tensor_scope_(groups_.tensor),
         evaluation_(groups_.data),
         pipeline_scope_(groups_.pipeline),

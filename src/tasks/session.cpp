@@ -57,15 +57,12 @@ WeightQuantization prepare_quantization(const Config& config, Module& model, boo
 std::shared_ptr<const ModelDivision> division_of(const Config& config, const Module& model, bool training,
                                                  const LossFunction& loss) {
   const TrainerOptions options = trainer_options(config, training);
-  if (options.pipeline.stages > 1) {
-    if (!loss)
-      fail_user("task = \"" + config.data.task + "\" has no pipeline parallel: leave pipeline out of parallel");
-    return cut_model(model, parameter_groups(config), loss, options.pipeline);
-  }
-  const TensorRank rank = options.tensor;
-  if (rank.ranks == 1) return nullptr;
-  if (!loss) fail_user("task = \"" + config.data.task + "\" has no tensor parallel: leave tensor out of parallel");
-  return divide_model(model, loss, rank);
+  const bool has_stages = options.pipeline.ranks > 1;
+  if (!has_stages && options.tensor.ranks == 1) return nullptr;
+  const std::string way = has_stages ? "pipeline" : "tensor";
+  if (!loss)
+    fail_user("task = \"" + config.data.task + "\" has no " + way + " parallel: leave " + way + " out of parallel");
+  return divide_among_ranks(model, parameter_groups(config), loss, options.tensor, options.pipeline);
 }
 
 }  // namespace
@@ -89,7 +86,7 @@ void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<Loss
         std::make_unique<ResidentSteps>(*trainer, store, shared, losses.front(), ResidentOptions{.data = device_data});
   for (size_t i = 0; i < losses.size(); ++i) {
     phase.tick(static_cast<int64_t>(i), static_cast<int64_t>(losses.size()));
-    LossFunction loss = loss_of_stage(loss_of_rank(losses[i], layout.shared_division()), layout.shared_division());
+    LossFunction loss = loss_of_rank(losses[i], layout.shared_division());
     if (training && !is_limited())
       trainer->add_shape(std::move(loss));
     else

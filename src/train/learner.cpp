@@ -8,22 +8,12 @@
 #include "nn/whole_loss.h"
 
 namespace linnet {
-namespace {
-
-std::shared_ptr<const ModelDivision> division_of(const Module& model, const LossFunction& loss,
-                                                 const TrainerOptions& options,
-                                                 std::span<const ParameterGroup> groups) {
-  if (options.pipeline.stages > 1) return cut_model(model, groups, loss, options.pipeline);
-  return options.tensor.ranks > 1 ? divide_model(model, loss, options.tensor) : nullptr;
-}
-
-}  // namespace
-
 SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, const TrainerOptions& options,
                                        const ResidentOptions& resident, std::span<const ParameterGroup> groups)
-    : layout_(model, groups, {}, division_of(model, loss, options, groups)), store_(*options.backend) {
+    : layout_(model, groups, {}, divide_among_ranks(model, groups, loss, options.tensor, options.pipeline)),
+      store_(*options.backend) {
   const LossFunction whole = loss;
-  loss = loss_of_stage(loss_of_rank(std::move(loss), layout_.shared_division()), layout_.shared_division());
+  loss = loss_of_rank(std::move(loss), layout_.shared_division());
   shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
              store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nn/pipeline_parallel.h"
 #include "ops/collective/collective.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -63,7 +64,7 @@ std::vector<Tensor> parameter_gradients(Trace& trace, const ParameterLayout& lay
   return parts;
 }
 
-// `starts`: what the gradient of each range is added to, or empty.
+// `starts`: what the gradient of each range is added to, undefined where it is not wanted; or empty.
 Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFunction& loss_function,
                        const StepOptions& options, std::span<const Tensor> starts) {
   Traced traced{loss_function(trace), {}, 0};
@@ -72,8 +73,10 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   size_t first = 0;
   for (size_t i = 0; i < layout.ranges().size(); ++i) {
     const size_t count = layout.slots_in(layout.ranges()[i]);
+    const bool is_wanted = starts.empty() || starts[i].defined();
     traced.gradients.push_back(
-        flat_gradient(std::span(parts).subspan(first, count), starts.empty() ? Tensor{} : starts[i]));
+        is_wanted ? flat_gradient(std::span(parts).subspan(first, count), starts.empty() ? Tensor{} : starts[i])
+                  : Tensor{});
     first += count;
   }
   for (; first < parts.size(); ++first)
@@ -153,9 +156,15 @@ void add_totals(Graph& graph, const Loss& loss, DType dtype) {
 Graph accumulate_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
   Graph& graph = trace.graph();
-  const std::vector<Tensor> states = gradient_states(graph, layout, options.dtype);
+  std::vector<Tensor> states;
+  for (const TrainedRange& range : layout.ranges())
+    states.push_back(is_in_chunk(layout, range, options.chunk) ? flat_state(graph, "gradient", range, options.dtype)
+                                                               : Tensor{});
+  for (const PackedRange& packed : layout.packed_ranges())
+    states.push_back(flat_state(graph, "gradient", packed.range, options.dtype));
   const Traced traced = trace_gradients(trace, layout, loss, options, states);
-  for (size_t i = 0; i < states.size(); ++i) graph.update(states[i], traced.gradients[i]);
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i].defined()) graph.update(states[i], traced.gradients[i]);
   add_totals(graph, traced.loss, options.dtype);
   trace.finish_buffers();
   // Each gradient is added where the backward pass has computed it, and the activations it was computed from are not

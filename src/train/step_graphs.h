@@ -35,6 +35,9 @@ struct StepOptions {
   OptimizerAttrs optimizer;
   // Gradients are those of the loss times the input "loss_scale" []; the update and "sum_of_squares" are without it.
   bool scales_loss = false;
+  // Of the loss of a rank's stage (nn/pipeline_parallel.h): ranges that the stage has no parameters of are left out of
+  // accumulate_graph().
+  int chunk = 0;
 };
 
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options);

@@ -13,6 +13,7 @@
 #include "kernels/isa.h"
 #include "kernels/peak.h"
 #include "nn/activation_observer.h"
+#include "passes/tensor_parallel.h"
 #include "train/divided_states.h"
 #include "train/pipeline_stage.h"
 #include "train/sharded_step.h"
@@ -75,6 +76,7 @@ Trainer::Trainer(const ParameterLayout& layout, Store& store, const SharedRegion
       loss_scale_{options.loss_scale.is_on() ? options.loss_scale.initial : 1},
       pool_(options.threads) {
   divides_moments_ = options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host();
+  check_division();
   if (stages_of(layout))
     pipeline_ = std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
   declare_states();
@@ -132,25 +134,31 @@ bool Trainer::any_moment(int moment) const {
 
 void Trainer::check_division() const {
   if (!layout_.division()) return;
-  const std::string kind = pipeline_ ? "pipeline" : "tensor";
+  const bool has_stages = stages_of(layout_);
+  const std::string kind = has_stages ? "pipeline" : "tensor",
+                    ones = has_stages && layout_.division()->rank.ranks > 1 ? "tensor=1 and pipeline=1" : kind + "=1";
   if (!layout_.quantized().empty()) fail_user(kind + " parallel trains parameters in fp32: leave storage = \"fp32\"");
-  if (pipeline_ && options_.divide_gradients)
+  if (has_stages && options_.divide_gradients)
     fail_user(
         "zero=2 divides gradients while the backward pass runs, which stages of a pipeline cannot: they need zero=0 or "
         "1");
+  const PipelineRank& rank = options_.pipeline;
+  if (options_.training && rank.chunks > 1 && options_.accumulate_steps % rank.ranks != 0)
+    fail_user(
+        "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a multiple of " +
+        std::to_string(rank.ranks) + ", not " + std::to_string(options_.accumulate_steps));
   for (const TrainedRange& range : layout_.ranges())
     if (options_.training && !is_elementwise(optimizer_of(range, options_.optimizer)))
       fail_user(
           "optimizers adamw8bit, muon and adafactor update blocks or matrices as a whole, which ranks cannot divide: "
           "they need " +
-          kind + "=1");
+          ones);
 }
 
 void Trainer::declare_states() {
   states_ = {"parameters"};
   declare_flat(store_, layout_, "parameters", MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store_, layout_);
-  check_division();
   if (options_.training) {
     if (any_moment(1)) states_.emplace_back("moment1");
     if (any_moment(2)) states_.emplace_back("moment2");
@@ -235,73 +243,6 @@ PassOptions Trainer::training_passes() const {
   PassOptions training = passes();
   training.recompute = true;
   return training;
-}
-
-int Trainer::add_shape(LossFunction loss) {
-  const int shape = add_evaluation_shape(std::move(loss));
-  plan_training(shape);
-  return shape;
-}
-
-int Trainer::add_evaluation_shape(LossFunction loss) {
-  auto plans = std::make_unique<ShapePlans>();
-  plans->loss = std::move(loss);
-  Graph graph = evaluate_graph(layout_, plans->loss, evaluated_);
-  if (pipeline_) graph = pipeline_->with_ends(static_cast<int>(shapes_.size()), graph, /*training=*/false);
-  plans->evaluate = make_plan(optimize(std::move(graph), passes()), store_, shared_, planning());
-  shapes_.push_back(std::move(plans));
-  return static_cast<int>(shapes_.size()) - 1;
-}
-
-Graph Trainer::training_graph(const LossFunction& loss) {
-  if (!accumulates()) return single_graph(layout_, loss, step_options_);
-  if (has_whole_gradient()) return accumulate_graph(layout_, loss, step_options_);
-  // All ranks send the buckets in one order, so the first shape decides it for all shapes.
-  const bool is_first = buckets_.empty();
-  if (is_first) buckets_ = gradient_buckets(layout_);
-  return bucket_graph(layout_, loss, step_options_, buckets_, is_first);
-}
-
-const Fit& Trainer::plan_training(int shape, std::optional<size_t> limit) {
-  ShapePlans& plans = *shapes_[static_cast<size_t>(shape)];
-  Graph graph = training_graph(plans.loss);
-  PassOptions training = training_passes();
-  const auto region = [&](RegionId id) { return store_.regions()[static_cast<size_t>(id)].bytes; };
-  const auto fits = [&](const PlanSize& size) {
-    const Device& device = store_.device();
-    return device.footprint(std::max(region(shared_.arena), size.arena_bytes)) +
-               device.footprint(std::max(region(shared_.workspace), size.workspace_bytes)) <=
-           limit.value_or(SIZE_MAX);
-  };
-  plans.fit = limit && options_.recompute == RecomputeMode::kAuto ? fit_to_memory(graph, training, planning(), fits)
-                                                                  : fit_by_mode(graph, training, options_.recompute);
-  training.blocks = plans.fit.choices;
-  pass_reports_.clear();
-  PlanSize size{};
-  if (pipeline_ && !pipeline_->is_last()) {
-    pipeline_->plan_training(shape, graph, training, planning(), &pass_reports_);
-    size = pipeline_->training_size(shape);
-  } else {
-    if (pipeline_) graph = pipeline_->with_ends(shape, graph, /*training=*/true);
-    plans.train = make_plan(optimize(std::move(graph), training, &pass_reports_), store_, shared_, planning());
-    size = {plans.train.arena_bytes, plans.train.workspace_bytes};
-  }
-  plans.fit.planned_bytes = size.arena_bytes + size.workspace_bytes;
-  plans.fit.fits = fits(size);
-  return plans.fit;
-}
-
-void Trainer::plan_training_within_memory(uint64_t others) {
-  uint64_t fixed = others;
-  for (RegionId id = 0; id < static_cast<RegionId>(store_.regions().size()); ++id)
-    if (id != shared_.arena && id != shared_.workspace)
-      fixed += store_.device().footprint(store_.regions()[static_cast<size_t>(id)].bytes);
-  const size_t limit = options_.memory > fixed ? options_.memory - fixed : 0;
-  for (int shape = 0; shape < static_cast<int>(shapes_.size()); ++shape) plan_training(shape, limit);
-}
-
-const Fit& Trainer::largest_fit() const {
-  return (*std::ranges::max_element(shapes_, {}, [](const auto& plans) { return plans->fit.planned_bytes; }))->fit;
 }
 
 void Trainer::bind() {
@@ -427,8 +368,7 @@ void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
 }
 
 void Trainer::finish_accumulation() {
-  const auto random = [this](int64_t step, int64_t micro) { set_random(step, micro); };
-  if (pipeline_) pipeline_->finish(random, pool_);
+  if (pipeline_) pipeline_->finish(pool_);
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after) {

@@ -39,10 +39,10 @@ struct TrainerOptions {
   // Tensor parallel: which rank of its group this is. The layout has the division (nn/tensor_parallel.h), losses are
   // those of the rank, and whoever runs steps is in the group's TensorGroupScope.
   TensorRank tensor = {};
-  // Pipeline parallel: which stage this is. The layout has the stages (nn/pipeline_parallel.h), losses are those of the
-  // stage, and whoever runs steps and evaluations is in a PipelineScope. A step's micro-batches are its
-  // accumulate_steps.
-  StageRank pipeline = {};
+  // Pipeline parallel: which stages this rank has. The layout has them (nn/pipeline_parallel.h), the trainer cuts
+  // losses into them, and whoever runs steps and evaluations is in a PipelineScope. A step's micro-batches are its
+  // accumulate_steps; a multiple of the ranks where each has several stages.
+  PipelineRank pipeline = {};
   // ZeRO (Rajbhandari et al. 2020). Stage 1: each rank has the moments of a part of the parameters (train/ownership.h),
   // and updates it. Stage 2: and the gradients of that part; others it has only until they were sent. Several
   // accumulate_steps need the whole gradient between them.
@@ -264,7 +264,9 @@ class Trainer {
   bool has_given_norm() const;
   std::vector<RangeSlice> own_slices() const;
   MachinePeak measure_peak();
-  Graph training_graph(const LossFunction& loss);
+  int chunks() const { return pipeline_ ? options_.pipeline.chunks : 1; }
+  Graph training_graph(const LossFunction& loss, int chunk);
+  void plan_training_of(int chunk, int shape, std::optional<size_t> limit);
   bool visit_buckets(int shape, GradientVisitor visit);
 
   const ParameterLayout& layout_;

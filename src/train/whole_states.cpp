@@ -52,7 +52,7 @@ const float* WholeStates::gather(const std::string& state, const ParameterSlot& 
   const ModelStages* stages = stages_of(trainer_.layout());
   if (!stages) return gather_in_stage(state, slot);
   const int owner = stages->owner(slot.spec.name);
-  if (stages->rank.stage != owner) return is_first_rank() ? receive(slot, owner) : nullptr;
+  if (stages->rank.rank != owner) return is_first_rank() ? receive(slot, owner) : nullptr;
   const float* whole = gather_in_stage(state, *find_parameter(trainer_.layout(), slot.spec.name));
   if (owner == 0 || !whole) return whole;
   send(whole, slot, 0);
@@ -68,7 +68,7 @@ void WholeStates::scatter(const std::string& state, const ParameterSlot& slot, c
       if (stage > 0) send(whole, slot, stage);
   const ParameterSlot* own = find_parameter(trainer_.layout(), slot.spec.name);
   if (!own) return;
-  if (is_first_of_stage() && stages->rank.stage > 0) whole = receive(slot, 0);
+  if (is_first_of_stage() && stages->rank.rank > 0) whole = receive(slot, 0);
   scatter_in_stage(state, *own, whole);
 }
 

@@ -54,7 +54,52 @@ TEST_F(PipelineRanks, AreCombinedWithDataParallel) {
   expect_close_losses("four", "one");
 }
 
-// The encoder on one rank and the decoder on the other; micro-batches of one step have several shapes.
+// Four ranks: two stages, whose layers two ranks divide; and eight, two such models on different data.
+TEST_F(PipelineRanks, AreCombinedWithTensorParallel) {
+  const Arguments shards{"--set", "data_shards=2", "--set", "clip_norm=0.5", "--set", "ema_decay=0.9"};
+  const auto train = [&](const char* run, const char* parallel, int ranks) {
+    Arguments arguments = shards;
+    if (ranks > 1) arguments.insert(arguments.end(), {"--parallel", parallel});
+    expect_trained(with_ranks(staged(run, arguments), ranks));
+  };
+  train("one", "", 1);
+  train("four", "tensor=2,pipeline=2", 4);
+  expect_close_losses("four", "one");
+  train("eight", "data=2,tensor=2,pipeline=2", 8);
+  expect_close_losses("eight", "one");
+  const Outcome eval = run({"eval", folder_ / "eight"});
+  EXPECT_EQ(eval.exit_code, 0) << eval.error;
+}
+
+TEST_F(PipelineRanks, CheckpointsOfAllLayoutsGoOnWithOthers) {
+  const Arguments shards{"--set", "data_shards=2"};
+  expect_trained(with_ranks(staged("one", shards), 1));
+  const auto part = [&](const char* run, const char* steps, bool resumed, const char* parallel, int ranks) {
+    Arguments arguments = staged(run, shards);
+    if (resumed)
+      arguments.insert(arguments.end(), {"--resume", "--set", std::string("parallel=") + parallel});
+    else
+      arguments.insert(arguments.end(), {"--parallel", parallel});
+    arguments.insert(arguments.end(), {"--steps", steps});
+    expect_trained(with_ranks(arguments, ranks));
+  };
+  part("alone", "10", false, "tensor=2,pipeline=2", 4);
+  part("alone", "20", true, "", 1);
+  expect_close_losses("alone", "one");
+  part("data", "10", false, "tensor=2,pipeline=2", 4);
+  part("data", "20", true, "data=2", 2);
+  expect_close_losses("data", "one");
+}
+
+// Two ranks with two stages each: the embeddings and the second layer, the first layer and the output layer.
+TEST_F(PipelineRanks, InterleaveTheirStages) {
+  expect_trained(with_ranks(staged("one", {"--set", "accumulate_steps=4"}), 1));
+  const Arguments interleaved{"--set", "accumulate_steps=4", "--parallel", "pipeline=2,interleave=2"};
+  expect_trained(with_ranks(staged("two", interleaved), 2));
+  expect_close_losses("two", "one");
+}
+
+// Micro-batches of one step have several shapes.
 TEST_F(PipelineRanks, TrainATranslationModel) {
   const auto train = [&](const char* run, int ranks, const Arguments& more) {
     Arguments arguments = translation(folder_ / run, {"accumulate_steps=3", "metric=loss", "threads=1"});
@@ -62,11 +107,15 @@ TEST_F(PipelineRanks, TrainATranslationModel) {
     expect_trained(with_ranks(arguments, ranks));
     return of_split(read_metrics(folder_ / run), "train");
   };
-  const auto one = train("one", 1, {}), two = train("two", 2, {"--parallel", "pipeline=2"});
+  const auto one = train("one", 1, {});
   ASSERT_FALSE(one.empty());
-  ASSERT_EQ(two.size(), one.size());
-  for (size_t i = 0; i < one.size(); ++i)
-    EXPECT_NEAR(std::stod(two[i].loss), std::stod(one[i].loss), 1e-5 * std::stod(one[i].loss)) << "step " << i + 1;
+  for (const char* parallel : {"pipeline=2", "pipeline=encoder-decoder"}) {
+    SCOPED_TRACE(parallel);
+    const auto two = train(parallel, 2, {"--parallel", parallel});
+    ASSERT_EQ(two.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(std::stod(two[i].loss), std::stod(one[i].loss), 1e-5 * std::stod(one[i].loss)) << "step " << i + 1;
+  }
 }
 
 TEST_F(PipelineRanks, PlansShowWhatEachStageTakes) {
@@ -77,6 +126,19 @@ TEST_F(PipelineRanks, PlansShowWhatEachStageTakes) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_NE(outcome.out.find("stage 0: layers.0, "), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("stage 1: layers.1, "), std::string::npos) << outcome.out;
+}
+
+TEST_F(PipelineRanks, PlansShowTheEncoderAndTheDecoder) {
+  Arguments arguments = translation(folder_ / "unused", {"metric=loss", "threads=1"});
+  arguments[0] = "plan";
+  const auto run_option = std::ranges::find(arguments, std::string("--run"));
+  ASSERT_NE(run_option, arguments.end());
+  arguments.erase(run_option, run_option + 2);
+  arguments.insert(arguments.end(), {"--ranks", "2", "--parallel", "pipeline=encoder-decoder"});
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_NE(outcome.out.find("stage 0: encoder.layers.0"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("stage 1: decoder.layers.0"), std::string::npos) << outcome.out;
 }
 
 // Each of these is one line and exit code 2, and leaves no run folder.
@@ -95,7 +157,11 @@ TEST_F(PipelineRanks, WhatCannotBeCutIsRefused) {
   expect_refused(with({}), 1, "--ranks must be a multiple of 2");
   expect_refused(with({"--set", "sample_length=20"}), 2, "sample_length = 0");
   expect_refused(with({"--set", "optimizer=muon"}), 2, "they need pipeline=1");
-  expect_refused(staged("run", {"--parallel", "tensor=2,pipeline=2"}), 4, "are not combined");
+  expect_refused(staged("run", {"--parallel", "pipeline=encoder-decoder"}), 2,
+                 "for models with an encoder and a decoder");
+  expect_refused(staged("run", {"--parallel", "pipeline=2,interleave=2", "--set", "accumulate_steps=3"}), 2,
+                 "set accumulate_steps to a multiple of 2, not 3");
+  expect_refused(staged("run", {"--parallel", "data=2,interleave=2"}), 2, "interleave is of a pipeline");
   expect_refused(staged("run", {"--parallel", "pipeline=5"}), 5, "the model has 2 layers to cut between");
 }
 
