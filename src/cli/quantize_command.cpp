@@ -16,7 +16,7 @@ int quantize(Arguments arguments) {
   arguments.method = calibration_method(arguments.method_name);
   const StaticScales scales = calibrate(arguments);
   save_quantized(arguments.model, scales, arguments.out);
-  std::printf("%s: %zu linear layers in static int8, scales by %s of %lld examples\n", arguments.out.c_str(),
+  std::printf("%s: %zu layers in static int8, scales by %s of %lld examples\n", arguments.out.c_str(),
               scales.input_scales.size(), scales.method.c_str(), static_cast<long long>(scales.examples));
   return 0;
 }

@@ -5,7 +5,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "nn/activation_observer.h"
 #include "ops/conv2d/conv2d.h"
+#include "ops/fake_quantize/fake_quantize.h"
 #include "ops/max_pool/max_pool.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -72,8 +74,15 @@ FilterLayer::FilterLayer(Module* parent, std::string name, int64_t in, int64_t o
 
 Tensor FilterLayer::operator()(At x) {
   ModuleScope scope(*this);
-  return conv2d(x, weight, stride, weight.spec().shape[1] / 2);
+  watch_input(weight.spec(), x.value);
+  const Shape& filters = weight.spec().shape;
+  if (!input_step) return conv2d(x, weight, stride, filters[1] / 2);
+  const Tensor rows = reshape(At(weight, x.where), {filters[0], filters.elements(1, 4)});
+  const Tensor rounded = reshape(round_weight(At(rows, x.where)), filters);
+  return conv2d(At(fake_quantize(x, *input_step), x.where), rounded, stride, filters[1] / 2);
 }
+
+void FilterLayer::train_quantized(float step) { input_step.emplace(this, "input_step", Shape{1}, constant_init(step)); }
 
 Shortcut::Shortcut(Module* parent, std::string name, int64_t in, int64_t out, int64_t stride)
     : Module(parent, std::move(name)), conv{this, "0", in, out, 1, stride}, norm{this, "1", out} {}

@@ -13,6 +13,7 @@
 
 #include "models/image_model.h"
 #include "nn/layers.h"
+#include "nn/quantized_training.h"
 
 namespace linnet {
 
@@ -23,12 +24,17 @@ struct ResNetConfig {
 };
 
 // A convolution without bias: [N, H, W, in] -> [N, H', W', out]. Zeros around the image keep its size at stride 1.
-struct FilterLayer : Module {
+struct FilterLayer : Module, QuantizedTrainingLayer {
   FilterLayer(Module* parent, std::string name, int64_t in, int64_t out, int64_t window, int64_t stride = 1);
   Tensor operator()(At x);
+  const ParameterSpec& quantized_weight() const override { return weight.spec(); }
+  bool is_trained_quantized() const override { return input_step.has_value(); }
+  void train_quantized(float step) override;
 
   int64_t stride;
   Parameter weight;  // [out, window, window, in]
+  // [1]: the step of x, as of Linear; usually none.
+  std::optional<Parameter> input_step;
 };
 
 struct Shortcut : Module {

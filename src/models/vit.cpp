@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/activation_observer.h"
 #include "ops/matmul/matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/pointwise/pointwise.h"
@@ -58,6 +59,7 @@ Tensor PatchProjection::operator()(At images) {
   const int64_t rows = s[1] / side, columns = s[2] / side;
   const Tensor cut = permute(reshape(images, {s[0], rows, side, columns, side * channels}), {0, 1, 3, 2, 4});
   const Tensor pixels = reshape(cut, {s[0], rows * columns, elements});
+  watch_input(weight.spec(), pixels);
   return matmul(pixels, reshape(weight.tensor(), {width, elements}), false, true) + bias.tensor();
 }
 

@@ -110,12 +110,12 @@ std::optional<PackedShape> ParameterFile::packed_shape(const ParameterSpec& spec
   if (tensors_.find(spec.name)) return {};
   const SafetensorsEntry* codes = tensors_.find(spec.name + kCodes);
   if (!codes) fail_user("'" + path() + "' has no parameter " + spec.name + ", which the model needs");
-  if (spec.shape.rank() != 2) fail("parameter " + spec.name + " is no matrix");
+  if (spec.shape.rank() < 2) fail("parameter " + spec.name + " is no matrix");
   using enum WeightFormat;
   const WeightFormat format = codes->dtype == FileDType::kU8     ? kInt4Blocks
                               : tensors_.find(spec.name + kSums) ? kInt8
                                                                  : kInt8Blocks;
-  return PackedShape{format, spec.shape[0], spec.shape[1]};
+  return PackedShape{format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
 }
 
 // The packed bytes, once all tensors are known to be there, of the right size and next to each other.

@@ -12,6 +12,11 @@ int64_t train_quantized(Module& model) {
   const WeightQuantization int8 = parse_quantization("int8");
   int64_t count = 0;
   model.visit([&](Module& module) {
+    auto* layer = dynamic_cast<QuantizedTrainingLayer*>(&module);
+    if (layer && !layer->is_trained_quantized() && int8.choose(layer->quantized_weight())) {
+      layer->train_quantized(kUntilCalibrated);
+      ++count;
+    }
     auto* linear = dynamic_cast<Linear*>(&module);
     if (!linear || linear->input_step || !int8.choose(linear->weight.spec())) return;
     linear->train_quantized(kUntilCalibrated);

@@ -9,7 +9,16 @@
 
 namespace linnet {
 
-// Gives each linear layer that `int8` quantizes a step. Returns how many there are.
+// A layer besides Linear that computes so: a convolution.
+struct QuantizedTrainingLayer {
+  virtual ~QuantizedTrainingLayer() = default;
+  virtual const ParameterSpec& quantized_weight() const = 0;
+  virtual bool is_trained_quantized() const = 0;
+  // As Linear::train_quantized().
+  virtual void train_quantized(float step) = 0;
+};
+
+// Gives each layer that `int8` quantizes a step. Returns how many there are.
 int64_t train_quantized(Module& model);
 
 // "fc.weight" for "fc.input_step"; empty for other names.

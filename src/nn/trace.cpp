@@ -38,8 +38,9 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
   cut(graph_, options.dtype, "constants", layout.constants(), parts_);
   for (const QuantizedSlot& slot : layout.quantized()) {
     const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
-    parts_[slot.slot.spec.name] =
-        dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype, slot.input_scale);
+    const Tensor matrix = dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype, slot.input_scale);
+    const Shape& shape = slot.slot.spec.shape;
+    parts_[slot.slot.spec.name] = matrix.shape() == shape ? matrix : reshape(matrix, shape);
   }
 }
 Trace::~Trace() { t_current = outer_; }

@@ -10,8 +10,11 @@ namespace linnet {
 
 std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec) const {
   const std::optional<WeightFormat> format = spec.table ? table : linear;
-  if (!format || !spec.trainable || spec.shape.rank() != 2) return {};
-  const PackedShape shape{*format, spec.shape[0], spec.shape[1]};
+  if (!format || !spec.trainable || spec.shape.rank() == 0) return {};
+  const PackedShape shape{*format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
+  // Filters [O, R, S, C] of square windows; the order of ONNX's is another.
+  const bool are_filters = spec.shape.rank() == 4 && spec.shape[1] == spec.shape[2] && *format == WeightFormat::kInt8;
+  if (spec.shape.rank() != 2 && !are_filters) return {};
   if (shape.rows < PackedShape::kPanel || shape.columns < PackedShape::kBlock ||
       shape.columns > PackedShape::kMostColumns)
     return {};

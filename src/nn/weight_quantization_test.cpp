@@ -40,6 +40,21 @@ TEST(WeightQuantization, ChoosesLargeMatricesAndKeepsWhatIsNamed) {
   EXPECT_THROW(ParameterLayout(net, {}, parse_quantization("int8", {"word.*"})), Error);
 }
 
+// Filters are rows of int8; the block formats leave them, as do windows that are not square.
+TEST(WeightQuantization, ChoosesFiltersInInt8) {
+  const auto choose = [](const std::string& word, const Shape& shape) {
+    const ParameterSpec spec{"conv.weight", shape, constant_init(0), true};
+    return parse_quantization(word).choose(spec);
+  };
+  EXPECT_EQ(choose("int8", {16, 3, 3, 8}), (PackedShape{WeightFormat::kInt8, 16, 72}));
+  EXPECT_EQ(choose("int8", {64, 1, 1, 32}), (PackedShape{WeightFormat::kInt8, 64, 32}));
+  EXPECT_FALSE(choose("int8", {16, 3, 3, 3})) << "27 numbers a window";
+  EXPECT_FALSE(choose("int8", {8, 3, 3, 8})) << "8 filters";
+  EXPECT_FALSE(choose("int8", {64, 32, 3, 3})) << "the order of ONNX";
+  EXPECT_FALSE(choose("int8-weights", {16, 3, 3, 8}));
+  EXPECT_FALSE(choose("int8", {64}));
+}
+
 // The flat buffer of graphs ends before the quantized parameters; loading has all of them.
 TEST(WeightQuantization, ThePackedWeightsTakeTheirPlace) {
   Net net;

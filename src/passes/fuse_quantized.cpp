@@ -2,6 +2,7 @@
 // such a parameter computes with the numbers that it stands for.
 #include "ops/embedding/embedding.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/movement/movement.h"
 #include "ops/quantized/quantized.h"
 #include "passes/matcher.h"
 #include "passes/passes.h"
@@ -26,11 +27,20 @@ class Quantized {
     return is(producer, kDequantize) ? producer : nullptr;
   }
 
+  // The same through reshapes that end where they began: of filters that are a product's matrix.
+  const Node* dequantized_matrix(ValueId value) const {
+    const ValueId matrix = value;
+    while (is(matcher_.producer(value), kReshape)) value = matcher_.producer(value)->in[0];
+    const Node* producer = dequantized(value);
+    const Graph& old = rewriter_.old();
+    return producer && old.value(matrix).type == old.value(producer->out[0]).type ? producer : nullptr;
+  }
+
   // a W^T or, in a backward pass, a W, with all that follows it in one node.
   bool product(const Node& node) {
     if (!is(node, kMatmul)) return false;
     const auto& attrs = node.attrs.as<MatmulAttrs>();
-    const Node* weight = dequantized(node.in[1]);
+    const Node* weight = dequantized_matrix(node.in[1]);
     if (!weight || !has_quantized_product(weight->attrs.as<QuantizedAttrs>().format, attrs)) return false;
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];

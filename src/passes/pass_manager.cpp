@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "passes/fuse_int8_convolution.h"
 #include "passes/passes.h"
 
 namespace linnet {
@@ -46,6 +47,7 @@ constexpr std::array kPasses{
          [](const PassOptions& o) { return !o.filters.empty(); }},
     Pass{"fuse_accumulate", plain<fuse_accumulate>},
     Pass{"fuse_quantized", plain<fuse_quantized>},
+    Pass{"fuse_int8_convolution", plain<fuse_int8_convolution>},
     Pass{"fuse_pointwise", plain<fuse_pointwise>},
     Pass{"cast_to_storage_type",
          [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },

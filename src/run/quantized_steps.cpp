@@ -26,7 +26,7 @@ void calibrate_steps(TrainingTask& task) {
   }
   trainer.reset_ema();
   log_info("the inputs of " + std::to_string(steps) +
-           " linear layers are rounded to 8 bits, by steps found on the "
+           " layers are rounded to 8 bits, by steps found on the "
            "validation examples");
 }
 

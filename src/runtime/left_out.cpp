@@ -5,6 +5,7 @@
 #include "io/onnx/lowering.h"
 #include "kernels/attention/attention_blocking.h"
 #include "ops/op_lists.h"
+#include "passes/fuse_int8_convolution.h"
 #include "passes/passes.h"
 #include "run/pretrained_run.h"
 #include "tasks/classification/text_classifier.h"
@@ -32,7 +33,8 @@ Graph fuse_pool_gradient(const Graph& graph, const Backend&) { return remove_dea
 Graph recompute(const Graph& graph) { return remove_dead_code(graph); }
 Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice>) { return remove_dead_code(graph); }
 Graph round_shared(const Graph& graph) { return remove_dead_code(graph); }
-// passes/pack_filters.cpp: no convolutions.
+// passes/pack_filters.cpp, passes/fuse_int8_convolution.cpp: no convolutions.
+Graph fuse_int8_convolution(const Graph& graph) { return remove_dead_code(graph); }
 std::vector<PackedFilters> packable_filters(std::span<const Graph>, const Backend&) { return {}; }
 Graph pack_filters(const Graph& graph, std::span<const PackedFilters>) { return remove_dead_code(graph); }
 void pack(const PackedFilters&, const float*, float*, ThreadPool&) {}

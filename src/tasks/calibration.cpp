@@ -161,7 +161,8 @@ StaticScales calibrate(const CalibrationRequest& request) {
   });
   if (scales.input_scales.empty())
     fail_user(name +
-              " has no linear layer of at least 16 features from 32 or more that is not kept in fp32: there is "
+              " has no linear layer or convolution of at least 16 features from 32 numbers or more that is not kept in "
+              "fp32: there is "
               "nothing to quantize");
   return scales;
 }

@@ -48,7 +48,9 @@ void check_parameters(const ParameterLayout& layout) {
 WeightQuantization prepare_quantization(const Config& config, Module& model, bool training) {
   if (!training || config.train.quantize == "none") return config.quantization;
   if (train_quantized(model) == 0)
-    fail_user("quantize = \"int8\": the model has no linear layer of at least 16 features from 32 or more");
+    fail_user(
+        "quantize = \"int8\": the model has no linear layer or convolution of at least 16 features from 32 numbers or "
+        "more");
   auto observer = std::make_shared<ActivationObserver>();
   observer->set_collecting(false);
   return {.observer = std::move(observer)};

@@ -152,6 +152,34 @@ TEST_F(QuantizedOps, Int8Convolutions) {
   }
 }
 
+// As the pass makes them: the first has batch normalization and ReLU behind it and hands on codes, which the second
+// multiplies and adds; a third finds a scale for each image and adds floats.
+TEST_F(QuantizedOps, Int8ConvolutionsWithWhatFollows) {
+  const WindowAxis wide{.size = 3, .before = 1, .after = 1};
+  linnet::testing::check_op(
+      {.inputs = {{.shape = {2, 8, 7, 16}}, {.shape = {18}}, {.shape = {18}}, {.shape = {2, 8, 7, 18}}},
+       .build = [=](Graph& graph, const auto& x) -> std::vector<Tensor> {
+         const auto attrs = [&](int64_t channels) {
+           QuantizedConv2dAttrs made{.vertical = wide, .horizontal = wide};
+           made.weight = {WeightFormat::kInt8, {x[0].type().dtype, {18, 9 * channels}}};
+           return made;
+         };
+         const RoundingAttrs codes{.scale = 0.12F, .zero = 0};
+         QuantizedConv2dAttrs first = attrs(16), second = attrs(18), third = attrs(16);
+         first.rounding = {.scale = 0.0131F, .zero = 128, .least = 1};
+         first.scale = first.bias = first.relu = true, first.result_rounding = codes;
+         second.rounding = second.residual_rounding = codes, second.residual = true;
+         third.residual = third.bias = true;
+         const Tensor w16 = packed_literal(graph, first.weight.packed()),
+                      w18 = packed_literal(graph, second.weight.packed());
+         const auto where = SourceLine::current();
+         const Tensor y = graph.add_one(kQuantizedConv2d, std::array{x[0], w16, x[1], x[2]}, first, where);
+         return {graph.add_one(kQuantizedConv2d, std::array{y, w18, y}, second, where),
+                 graph.add_one(kQuantizedConv2d, std::array{x[0], w16, x[1], x[3]}, third, where)};
+       },
+       .differentiate = false});
+}
+
 // An update's result becomes a weight in bf16: the executor's bits are the interpreter's.
 TEST_F(QuantizedOps, StochasticRounding) {
   for (const int64_t rows : {1, 7, 33}) {
