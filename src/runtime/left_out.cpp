@@ -4,6 +4,8 @@
 #include "base/files.h"
 #include "io/onnx/lowering.h"
 #include "kernels/attention/attention_blocking.h"
+#include "kernels/gemm/gemm_bf16.h"
+#include "ops/matmul/dense_head.h"
 #include "ops/op_lists.h"
 #include "passes/fuse_int8_convolution.h"
 #include "passes/passes.h"
@@ -19,6 +21,15 @@ std::span<const OpEntry> all_ops() { return inference_ops(); }
 attention_blocking::ForwardTask attention_blocking::bf16_forward_task() { return nullptr; }
 attention_blocking::BackwardTask attention_blocking::bf16_backward_task() { return nullptr; }
 
+// kernels/gemm/gemm_bf16_simd.cpp: so are products.
+bool gemm_has_bf16() { return false; }
+bool gemm_bf16(const GemmArgs&, float*, ThreadPool&) { return false; }
+
+// ops/matmul/dense_head_gradient_cpu.cpp
+void run_dense_head_gradient(const DenseHeadShape&, bool, const KernelArgs&) {
+  fail_internal("this library computes no gradients");
+}
+
 // tasks/classification/classification_run.cpp: no import of ONNX files.
 PretrainedModel open_classification_run(const std::string& folder) {
   if (file_exists(folder + "/network.onnx"))
@@ -33,11 +44,14 @@ Graph fuse_pool_gradient(const Graph& graph, const Backend&) { return remove_dea
 Graph recompute(const Graph& graph) { return remove_dead_code(graph); }
 Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice>) { return remove_dead_code(graph); }
 Graph round_shared(const Graph& graph) { return remove_dead_code(graph); }
-// passes/pack_filters.cpp, passes/fuse_int8_convolution.cpp: no convolutions.
+// passes/fuse_convolution.cpp, fuse_int8_convolution.cpp, pack_filters.cpp: no convolutions.
 Graph fuse_int8_convolution(const Graph& graph) { return remove_dead_code(graph); }
+Graph fuse_convolution(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 std::vector<PackedFilters> packable_filters(std::span<const Graph>, const Backend&) { return {}; }
 Graph pack_filters(const Graph& graph, std::span<const PackedFilters>) { return remove_dead_code(graph); }
 void pack(const PackedFilters&, const float*, float*, ThreadPool&) {}
+// passes/fusion_report.cpp: nobody asks what passes did.
+std::vector<std::string> new_nodes(const Graph&, const Graph&) { return {}; }
 
 namespace {
 

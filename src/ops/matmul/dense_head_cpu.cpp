@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/conv/dense_head.h"
 #include "ops/matmul/dense_head.h"
 #include "ops/matmul/matmul.h"
 
@@ -53,9 +52,8 @@ void run_dense_head(const KernelArgs& args) {
       return dense_head_forward(shape, a, b, attrs.bias ? args.in[2].as<const float>() : nullptr,
                                 attrs.activation == GemmActivation::kRelu, out, args.pool);
     case Product::kWeightGradient:
-      return dense_head_weight_gradient(shape, a, b, attrs.accumulate, out, args.pool);
     case Product::kInputGradient:
-      return dense_head_input_gradient(shape, a, b, attrs.accumulate, out, args.pool);
+      return run_dense_head_gradient(shape, product == Product::kWeightGradient, args);
     case Product::kNone:
       break;
   }
