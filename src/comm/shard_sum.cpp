@@ -7,8 +7,10 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 16;  // floats of a node that are received at once
-constexpr size_t kTask = size_t{1} << 14;   // floats that a thread adds at once
+// Floats of a node that are received at once: on the host such that they are added while they are in the caches, on a
+// device such that starting a message takes little of its time.
+constexpr size_t kPiece = size_t{1} << 16, kDevicePiece = size_t{1} << 22;
+constexpr size_t kTask = size_t{1} << 14;  // floats that a thread adds at once
 
 size_t nodes_of_others(const ShardShare& share) {
   size_t count = 0;
@@ -51,12 +53,18 @@ void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from)
   });
 }
 
-size_t ShardSum::workspace_size(const ShardShare& share, size_t values) {
-  return nodes_of_others(share) * std::min(kPiece, std::max<size_t>(values, 1));
+size_t ShardSum::workspace_size(const ShardShare& share, size_t values, bool on_device) {
+  return nodes_of_others(share) * std::min(on_device ? kDevicePiece : kPiece, std::max<size_t>(values, 1));
 }
 
 ShardSum::ShardSum(Communicator& world, const ShardShare& share, std::span<float> workspace)
-    : world_(world), share_(share), workspace_(workspace) {
+    : ShardSum(world, nullptr, share, workspace) {}
+
+ShardSum::ShardSum(DeviceRanks& device, const ShardShare& share, std::span<float> workspace)
+    : ShardSum(device.messages(), &device, share, workspace) {}
+
+ShardSum::ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& share, std::span<float> workspace)
+    : world_(world), device_(device), share_(share), workspace_(workspace), piece_(device ? kDevicePiece : kPiece) {
   size_t all = 0;
   for (int rank = 0; rank < share.ranks; ++rank) {
     nodes_of_.push_back(share.nodes_of(rank));
@@ -90,13 +98,23 @@ void ShardSum::exchange_and_add(std::span<const std::span<float>> nodes, size_t 
   }
   while (values_.size() > 1) add_last_two(pool, count);
   float* sum = nodes[0].data() + first_of_mine;
-  if (values_[0] != sum) std::copy_n(values_[0], count, sum);
+  if (values_[0] != sum) copy(sum, values_[0], count);
 }
 
 void ShardSum::add_last_two(ThreadPool& pool, size_t count) {
   const float* last = values_.back();
   values_.pop_back();
-  add_values(pool, values_.back(), last, count);
+  if (device_)
+    device_->add(values_.back(), last, count);
+  else
+    add_values(pool, values_.back(), last, count);
+}
+
+void ShardSum::copy(float* into, const float* from, size_t count) {
+  if (device_)
+    device_->copy(into, from, count);
+  else
+    std::copy_n(from, count, into);
 }
 
 // `count` values of a round's shards, of which this rank's begin at `mine`, and those of the waiting nodes at `first`.
@@ -124,7 +142,7 @@ void ShardSum::exchange_and_add_round(int64_t round, float* mine, std::span<cons
   const bool is_last = round + 1 == share_.count();
   while (is_last && values_.size() > 1) add_last_two(pool, count);
   for (size_t i = 0; i < values_.size(); ++i)
-    if (float* sum = sums[i].data() + first; values_[i] != sum) std::copy_n(values_[i], count, sum);
+    if (float* sum = sums[i].data() + first; values_[i] != sum) copy(sum, values_[i], count);
 }
 
 void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, ThreadPool& pool) {
@@ -135,11 +153,11 @@ namespace {
 
 // body(piece), where piece(rank) is what the rank owns of a part, cut such that all messages fit into the workspace.
 template <class Body>
-void in_pieces(const SliceBounds& bounds, Slice part, int ranks, const Body& body) {
+void in_pieces(const SliceBounds& bounds, Slice part, int ranks, size_t piece_size, const Body& body) {
   const auto share = [&](int rank) { return overlap(slice(bounds, rank), part); };
   size_t longest = 0;
   for (int rank = 0; rank < ranks; ++rank) longest = std::max(longest, share(rank).count);
-  const size_t most = ranks == 1 ? longest : kPiece;
+  const size_t most = ranks == 1 ? longest : piece_size;
   for (size_t done = 0; done < longest; done += most)
     body([&](int rank) {
       const Slice own = share(rank);
@@ -151,7 +169,7 @@ void in_pieces(const SliceBounds& bounds, Slice part, int ranks, const Body& bod
 
 void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, const SliceBounds& bounds, Slice part,
                               ThreadPool& pool, Communicator::Wait wait) {
-  in_pieces(bounds, part, share_.ranks, [&](const auto& piece) {
+  in_pieces(bounds, part, share_.ranks, piece_, [&](const auto& piece) {
     outgoing_.clear();
     for (int rank = 0; rank < share_.ranks; ++rank)
       for (size_t i = 0; rank != share_.rank && i < nodes.size(); ++i)
@@ -164,7 +182,7 @@ void ShardSum::reduce_scatter(std::span<const std::span<float>> nodes, const Sli
 void ShardSum::add_round(int64_t round, std::span<float> shard, const SliceBounds& bounds, Slice part,
                          std::span<const std::span<float>> sums, ThreadPool& pool, Communicator::Wait wait) {
   const size_t own_first = slice(bounds, share_.rank).first;
-  in_pieces(bounds, part, share_.ranks, [&](const auto& piece) {
+  in_pieces(bounds, part, share_.ranks, piece_, [&](const auto& piece) {
     const auto values = [&](int rank) {
       const Slice p = piece(rank);
       return p.count == 0 ? std::span<float>{} : shard.subspan(p.first - part.first, p.count);

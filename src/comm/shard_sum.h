@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "comm/communicator.h"
+#include "comm/device_ranks.h"
 #include "comm/shard_tree.h"
 
 namespace linnet {
@@ -19,8 +20,10 @@ class ShardSum {
  public:
   // `workspace`: workspace_size() floats; it must outlive this.
   ShardSum(Communicator& world, const ShardShare& share, std::span<float> workspace);
+  // Of values that lie, as the workspace does, on a device: everything is queued there, and pools are not used.
+  ShardSum(DeviceRanks& device, const ShardShare& share, std::span<float> workspace);
   // Floats for received pieces; 0 with one rank.
-  static size_t workspace_size(const ShardShare& share, size_t values);
+  static size_t workspace_size(const ShardShare& share, size_t values, bool on_device = false);
 
   // nodes[i]: the values of this rank's i-th node, all of one size. Writes the sum over all shards of this rank's slice
   // there in nodes[0], and uses the same slice of the other nodes as scratch memory. The other slices stay as they are.
@@ -42,15 +45,19 @@ class ShardSum {
                             ThreadPool& pool);
 
  private:
+  ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& share, std::span<float> workspace);
   void exchange_and_add(std::span<const std::span<float>> nodes, size_t first_of_mine, size_t count, ThreadPool& pool,
                         Communicator::Wait wait);
   void exchange_and_add_round(int64_t round, float* mine, std::span<const std::span<float>> sums, size_t first,
                               size_t count, ThreadPool& pool, Communicator::Wait wait);
   void add_last_two(ThreadPool& pool, size_t count);
+  void copy(float* into, const float* from, size_t count);
 
   Communicator& world_;
+  DeviceRanks* const device_ = nullptr;
   const ShardShare share_;
   const std::span<float> workspace_;
+  const size_t piece_;                            // floats of a node that are received at once
   std::vector<std::vector<ShardNode>> nodes_of_;  // of each rank
   std::vector<Communicator::Outgoing> outgoing_;
   std::vector<Communicator::Incoming> incoming_;

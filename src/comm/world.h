@@ -14,6 +14,7 @@ struct Starter {
   std::string name;  // "mpirun", "srun"
   int rank = 0, ranks = 1;
   int ranks_here = 1;  // on this machine
+  int rank_here = 0;   // among them
 };
 
 // Empty: the process was started alone. User error for a starter whose ranks cannot be joined.

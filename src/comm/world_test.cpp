@@ -16,9 +16,10 @@ class Starters : public ::testing::Test {
   void SetUp() override { clear(); }
   void TearDown() override { clear(); }
   static void clear() {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                             "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "LINNET_MPI_MODULE", "RANK",
-                             "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"})
+    for (const char* name :
+         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+          "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "LINNET_MPI_MODULE", "RANK",
+          "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"})
       ::unsetenv(name);
   }
   static void set(const char* name, const char* value) { ::setenv(name, value, 1); }
@@ -36,6 +37,10 @@ TEST_F(Starters, MpirunSaysItsRanks) {
   EXPECT_EQ(starter->rank, 3);
   EXPECT_EQ(starter->ranks, 8);
   EXPECT_EQ(starter->ranks_here, 4);
+  // Which of the machine's GPUs is this rank's.
+  EXPECT_EQ(starter->rank_here, 3);
+  set("OMPI_COMM_WORLD_LOCAL_RANK", "1");
+  EXPECT_EQ(find_starter()->rank_here, 1);
 }
 
 // A batch script has them from its job; it is one process all the same.

@@ -1,10 +1,11 @@
-// The one function that the program looks up in the module (exec/backend.h).
+// The functions that the program looks up in the module (exec/backend.h, exec/device_ranks.h).
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "cuda/gpu_ranks.h"
 #include "device/cuda/cuda_device.h"
 #include "exec/backend.h"
 #include "ops/cuda_kernels.h"
@@ -38,4 +39,15 @@ extern "C" __attribute__((visibility("default"))) const linnet::Backend* linnet_
     std::snprintf(message, message_size, "%s", error.what());
     return nullptr;
   }
+}
+
+extern "C" __attribute__((visibility("default"))) int linnet_cuda_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+extern "C" __attribute__((visibility("default"))) void linnet_cuda_join(linnet::Device& device,
+                                                                        linnet::Communicator& world,
+                                                                        linnet::JoinedDevices& joined) {
+  joined = linnet::join_gpus(static_cast<linnet::CudaDevice&>(device), world);
 }

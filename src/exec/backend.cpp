@@ -11,18 +11,21 @@
 #include <optional>
 
 #include "base/error.h"
+#include "comm/world.h"
+#include "exec/device_ranks.h"
 
 namespace linnet {
 namespace {
 
-// -1: not a CUDA device's name.
+constexpr int kNoCuda = -1, kAnyGpu = -2;
+
 int cuda_index(const std::string& device) {
-  if (device == "cuda") return 0;
-  if (!device.starts_with("cuda:")) return -1;
-  int index = -1;
+  if (device == "cuda") return kAnyGpu;
+  if (!device.starts_with("cuda:")) return kNoCuda;
+  int index = kNoCuda;
   const char* end = device.data() + device.size();
   const auto [stop, problem] = std::from_chars(device.data() + 5, end, index);
-  return problem == std::errc() && stop == end ? index : -1;
+  return problem == std::errc() && stop == end && index >= 0 ? index : kNoCuda;
 }
 
 constexpr const char* kModule = "liblinnet_cuda.so";
@@ -35,7 +38,7 @@ std::vector<std::filesystem::path> module_places() {
   return {folder / kModule, folder / "../lib/linnet" / kModule, folder / "../cuda" / kModule};
 }
 
-OpenBackend load_module() {
+void* load_module() {
   std::string looked;
   for (const auto& location : module_places()) {
     looked += (looked.empty() ? "" : ", ") + location.lexically_normal().string();
@@ -43,15 +46,33 @@ OpenBackend load_module() {
     // Its symbols stay its own; it is never unloaded.
     void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!module) fail_user("cannot load the CUDA module: " + std::string(dlerror()));
-    auto open = reinterpret_cast<OpenBackend>(dlsym(module, "linnet_cuda_open"));
-    if (!open) fail_user(location.string() + " is not Linnet's CUDA module");
-    return open;
+    if (!dlsym(module, "linnet_cuda_open")) fail_user(location.string() + " is not Linnet's CUDA module");
+    return module;
   }
   fail_user("this program has no CUDA module; build it with `./dev gpu build` (looked for " + looked + ")");
 }
 
+// What the module exports as `linnet_cuda_count`: the number of GPUs.
+using CountGpus = int (*)();
+
+// Null when the module has no such function.
+template <class Function>
+Function module_function(const char* name) {
+  static void* const module = load_module();
+  return reinterpret_cast<Function>(dlsym(module, name));
+}
+
+// Ranks that a starter has put on one machine take its GPUs in turn. Slurm may show each of them only its own.
+int gpu_of_rank() {
+  const std::optional<Starter> starter = find_starter();
+  if (!starter || starter->rank_here == 0) return 0;
+  const auto count = module_function<CountGpus>("linnet_cuda_count");
+  const int gpus = count ? count() : 0;
+  return gpus > 0 ? starter->rank_here % gpus : 0;
+}
+
 const Backend* open_cuda(int index) {
-  const OpenBackend open = load_module();
+  const auto open = module_function<OpenBackend>("linnet_cuda_open");
   std::array<char, 1024> message{};
   const Backend* backend = open(backend_version(), index, message.data(), message.size());
   if (!backend) fail_user(message.data());
@@ -61,18 +82,28 @@ const Backend* open_cuda(int index) {
 }  // namespace
 
 // The number in the middle: raised whenever Device, Backend or what kernels are given changes.
-const char* backend_version() { return "linnet " LINNET_VERSION ", backend 4, " __VERSION__; }
+const char* backend_version() { return "linnet " LINNET_VERSION ", backend 5, " __VERSION__; }
 
 const Backend& open_backend(const std::string& device) {
   static std::mutex mutex;
   static std::map<int, const Backend*> opened;
   if (device == "cpu") return cpu_backend();
-  const int index = cuda_index(device);
-  if (index < 0) fail_user("unknown device \"" + device + "\"; there are cpu, cuda and cuda:N");
+  int index = cuda_index(device);
+  if (index == kNoCuda) fail_user("unknown device \"" + device + "\"; there are cpu, cuda and cuda:N");
   const std::lock_guard lock(mutex);
+  if (index == kAnyGpu) index = gpu_of_rank();
   const auto [location, is_new] = opened.try_emplace(index);
   if (is_new || !location->second) location->second = open_cuda(index);
   return *location->second;
+}
+
+JoinedDevices join_devices(const Backend& backend, Communicator& world) {
+  if (backend.device->is_host()) return {};
+  const auto join = module_function<JoinDevices>("linnet_cuda_join");
+  if (!join) return {nullptr, "this device's module moves nothing between devices"};
+  JoinedDevices joined;
+  join(*backend.device, world, joined);
+  return joined;
 }
 
 }  // namespace linnet

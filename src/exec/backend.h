@@ -6,10 +6,10 @@
 
 namespace linnet {
 
-// "cpu", "cuda" or "cuda:N": opens GPU N through the module liblinnet_cuda.so, once for the whole program. The
-// module is looked for beside the program, in ../lib/linnet beside it, and where LINNET_CUDA_MODULE says. Error(kUser)
-// in one line: an unknown name (with the nearest), no module, a module of another version; Error(kSystem): no driver,
-// no such GPU, a library missing.
+// "cpu", "cuda" or "cuda:N": opens GPU N through the module liblinnet_cuda.so, once for the whole program. "cuda": the
+// first GPU, or the next one for each rank of a machine. The module is looked for beside the program, in ../lib/linnet
+// beside it, and where LINNET_CUDA_MODULE says. Error(kUser) in one line: an unknown name, no module, a module of
+// another version; Error(kSystem): no driver, no such GPU, a library missing.
 const Backend& open_backend(const std::string& device);
 
 // What the module exports, as `linnet_cuda_open`: the backend, or null and a message. Module and program share C++

@@ -15,6 +15,7 @@
 #include "comm/pipeline_group.h"
 #include "comm/tensor_group.h"
 #include "exec/backend.h"
+#include "exec/device_ranks.h"
 #include "kernels/isa.h"
 #include "run/anomaly.h"
 #include "run/data_fingerprint.h"
@@ -53,9 +54,11 @@ class TrainingRun {
         tensor_scope_(groups_.tensor),
         evaluation_(groups_.data),
         pipeline_scope_(groups_.pipeline),
+        joined_(trainer_.is_sharded() ? join_devices(trainer_.store().backend(), world_) : JoinedDevices{}),
         shards_(trainer_.is_sharded()
                     ? std::make_optional<ShardedStep>(trainer_, groups_.data,
-                                                      trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr)
+                                                      trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr,
+                                                      joined_.ranks.get())
                     : std::nullopt),
         whole_(trainer_.divides_moments() || shares_layers()
                    ? std::make_optional<WholeStates>(trainer_, groups_.data, groups_.tensor, groups_.pipeline)
@@ -135,6 +138,7 @@ class TrainingRun {
     task_.batches().seek(progress_.epoch, progress_.batch);
     last_saved_ = progress_.step;
     if (is_first_rank()) begin_files();
+    if (is_first_rank()) tell_of_devices();
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && any_rank(world_, is_first_rank() && !folder_.has_state())) save();
   }
@@ -168,6 +172,12 @@ class TrainingRun {
                         where_it_runs(config_, trainer_.options().threads, request_.config.process.ranks));
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
     start_profile();
+  }
+
+  // How gradients go between GPUs.
+  void tell_of_devices() const {
+    if (joined_.ranks && !is_alone()) log_info("gradients go from GPU to GPU by " + joined_.ranks->text());
+    if (!joined_.reason.empty()) log_warning("gradients go through the host's memory: " + joined_.reason);
   }
 
   void start_profile() {
@@ -453,6 +463,7 @@ class TrainingRun {
   const TensorGroupScope tensor_scope_;
   SharedWork evaluation_;
   const PipelineScope pipeline_scope_;
+  const JoinedDevices joined_;  // of GPUs, whose ranks only share data
   std::optional<ShardedStep> shards_;
   std::optional<WholeStates> whole_;  // where ranks divide states
   StepQueue steps_;

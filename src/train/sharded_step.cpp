@@ -20,8 +20,12 @@ size_t few_count(const ParameterLayout& layout) {
   return kBuffers + static_cast<size_t>(layout.stored_count() - layout.buffer_offset());
 }
 
-std::span<float> floats(const Store& store, const char* name, size_t count) {
-  return {store.has(name) ? store.as<float>(name) : nullptr, count};
+// A state's values, on the device or in the host's copy.
+std::span<float> floats(const Store& store, const char* name, size_t count, bool on_device = false) {
+  if (!store.has(name)) return {static_cast<float*>(nullptr), count};
+  if (!on_device) return {store.as<float>(name), count};
+  const Location& at = store.find(name, count * sizeof(float));
+  return {reinterpret_cast<float*>(store.location(at.region) + at.offset), count};
 }
 
 // The nodes that wait while a rank computes the last of its shards.
@@ -31,8 +35,9 @@ std::vector<ShardNode> nodes_before_last(const ShardShare& share) {
   return stack.nodes();
 }
 
-size_t message_count(const ParameterLayout& layout, const ShardShare& share) {
-  return ShardSum::workspace_size(share, std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)));
+size_t message_count(const ParameterLayout& layout, const ShardShare& share, bool on_device) {
+  return ShardSum::workspace_size(share, std::max(static_cast<size_t>(layout.trained_count()), few_count(layout)),
+                                  on_device);
 }
 
 }  // namespace
@@ -48,20 +53,30 @@ void declare_shard_sums(Store& store, const ParameterLayout& layout, const Shard
     GradientSlices::declare(store, layout, share, *divided);
   else
     declare(kWaiting, MemoryKind::kGradients, static_cast<size_t>(share.most_waiting() * layout.trained_count()));
-  declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share));
+  declare(kMessages, MemoryKind::kWorkspace, message_count(layout, share, !store.device().is_host()));
 }
 
-ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor)
+ShardedStep::ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor, DeviceRanks* device)
     : trainer_(trainer),
       world_(world),
       tensor_(tensor),
+      device_(device),
       shares_layers_(tensor || trainer.pipeline()),
       store_(trainer.store()),
       share_(trainer.options().shards),
       gradient_(floats(store_, "gradient",
-                       trainer.has_whole_gradient() ? static_cast<size_t>(trainer.layout().trained_count()) : 0)),
+                       trainer.has_whole_gradient() ? static_cast<size_t>(trainer.layout().trained_count()) : 0,
+                       device != nullptr)),
       buffers_(floats(store_, kBufferInput, few_count(trainer.layout()) - kBuffers)),
-      sum_(world, share_, floats(store_, kMessages, message_count(trainer.layout(), share_))),
+      host_messages_(device || store_.device().is_host() ? 0 : message_count(trainer.layout(), share_, false)),
+      few_messages_(ShardSum::workspace_size(share_, few_count(trainer.layout()))),
+      sum_(device ? ShardSum(*device, share_,
+                             floats(store_, kMessages, message_count(trainer.layout(), share_, true), true))
+                  : ShardSum(world, share_,
+                             store_.device().is_host()
+                                 ? floats(store_, kMessages, message_count(trainer.layout(), share_, false))
+                                 : std::span(host_messages_))),
+      few_sum_(world, share_, few_messages_),
       few_(static_cast<size_t>(std::max(share_.most_waiting() + 1, share_.most_nodes_after_a_round())),
            std::vector<float>(few_count(trainer.layout()))),
       buffers_before_(buffers_.size()),
@@ -187,7 +202,25 @@ void ShardedStep::send_of_last(const GradientBucket& bucket) {
 }
 
 std::span<float> ShardedStep::waiting_gradient(size_t index) const {
-  return {store_.as<float>(kWaiting) + index * gradient_.size(), gradient_.size()};
+  return floats(store_, kWaiting, (index + 1) * gradient_.size(), device_ != nullptr).last(gradient_.size());
+}
+
+void ShardedStep::add_gradient(std::span<float> into, std::span<const float> from) {
+  if (device_)
+    device_->add(into.data(), from.data(), into.size());
+  else
+    add_values(trainer_.pool(), into.data(), from.data(), into.size());
+}
+
+// The gradient is zero for the next shard.
+void ShardedStep::keep_for_sibling(std::span<float> into) {
+  if (device_) {
+    device_->copy(into.data(), gradient_.data(), gradient_.size());
+    device_->clear(gradient_.data(), gradient_.size());
+  } else {
+    move_values(trainer_.pool(), into, gradient_);
+    store_.push("gradient");
+  }
 }
 
 void ShardedStep::begin() {
@@ -223,7 +256,7 @@ void ShardedStep::add_round() {
   fill_values(trainer_.pool(), gradient_, 0);
   read_few(few_of_round_);
   nodes_.assign(few_.begin(), few_.end());
-  sum_.add_round_everywhere(added_, few_of_round_, nodes_, trainer_.pool());
+  few_sum_.add_round_everywhere(added_, few_of_round_, nodes_, trainer_.pool());
   if (++added_ < share_.count()) reset_shard();
 }
 
@@ -231,18 +264,18 @@ void ShardedStep::add() {
   const HostSpan span("add shard");
   if (divides_gradients()) return add_round();
   trainer_.finish_accumulation();
-  for (const char* name : {"gradient", "loss_sum", "token_count"}) store_.pull(name);
+  for (const char* name : {"loss_sum", "token_count"}) store_.pull(name);
+  if (!device_) store_.pull("gradient");
   if (!buffers_.empty()) store_.pull(kBufferInput);
   const bool sends = sender_ && added_ + 1 == share_.count();  // and adds, in send_of_last()
   size_t last = stack_.nodes().size();
   read_few(few_[last]);
   for (int64_t additions = stack_.push({share_.first() + added_, 1}); additions > 0; --additions, --last) {
-    if (!sends) add_values(trainer_.pool(), gradient_.data(), waiting_gradient(last - 1).data(), gradient_.size());
+    if (!sends) add_gradient(gradient_, waiting_gradient(last - 1));
     add_values(trainer_.pool(), few_[last - 1].data(), few_[last].data(), few_[last].size());
   }
   if (++added_ == share_.count()) return;
-  move_values(trainer_.pool(), waiting_gradient(last), gradient_);
-  store_.push("gradient");
+  keep_for_sibling(waiting_gradient(last));
   reset_shard();
 }
 
@@ -260,7 +293,12 @@ void ShardedStep::sum_range(size_t index) {
   const SliceBounds& bounds = trainer_.ownership().bounds(index);
   sum_.reduce_scatter(nodes_, bounds, trainer_.pool());
   const Slice own = slice(bounds, share_.rank);
-  if (count > 1) std::ranges::copy(nodes_[0].subspan(own.first, own.count), gradient.data() + own.first);
+  if (count == 1) return;
+  const std::span<const float> sum = nodes_[0].subspan(own.first, own.count);
+  if (device_)
+    device_->copy(gradient.data() + own.first, sum.data(), sum.size());
+  else
+    std::ranges::copy(sum, gradient.data() + own.first);
 }
 
 std::span<const float> ShardedStep::own_gradient(size_t range) const {
@@ -310,20 +348,23 @@ void ShardedStep::finish() {
     if (sender_) sender_->finish();
     const size_t count = stack_.nodes().size();
     nodes_.assign(few_.begin(), few_.begin() + static_cast<std::ptrdiff_t>(count));
-    sum_.sum_everywhere(nodes_, trainer_.pool());
+    few_sum_.sum_everywhere(nodes_, trainer_.pool());
   }
   if (few_[0][kStops] > 0) throw Stopped{};
 
   for (size_t i = 0; !divides_gradients() && i < trainer_.layout().ranges().size(); ++i) {
     if (!sender_) sum_range(i);
     // Where each rank updates its slice alone, it needs no other.
+    if (trainer_.divides_moments()) continue;
     const TrainedRange& range = trainer_.layout().ranges()[i];
-    if (!trainer_.divides_moments())
-      all_gather_slices(world_, gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)),
-                        trainer_.ownership().bounds(i));
+    const std::span<float> sum = gradient_.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count));
+    if (device_)
+      device_->all_gather_slices(sum, trainer_.ownership().bounds(i));
+    else
+      all_gather_slices(world_, sum, trainer_.ownership().bounds(i));
   }
   if (trainer_.divides_moments() || trainer_.pipeline()) add_squares();
-  if (!divides_gradients()) store_.push("gradient");
+  if (!divides_gradients() && !device_) store_.push("gradient");
   store_.fill("loss_sum", &few_[0][kLoss], sizeof(float));
   store_.fill("token_count", &few_[0][kTokens], sizeof(float));
   if (buffers_.empty()) return;

@@ -18,6 +18,9 @@
 // ranks, whose shards the owners of the slices add at once (ShardSum::add_round): a rank's shards do not follow each
 // other.
 //
+// On a GPU the gradient stays in its memory where the ranks' devices have joined (comm/device_ranks.h); else it goes
+// through the host's.
+//
 // Saved buffers (running statistics) begin each shard with the values they had before the step; after it they are the
 // mean of what the shards made of them.
 #pragma once
@@ -43,8 +46,9 @@ class ShardedStep {
   // Of a trainer with several shards, whose store is allocated. Where ranks share the layers `world` are those that
   // have the same part of them, and `tensor` those of the tensor group: then the gradient is added after the backward
   // pass, or between its nodes where ranks divide it, as both would use the messages at once, and who trains agrees on
-  // stops before the step.
-  explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr);
+  // stops before the step. `device`: the same ranks on the trainer's device, or null; it must outlive this.
+  explicit ShardedStep(Trainer& trainer, Communicator& world, Communicator* tensor = nullptr,
+                       DeviceRanks* device = nullptr);
 
   // The batches of a step that are this rank's.
   BatchShare batches() const;
@@ -77,18 +81,23 @@ class ShardedStep {
   void add_squares();
   void share_slices(const char* state);
   std::span<float> waiting_gradient(size_t index) const;
+  void add_gradient(std::span<float> into, std::span<const float> from);
+  void keep_for_sibling(std::span<float> into);
   std::span<const float> own_gradient(size_t range) const;
   void reset_shard();
 
   Trainer& trainer_;
   Communicator& world_;
   Communicator* const tensor_;  // null: every rank has whole layers
+  DeviceRanks* const device_;   // null: gradients are added on the host
   const bool shares_layers_;    // in a tensor group, or as stages of a pipeline
   const Store& store_;
   const ShardShare share_;
   const std::span<float> gradient_;  // where accumulate() adds; empty: in the plan's memory, see HeldBucket
   const std::span<float> buffers_;
-  ShardSum sum_;
+  std::vector<float> host_messages_;  // of gradients that go through the host
+  std::vector<float> few_messages_;
+  ShardSum sum_, few_sum_;
   ShardStack stack_;
   int64_t added_ = 0;                    // shards of this step so far
   std::vector<std::vector<float>> few_;  // of each node: loss, tokens, requests to stop, buffers

@@ -6,6 +6,7 @@
 
 #include "integration/made_images.h"
 #include "integration/program.h"
+#include "integration/ranks_testing.h"
 
 namespace linnet::testing {
 namespace {
@@ -118,6 +119,26 @@ TEST_F(DeviceProgram, EvaluatesAndTranslatesARun) {
   ASSERT_EQ(cpu.exit_code, 0) << cpu.error;
   EXPECT_EQ(gpu.exit_code, 0) << gpu.error;
   EXPECT_EQ(gpu.out, cpu.out);
+}
+
+// The emulation joins no devices: gradients go through the host, as where there is no NCCL.
+class DeviceRanks : public Ranks {
+ protected:
+  void SetUp() override {
+    Ranks::SetUp();
+    ::setenv("LINNET_CUDA_MODULE", LINNET_EMULATED_MODULE, 1);
+  }
+  void TearDown() override { ::unsetenv("LINNET_CUDA_MODULE"); }
+};
+
+TEST_F(DeviceRanks, TrainToTheBitsOfOne) {
+  for (const int ranks : {1, 2}) {
+    Arguments arguments = translation(folder_ / std::to_string(ranks), with(kSettings, {"data_shards=2"}));
+    arguments.insert(arguments.end(), {"--device", "cuda"});
+    const Outcome outcome = with_ranks(arguments, ranks);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  expect_same_bits(folder_ / "1", folder_ / "2");
 }
 
 TEST_F(DeviceProgram, InfoSaysWhatItIs) {

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -40,14 +41,20 @@ namespace {
 
 constexpr int kGpus = 2;
 
+struct Block {
+  int gpu;
+  size_t bytes;
+};
+
 struct Runtime {
   EmulatedDevice gpus[kGpus];
-  std::map<std::byte*, int> memory;           // begins of blocks, and whose they are
+  std::map<std::byte*, Block> memory;         // by their begins
   std::map<const std::byte*, size_t> pinned;  // host memory that copies may use while they are captured
   std::vector<std::unique_ptr<CUstream_st>> streams;
   int current = 0;
-  int64_t queued = 0;
+  int64_t queued = 0, copied_to_host = 0;
   bool only_counts = false;
+  char machine = 0;
   cudaError_t last = cudaSuccess;
 };
 
@@ -103,12 +110,22 @@ void queue_on_stream(cudaStream_t stream, std::function<void()> task) {
 
 int current_gpu() { return runtime().current; }
 int64_t queued_so_far() { return runtime().queued; }
+int64_t copied_to_host() { return runtime().copied_to_host; }
 void only_count() { runtime().only_counts = true; }
+void be_machine(int number) { runtime().machine = static_cast<char>(number); }
 
 }  // namespace linnet::testing
 
 extern "C" void linnet_fake_queue(cudaStream_t stream, void (*run)(void*), void* what) {
   linnet::testing::queue_on_stream(stream, [run, what = std::shared_ptr<void>(what, std::free)] { run(what.get()); });
+}
+
+extern "C" bool linnet_fake_is_device_memory(const void* memory, size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(memory);
+  return std::ranges::any_of(runtime().memory, [&](const auto& one) {
+    const auto& [block, kind] = one;
+    return kind.gpu == runtime().current && block <= begin && begin + bytes <= block + kind.bytes;
+  });
 }
 
 extern "C" {
@@ -122,6 +139,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   *properties = {};
   std::strcpy(properties->name, "fake GPU");
   properties->major = 8, properties->minor = 6;
+  properties->uuid.bytes[0] = runtime().machine, properties->uuid.bytes[1] = static_cast<char>(index);
   return index < kGpus ? cudaSuccess : failed(cudaErrorInvalidDevice);
 }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
@@ -138,7 +156,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const cudaError_t error = unless_capturing()) return error;
   std::byte* const block = runtime().only_counts ? reserved(bytes) : gpu().allocate(bytes, "test");
-  runtime().memory[block] = runtime().current;
+  runtime().memory[block] = {runtime().current, bytes};
   return *memory = block, cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
@@ -146,7 +164,7 @@ cudaError_t cudaFree(void* memory) {
   if (const cudaError_t error = unless_capturing()) return error;
   const auto found = runtime().memory.find(static_cast<std::byte*>(memory));
   if (found == runtime().memory.end()) return failed(cudaErrorInvalidValue);
-  if (!runtime().only_counts) runtime().gpus[found->second].release(found->first);
+  if (!runtime().only_counts) runtime().gpus[found->second.gpu].release(found->first);
   runtime().memory.erase(found);
   return cudaSuccess;
 }

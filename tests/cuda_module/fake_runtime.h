@@ -11,6 +11,10 @@ void queue_on_stream(cudaStream_t stream, std::function<void()> task);
 int current_gpu();
 // Kernels, copies and fills that were ever queued, those of recordings among them.
 int64_t queued_so_far();
+// Bytes that copies have brought, or will bring, from a GPU to the host.
+int64_t copied_to_host();
+// Of processes that stand for machines: their GPUs have other identities.
+void be_machine(int number);
 // From now on memory is only reserved and nothing that is queued is done: for counting what large models queue.
 void only_count();
 
