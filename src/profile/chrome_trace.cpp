@@ -2,43 +2,34 @@
 #include <nlohmann/json.hpp>
 
 #include "profile/profile.h"
+#include "profile/rank_profiles.h"
 
 namespace linnet {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kProcess = 1;
 constexpr int64_t kShortest = 300;  // nanoseconds: nodes that only name memory in another way are left out
 
 class Trace {
  public:
-  explicit Trace(const Profile& profile) : profile_(profile), start_(profile.steps.front().begin) {
-    for (const Track& track : profile.tracks)
-      for (const Span& span : track.spans) start_ = std::min(start_, span.begin);
-  }
+  Trace(const Profile& profile, const TracedProcess& process) : profile_(profile), process_(process) {}
 
-  std::string text() {
+  Json events() {
     name_tracks();
     for (const ProfiledStep& step : profile_.steps) add_step(step);
     for (size_t i = 0; i < profile_.tracks.size(); ++i) add_track(static_cast<int>(i));
-    const Json json{{"schemaVersion", 1},
-                    {"displayTimeUnit", "ms"},
-                    {"distributedInfo", {{"backend", "none"}, {"rank", 0}, {"world_size", 1}}},
-                    {"deviceProperties", Json::array()},
-                    {"machine", profile_.machine.name},
-                    {"traceEvents", std::move(events_)}};
-    return json.dump() + "\n";
+    return std::move(events_);
   }
 
  private:
-  double micros(int64_t nanoseconds) const { return static_cast<double>(nanoseconds - start_) / 1000; }
+  double micros(int64_t nanoseconds) const { return static_cast<double>(nanoseconds - process_.start) / 1000; }
 
   void slice(const char* category, const std::string& name, int thread, int64_t begin, int64_t end, Json arguments) {
     events_.push_back({{"ph", "X"},
                        {"cat", category},
                        {"name", name},
-                       {"pid", kProcess},
+                       {"pid", process_.id},
                        {"tid", thread},
                        {"ts", micros(begin)},
                        {"dur", static_cast<double>(end - begin) / 1000},
@@ -49,7 +40,7 @@ class Trace {
     events_.push_back({{"ph", "C"},
                        {"cat", "memory"},
                        {"name", name},
-                       {"pid", kProcess},
+                       {"pid", process_.id},
                        {"tid", 0},
                        {"ts", micros(when)},
                        {"args", {{series, value}}}});
@@ -57,9 +48,15 @@ class Trace {
 
   void name_tracks() {
     const auto name = [&](const char* what, int thread, const std::string& text) {
-      events_.push_back({{"ph", "M"}, {"name", what}, {"pid", kProcess}, {"tid", thread}, {"args", {{"name", text}}}});
+      events_.push_back(
+          {{"ph", "M"}, {"name", what}, {"pid", process_.id}, {"tid", thread}, {"args", {{"name", text}}}});
     };
-    name("process_name", 0, "linnet");
+    name("process_name", 0, process_.name);
+    events_.push_back({{"ph", "M"},
+                       {"name", "process_sort_index"},
+                       {"pid", process_.id},
+                       {"tid", 0},
+                       {"args", {{"sort_index", process_.id}}}});
     for (size_t i = 0; i < profile_.tracks.size(); ++i)
       name("thread_name", static_cast<int>(i), profile_.tracks[i].thread);
   }
@@ -108,8 +105,14 @@ class Trace {
       if (node)
         add_node(thread, span, *node);
       else
-        slice("cpu_op", span.name ? span.name : "work", thread, span.begin, span.end, {{"Phase", host_phase(span)}});
+        add_host_span(thread, span);
     }
+  }
+
+  void add_host_span(int thread, const Span& span) {
+    Json arguments{{"Phase", host_phase(span)}};
+    if (is_stage_pass(span)) arguments["Micro-batch"] = span.index;
+    slice("cpu_op", span.name ? span.name : "work", thread, span.begin, span.end, std::move(arguments));
   }
 
   void add_node(int thread, const Span& span, const NodeProfile& node) {
@@ -134,12 +137,45 @@ class Trace {
   }
 
   const Profile& profile_;
-  int64_t start_;
+  const TracedProcess& process_;
   Json events_ = Json::array();
 };
 
 }  // namespace
 
-std::string chrome_trace(const Profile& profile) { return Trace(profile).text(); }
+int64_t first_moment(const Profile& profile) {
+  int64_t first = profile.steps.front().begin;
+  for (const Track& track : profile.tracks)
+    for (const Span& span : track.spans) first = std::min(first, span.begin);
+  return first;
+}
+
+std::string trace_events(const Profile& profile, const TracedProcess& process) {
+  const std::string list = Trace(profile, process).events().dump();
+  return list.substr(1, list.size() - 2);
+}
+
+// The events are texts already, of which there may be many.
+std::string trace_of(const std::vector<std::string>& events, const MachinePeak& machine) {
+  const bool is_one = events.size() == 1;
+  const Json head{
+      {"schemaVersion", 1},
+      {"displayTimeUnit", "ms"},
+      {"distributedInfo", {{"backend", is_one ? "none" : "mpi"}, {"rank", 0}, {"world_size", events.size()}}},
+      {"deviceProperties", Json::array()},
+      {"machine", machine.name}};
+  std::string text = head.dump();
+  text.pop_back();
+  text += ",\"traceEvents\":[";
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i > 0 && !events[i].empty()) text += ',';
+    text += events[i];
+  }
+  return text + "]}\n";
+}
+
+std::string chrome_trace(const Profile& profile) {
+  return trace_of({trace_events(profile, {.start = first_moment(profile)})}, profile.machine);
+}
 
 }  // namespace linnet

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "profile/rank_profiles.h"
 
 namespace linnet {
 
@@ -53,20 +54,26 @@ void StepProfiler::finish_group() {
       if (span.plan && !profile_.plans.contains(span.plan))
         profile_.plans.emplace(span.plan, describe_plan(names.contains(span.plan) ? names[span.plan] : "generation",
                                                         *static_cast<const Plan*>(span.plan), source_.arena));
-  if (profile_.machine.name.empty()) profile_.machine = source_.measure_peak();
+  RankProfiles* const ranks = RankProfiles::of_this_thread();
+  const bool is_first = !ranks || ranks->is_first();
+  if (profile_.machine.name.empty()) {
+    if (is_first) profile_.machine = source_.measure_peak();
+    if (ranks) ranks->share(profile_.machine);
+  }
   profile_.planned_bytes = source_.planned_bytes();
 
   const ProfileSummary summary = summarize(profile_);
-  if (write_files) {
+  const std::string trace = ranks ? ranks->put_together(profile_) : write_files ? chrome_trace(profile_) : "";
+  if (write_files && is_first) {
     make_directories(options_.folder);
     const std::string path =
         options_.folder + "/steps-" + std::to_string(summary.first_step) + "-" + std::to_string(summary.last_step);
-    write_file_atomically(path + ".pt.trace.json", chrome_trace(profile_));
-    write_file_atomically(path + ".summary.json", summary_json(summary));
+    write_file_atomically(path + ".pt.trace.json", trace);
+    write_file_atomically(path + ".summary.json", summary_json(summary, ranks ? ranks->bubble() : PipelineBubble{}));
   }
-  if (on_summary)
+  if (is_first && on_summary)
     on_summary(summary);
-  else
+  else if (is_first)
     std::fputs(summary_table(summary, 10).c_str(), stderr);
   profile_.steps.clear(), profile_.tracks.clear();
   counted_ = 0;

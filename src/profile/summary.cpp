@@ -5,11 +5,12 @@
 #include <tuple>
 
 #include "profile/profile.h"
+#include "profile/rank_profiles.h"
 
 namespace linnet {
 namespace {
 
-constexpr std::string_view kSharing = "sharing";
+constexpr std::string_view kSharing = "sharing", kData = "data", kStage = "stage";
 
 double seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
@@ -46,9 +47,15 @@ std::string ending(const std::string& text, size_t width) {
 }  // namespace
 
 const char* host_phase(const Span& span) {
-  const std::string_view name = span.name ? span.name : "";  // by train/sharded_step.cpp
-  const bool shares = name == "add shard" || name == "share update" || name == "add ranks";
-  return shares ? kSharing.data() : "data";
+  const std::string_view name = span.name ? span.name : "";  // by train/sharded_step.cpp and train/pipeline_stage.cpp
+  const bool shares = name == "add shard" || name == "share update" || name == "add ranks" ||
+                      name == "exchange with stages" || name == "share between stages";
+  return shares ? kSharing.data() : is_stage_pass(span) ? kStage.data() : kData.data();
+}
+
+bool is_stage_pass(const Span& span) {
+  const std::string_view name = span.name ? span.name : "";
+  return span.index >= 0 && (name == "forward" || name == "backward" || name == "forward and backward");
 }
 
 ProfileSummary summarize(const Profile& profile) {
@@ -67,8 +74,9 @@ ProfileSummary summarize(const Profile& profile) {
     const auto plan = profile.plans.find(span.plan);
     const bool within = is_within_a_step(profile, span);
     if (plan == profile.plans.end()) {
+      if (!within || is_stage_pass(span)) continue;  // which the nodes in it make up
       double& part = host_phase(span) == kSharing ? summary.sharing_seconds : summary.data_seconds;
-      if (within) part += share * seconds(span.end - span.begin);
+      part += share * seconds(span.end - span.begin);
       continue;
     }
     add_node(plan->second, span, share, rows);
@@ -81,7 +89,9 @@ ProfileSummary summarize(const Profile& profile) {
   return summary;
 }
 
-std::string summary_json(const ProfileSummary& summary) {
+std::string summary_json(const ProfileSummary& summary) { return summary_json(summary, {}); }
+
+std::string summary_json(const ProfileSummary& summary, const PipelineBubble& bubble) {
   using Json = nlohmann::ordered_json;
   Json rows = Json::array();
   for (const ProfileRow& row : summary.rows) {
@@ -101,6 +111,12 @@ std::string summary_json(const ProfileSummary& summary) {
                     {"share_of_peak", rate(row.flops, summary.machine.flops)},
                     {"share_of_bandwidth", rate(row.bytes, summary.machine.bandwidth)}});
   }
+  Json pipeline;
+  if (bubble.stages > 1)
+    pipeline = {{"stages", bubble.stages},
+                {"micro_batches", bubble.micro_batches},
+                {"bubble", bubble.measured},
+                {"bubble_in_theory", bubble.in_theory()}};
   const Json json{{"format", "linnet profile"},
                   {"first_step", summary.first_step},
                   {"last_step", summary.last_step},
@@ -109,6 +125,7 @@ std::string summary_json(const ProfileSummary& summary) {
                   {"nodes_ms", summary.node_seconds * 1e3},
                   {"data_ms", summary.data_seconds * 1e3},
                   {"sharing_ms", summary.sharing_seconds * 1e3},
+                  {"pipeline", std::move(pipeline)},
                   {"machine", summary.machine.name},
                   {"peak_gflops", summary.machine.flops * 1e-9},
                   {"bandwidth_gb_per_second", summary.machine.bandwidth * 1e-9},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "exec/backend.h"
 #include "exec/device_ranks.h"
 #include "kernels/isa.h"
+#include "profile/rank_profiles.h"
 #include "run/anomaly.h"
 #include "run/data_fingerprint.h"
 #include "run/kept_checkpoints.h"
@@ -139,6 +141,7 @@ class TrainingRun {
     last_saved_ = progress_.step;
     if (is_first_rank()) begin_files();
     if (is_first_rank()) tell_of_devices();
+    start_profile();
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
     if (!request_.init.empty() && any_rank(world_, is_first_rank() && !folder_.has_state())) save();
   }
@@ -171,7 +174,6 @@ class TrainingRun {
     write_system_record(folder_.path(), request_.program,
                         where_it_runs(config_, trainer_.options().threads, request_.config.process.ranks));
     reporter_.emplace(request_.config, folder_.metrics_path(), progress_);
-    start_profile();
   }
 
   // How gradients go between GPUs.
@@ -180,15 +182,26 @@ class TrainingRun {
     if (!joined_.reason.empty()) log_warning("gradients go through the host's memory: " + joined_.reason);
   }
 
+  // Every rank profiles the steps that rank 0 was asked for.
   void start_profile() {
     ProfileOptions options = request_.profile.is_on() ? request_.profile : profile_options_from_environment();
+    std::array steps{options.skip_first, options.wait, options.warmup, options.active, options.repeat};
+    if (!is_alone()) broadcast(world_, 0, std::as_writable_bytes(std::span(steps)));
+    options = {steps[0], steps[1], steps[2], steps[3], steps[4], folder_.path() + "/profile"};
     if (!options.is_on()) return;
-    options.folder = folder_.path() + "/profile";
     trainer_.profile(options);
+    const StageRank& stage = trainer_.options().pipeline;
+    const std::string of_stage = ", stage " + std::to_string(stage.stage) + " of " + std::to_string(stage.stages);
+    if (!is_alone())
+      rank_profiles_.emplace(
+          RankProfiles::Rank{.world = &world_,
+                             .name = "rank " + std::to_string(world_.rank()) + (stage.stages > 1 ? of_stage : ""),
+                             .stages = stage.stages > 1 ? &groups_.pipeline : nullptr,
+                             .micro_batches = trainer_.options().accumulate_steps});
     trainer_.profiler()->on_summary = [this, folder = options.folder](const ProfileSummary& summary) {
-      reporter_->message(summary_table(summary, 10) + "written to " + folder + "/steps-" +
-                         std::to_string(summary.first_step) + "-" + std::to_string(summary.last_step) +
-                         ".pt.trace.json (for Perfetto) and .summary.json");
+      reporter_->message(summary_table(summary, 10) + (rank_profiles_ ? rank_profiles_->bubble().text() : "") +
+                         "written to " + folder + "/steps-" + std::to_string(summary.first_step) + "-" +
+                         std::to_string(summary.last_step) + ".pt.trace.json (for Perfetto) and .summary.json");
     };
   }
 
@@ -472,6 +485,7 @@ class TrainingRun {
   const int64_t last_step_;  // by max_steps and max_epochs
   Progress progress_;
   std::optional<RunReporter> reporter_;
+  std::optional<RankProfiles> rank_profiles_;
   int last_shape_ = 0;       // of the step that ran last in this process
   int64_t last_tokens_ = 0;  // its tokens; 0: none has run
   double last_scale_ = 1;    // of its loss

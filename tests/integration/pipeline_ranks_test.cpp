@@ -1,5 +1,8 @@
 // Ranks that compute the stages of one model, started as users start them: they train as one process does, and their
 // checkpoints are those of one process.
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "integration/shared_layers_testing.h"
 
 namespace linnet::testing {
@@ -115,6 +118,68 @@ TEST_F(PipelineRanks, TrainATranslationModel) {
     ASSERT_EQ(two.size(), one.size());
     for (size_t i = 0; i < one.size(); ++i)
       EXPECT_NEAR(std::stod(two[i].loss), std::stod(one[i].loss), 1e-5 * std::stod(one[i].loss)) << "step " << i + 1;
+  }
+}
+
+// Passes of one rank's row, in their order: "F0" is the forward pass of micro-batch 0, "B" backward, "FB" both at once.
+std::vector<std::string> passes_of(const nlohmann::json& trace, int rank) {
+  std::map<double, std::string> passes;
+  for (const auto& event : trace["traceEvents"])
+    if (event["pid"] == rank && event["args"].contains("Micro-batch")) {
+      const std::string name = event["name"];
+      passes[event["ts"]] = (name == "forward"    ? "F"
+                             : name == "backward" ? "B"
+                                                  : "FB") +
+                            std::to_string(event["args"]["Micro-batch"].get<int>());
+    }
+  std::vector<std::string> order;
+  for (const auto& [when, pass] : passes) order.push_back(pass);
+  return order;
+}
+
+// One step of `micros` micro-batches on a stage: as many forward passes as there are stages behind it, then a forward
+// and a backward pass in turn.
+std::vector<std::string> one_forward_one_backward(int stage, int stages, int micros) {
+  std::vector<std::string> order;
+  int done = 0;
+  for (int micro = 0; micro < micros; ++micro) {
+    order.push_back((stage + 1 == stages ? "FB" : "F") + std::to_string(micro));
+    if (stage + 1 < stages && micro + 1 >= stages - stage) order.push_back("B" + std::to_string(done++));
+  }
+  while (stage + 1 < stages && done < micros) order.push_back("B" + std::to_string(done++));
+  return order;
+}
+
+TEST_F(PipelineRanks, ProfilesAreOneTraceOfAllStages) {
+  for (const int stages : {2, 4}) {
+    const std::string run = std::to_string(stages), micros = std::to_string(stages + 1);
+    const Outcome outcome =
+        with_ranks(staged(run, {"--set", "accumulate_steps=" + micros, "--set", "num_layers=4", "--set", "max_steps=4",
+                                "--parallel", "pipeline=" + run, "--profile", "wait=1,warmup=1,active=1"}),
+                   stages);
+    expect_trained(outcome);
+    const auto trace = nlohmann::json::parse(contents(folder_ / run + "/profile/steps-3-3.pt.trace.json"));
+    EXPECT_EQ(trace["distributedInfo"]["world_size"], stages);
+    std::map<int, std::string> names;
+    std::map<int, double> steps;
+    for (const auto& event : trace["traceEvents"]) {
+      if (event["name"] == "process_name") names[event["pid"]] = event["args"]["name"];
+      if (event["name"] == "ProfilerStep#3") steps[event["pid"]] = event["ts"];
+      if (event["ph"] == "X") EXPECT_GE(event["ts"], 0) << event;
+    }
+    ASSERT_EQ(names.size(), static_cast<size_t>(stages));
+    EXPECT_EQ(steps.size(), names.size());
+    for (int rank = 0; rank < stages; ++rank) {
+      EXPECT_EQ(names[rank],
+                "rank " + std::to_string(rank) + ", stage " + std::to_string(rank) + " of " + std::to_string(stages));
+      EXPECT_EQ(passes_of(trace, rank), one_forward_one_backward(rank, stages, stages + 1)) << "rank " << rank;
+    }
+    const auto summary = nlohmann::json::parse(contents(folder_ / run + "/profile/steps-3-3.summary.json"));
+    EXPECT_EQ(summary["pipeline"]["stages"], stages);
+    EXPECT_EQ(summary["pipeline"]["micro_batches"], stages + 1);
+    EXPECT_DOUBLE_EQ(summary["pipeline"]["bubble_in_theory"].get<double>(), (stages - 1.0) / (stages + 1));
+    // Stages that depend on each other cannot all compute all of the time.
+    EXPECT_GT(summary["pipeline"]["bubble"].get<double>(), 0);
   }
 }
 
