@@ -5,7 +5,11 @@
 #include "base/files.h"
 #include "base/packed_files.h"
 #include "cli/commands.h"
+#include "config/task_rows.h"
 #include "infer/pack.h"
+#include "nn/model_file.h"
+#include "run/run_folder.h"
+#include "tasks/images/image_session.h"
 
 namespace linnet {
 namespace {
@@ -16,12 +20,25 @@ struct Arguments {
   bool overwrite = false;
 };
 
+// Images are told apart by models of their own, whose weights are packed as they are unless they are quantized.
+PackReport pack_any(const Arguments& arguments) {
+  const auto& [folder, out, words, overwrite] = arguments;
+  const RunFolder run(folder);
+  if (is_packed(folder) || !run.has_config() || !words.parsed().any()) return pack_model(folder, out, words);
+  const Config config = run.load_config();
+  if (task_kind(config) != TaskKind::kImages) return pack_model(folder, out, words);
+  const std::unique_ptr<ImageModel> model = make_image_model(config, ImageFormat::load(folder));
+  return pack_model(folder, out, words, {*model, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+                                           load_model(run.best_weights(), layout, parameters);
+                                         }});
+}
+
 int pack(const Arguments& arguments) {
   if (!arguments.out.ends_with(kPackedEnding))
     fail_user("-o " + arguments.out + ": the name of a packed model ends in " + kPackedEnding);
   if (file_exists(arguments.out) && !arguments.overwrite)
     fail_user("'" + arguments.out + "' exists; --overwrite replaces it");
-  const PackReport report = pack_model(arguments.model, arguments.out, arguments.words);
+  const PackReport report = pack_any(arguments);
   std::printf("%s: %zu parameters, %zu files, %.1f MB; weights %s\n", arguments.out.c_str(), report.parameters,
               report.files, static_cast<double>(report.bytes) / 1e6, report.weights.c_str());
   return 0;

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,11 @@
 #include "base/signals.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
+#include "config/task_rows.h"
 #include "infer/batch.h"
 #include "kernels/isa.h"
+#include "run/run_folder.h"
+#include "tasks/classifier.h"
 #include "tasks/generation/text_writer.h"
 
 namespace linnet {
@@ -45,12 +49,60 @@ int64_t answered(const std::string& path, AppendFile& file) {
   return count;
 }
 
+bool takes_images(const std::string& model) {
+  const RunFolder run(model);
+  return file_exists(model) && run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
+}
+
+// Each line is the path of an image; its answer is the likeliest class and its probability.
+int run_images(const Arguments& arguments) {
+  constexpr size_t kAtOnce = 16;
+  if (arguments.json) fail_user("'" + arguments.model + "' classifies images; `linnet predict --json` writes JSON");
+  InferenceOptions options;
+  options.threads = arguments.text.threads, options.device = arguments.text.device;
+  options.quantize = arguments.text.quantize, options.keep = arguments.text.keep;
+  const bool terminal = isatty(STDIN_FILENO);
+  const size_t at_once = terminal ? 1 : kAtOnce;
+  const std::unique_ptr<Classifier> classifier =
+      open_classifier(arguments.model, options, static_cast<int64_t>(at_once));
+  std::optional<AppendFile> file;
+  if (!arguments.out.empty()) file.emplace(arguments.out);
+  const size_t classes = classifier->classes().size();
+  std::vector<std::string> paths;
+  const auto answer = [&] {
+    const std::vector<double> all = classifier->predict(paths);
+    for (size_t i = 0; i < paths.size(); ++i) {
+      const auto best = std::max_element(all.begin() + static_cast<std::ptrdiff_t>(i * classes),
+                                         all.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes));
+      char probability[32];
+      std::snprintf(probability, sizeof probability, "%.6f", *best);
+      const auto index = static_cast<size_t>(best - all.begin()) - i * classes;
+      const std::string line = classifier->classes()[index] + "\t" + probability;
+      if (file)
+        file->write_line(line);
+      else
+        std::printf("%s\n", line.c_str());
+    }
+    paths.clear();
+    if (std::fflush(stdout) != 0) fail_system("cannot write the answers");
+  };
+  InputLines input;
+  for (std::string line; input.next_text(line);) {
+    paths.push_back(line);
+    if (paths.size() == at_once) answer();
+  }
+  if (!paths.empty()) answer();
+  if (file) file->sync();
+  return 0;
+}
+
 int run_model(const Arguments& arguments) {
   if (arguments.resume && (arguments.out.empty() || !arguments.json))
     fail_user("--resume goes on with a file of --jsonl: give -o FILE and --jsonl");
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
     fail_user("'" + arguments.out + "' exists; --resume goes on with it");
+  if (takes_images(arguments.model)) return run_images(arguments);
   LoadedModelOptions resident{
       .text = {.slots = arguments.slots, .beams = arguments.text.beams.value_or(0), .max_length = arguments.context},
       .limits = {.waiting = kWaiting},
@@ -105,7 +157,7 @@ void add_run_command(Command& linnet) {
   linnet
       .subcommand("run",
                   "answer each line of standard input by what the model is: go on from it, translate it, tell its "
-                  "class, or make a vector of it")
+                  "class (of images: of the file whose path it is), or make a vector of it")
       .take("MODEL", arguments->model, "a packed model (linnet pack), a run or a model folder", {.required = true})
       .flag("--jsonl", arguments->json, "requests and answers are lines of JSON, in the same order")
       .take("-o,--out", arguments->out, "write answers to this file instead of standard output", {.type = "FILE"})

@@ -160,8 +160,8 @@ PackReport finish(const std::string& path, PackedContents& contents, const std::
 }
 
 // The parameters as graphs read them.
-PackReport pack_parameters(const std::string& folder, const std::string& path, const QuantizationWords& words) {
-  const Opened opened = open_any(folder);
+PackReport pack_parameters(const std::string& folder, const std::string& path, const QuantizationWords& words,
+                           const Opened& opened) {
   const ParameterLayout layout(*opened.module, {}, words.parsed());
   Store store;
   declare_model(store, layout);
@@ -204,10 +204,15 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
   if (is_packed(folder)) fail_user("'" + folder + "' is packed already");
   const bool is_run = run.has_config() || !is_pretrained_folder(folder);
   if (is_run) run.load_config(), run.best_weights();  // says what is wrong
-  if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words);
+  if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words, open_any(folder));
   if (words.parsed().any())
     fail_user("'" + folder + "' answers no texts: its weights are packed as they are, without --quantize");
   return pack_tensors(folder, path);
+}
+
+PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
+                      const ModelToPack& model) {
+  return pack_parameters(folder, path, words, {nullptr, &model.module, nullptr, model.load});
 }
 
 }  // namespace linnet

@@ -1,5 +1,6 @@
 // `linnet pack`: a run or a model folder as one file (io/packed_model.h).
 #pragma once
+#include <functional>
 #include <string>
 
 #include "nn/parameter_file.h"
@@ -14,5 +15,14 @@ struct PackReport {
 // User error for a folder that holds no model, and for quantized weights of a model that is not asked texts. What has
 // been written is read back and checked.
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words = {});
+
+// The same of a model that the caller has made, in place of what answers texts. `load` fills a flat buffer with its
+// parameters.
+struct ModelToPack {
+  const Module& module;
+  std::function<void(const ParameterLayout&, const ParameterTarget&)> load;
+};
+PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
+                      const ModelToPack& model);
 
 }  // namespace linnet

@@ -78,7 +78,11 @@ void write_static_scales(const std::string& folder, const StaticScales& scales) 
 WeightQuantization folder_quantization(const std::string& folder, const std::string& word,
                                        const std::vector<std::string>& keep, const std::string& device) {
   if (!word.empty() && word != "static") return quantization_of(folder, parse_quantization(word, keep));
-  if (const WeightQuantization packed = quantization_of(folder, {}); word.empty() && packed.any()) return packed;
+  if (WeightQuantization packed = quantization_of(folder, {}); word.empty() && packed.any()) {
+    const auto scales = packed.linear == WeightFormat::kInt8 ? read_static_scales(folder) : std::nullopt;
+    if (scales) packed.input_scales = scales->input_scales;
+    return packed;
+  }
   if (word.empty() && device != "cpu") return parse_quantization("none", keep);
   const std::optional<StaticScales> scales = read_static_scales(folder);
   if (!scales && word == "static")

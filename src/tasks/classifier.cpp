@@ -47,7 +47,7 @@ class ClassifierOfImages : public Classifier {
     config.data.batch_size = rows;
     fit_ = image_fit(config.data.image_fit);
     session_ = std::make_unique<ImageSession>(config, format_, false);
-    take_run_weights(*session_, folder);
+    take_image_weights(*session_, folder);
   }
   const std::vector<std::string>& classes() const override { return format_.class_names; }
   bool takes_images() const override { return true; }

@@ -169,6 +169,75 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   EXPECT_NE(uneven.error.find("cannot be cut into patches of 4 x 4"), std::string::npos) << uneven.error;
 }
 
+// A residual network is calibrated, packed, trained for int8, and says the same classes throughout.
+TEST_F(Images, AResidualNetworkRunsInInt8) {
+  write_pictures(folder_, 120);
+  const std::string pictures = folder_ / "pictures", trained = folder_ / "run", fixed = folder_ / "static";
+  const Arguments training{"train",           "resnet20",      "--data",          pictures,         "--set",
+                           "depth=8",         "--set",         "image_size=12",   "--batch",        "16",
+                           "--set",           "eval_every=30", "--set",           "warmup_steps=5", "--set",
+                           "augment_shift=0", "--set",         "augment_cutout=0"};
+  const auto train = [&](const std::string& out, const Arguments& more) {
+    Arguments arguments = training;
+    arguments.insert(arguments.end(), {"--run", out});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  };
+  const auto predict = [&](const std::string& model, const Arguments& more = {}) {
+    Arguments arguments{"predict", model, pictures};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return outcome.out;
+  };
+  const auto accuracy = [&](const std::string& model, const Arguments& more = {}) {
+    Arguments arguments{"eval", model, "--data", pictures, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return nlohmann::json::parse(outcome.out)["accuracy"].get<double>();
+  };
+  const auto pack = [&](const std::string& model, const std::string& file, const Arguments& more) {
+    Arguments arguments{"pack", model, "-o", folder_ / file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return std::filesystem::file_size(folder_ / file);
+  };
+  train(trained, {"--steps", "60", "--lr", "0.02"});
+  const double exact = accuracy(trained);
+  EXPECT_GT(exact, 0.9);
+  EXPECT_NEAR(accuracy(trained, {"--quantize", "int8"}), exact, 0.03);
+
+  const Outcome quantized = run({"quantize", trained, "--calibrate", pictures, "-o", fixed});
+  ASSERT_EQ(quantized.exit_code, 0) << quantized.error;
+  EXPECT_NE(quantized.out.find("7 layers in static int8"), std::string::npos) << quantized.out;
+  EXPECT_NEAR(accuracy(fixed), exact, 0.03);
+  EXPECT_EQ(accuracy(fixed, {"--quantize", "none"}), exact);
+  EXPECT_NE(predict(fixed), predict(trained));
+  EXPECT_EQ(predict(fixed, {"--threads", "1"}), predict(fixed, {"--threads", "2"}));
+
+  const auto whole = pack(trained, "whole.linnet", {});
+  EXPECT_LT(pack(trained, "small.linnet", {"--quantize", "int8"}), whole * 0.4);
+  EXPECT_EQ(predict(folder_ / "small.linnet"), predict(trained, {"--quantize", "int8"}));
+  pack(fixed, "static.linnet", {"--quantize", "int8"});
+  EXPECT_EQ(predict(folder_ / "static.linnet"), predict(fixed));
+
+  std::string paths, labels;
+  for (const std::string& line : lines(predict(folder_ / "static.linnet"))) {
+    paths += line.substr(line.rfind('\t') + 1) + "\n";
+    labels += line.substr(0, line.rfind('\t')) + "\n";
+  }
+  const Outcome answered = run({"run", folder_ / "static.linnet"}, {.input = paths});
+  EXPECT_EQ(answered.exit_code, 0) << answered.error;
+  EXPECT_EQ(answered.out, labels);
+
+  train(folder_ / "aware", {"--init", trained, "--set", "quantize=int8", "--steps", "10", "--lr", "0.001"});
+  EXPECT_NEAR(accuracy(folder_ / "aware"), exact, 0.05);
+  EXPECT_NE(predict(folder_ / "aware"), predict(folder_ / "aware", {"--quantize", "none"}));
+}
+
 TEST_F(Images, NeverMoreThanHalfIsHeldOut) {
   ASSERT_EQ(train_images("run", {"--set", "held_out_images=5000", "--steps", "5"}).exit_code, 0);
   const auto json = nlohmann::json::parse(run({"eval", folder_ / "run", "--split", "valid", "--json"}).out);

@@ -8,9 +8,12 @@
 #include "models/cnn.h"
 #include "models/resnet.h"
 #include "models/vit.h"
+#include "nn/model_file.h"
 #include "onnx/image_network.h"
 #include "pretrained/pretrained.h"
 #include "pretrained/vit.h"
+#include "run/run_folder.h"
+#include "tasks/inference.h"
 
 namespace linnet {
 namespace {
@@ -22,7 +25,9 @@ std::string size_text(int64_t height, int64_t width, int64_t channels) {
   return std::to_string(height) + " x " + std::to_string(width) + " x " + std::to_string(channels);
 }
 
-std::unique_ptr<ImageModel> make_model(const Config& config, const ImageFormat& format) {
+}  // namespace
+
+std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFormat& format) {
   const auto classes = static_cast<int64_t>(format.class_names.size());
   const ImageShape shape{format.height, format.width, format.channels, classes};
   if (!format.vit.empty() || starts_from_vit(config)) return std::make_unique<Vit>(vit_config_of(config, format));
@@ -40,8 +45,6 @@ std::unique_ptr<ImageModel> make_model(const Config& config, const ImageFormat& 
                                          .mean = format.mean,
                                          .deviation = format.deviation});
 }
-
-}  // namespace
 
 bool starts_from_vit(const Config& config) {
   const std::string& folder = config.model.from;
@@ -126,7 +129,7 @@ void ImageFormat::check(const ImageDataset& images, const std::string& what) con
 
 ImageSession::ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans,
                            int64_t train_images)
-    : OwnedImageModel{make_model(config, format)},
+    : OwnedImageModel{make_image_model(config, format)},
       Session(config, *owned, training, verify_plans),
       batch_size(config.data.batch_size),
       decoding_threads_(decoding_threads(config)) {
@@ -199,6 +202,12 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset, SharedWork& ranks
 Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
   SharedWork alone = SharedWork::alone();
   return evaluate(dataset, alone);
+}
+
+void take_image_weights(ImageSession& session, const std::string& folder) {
+  take_model_weights(session, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    load_model(RunFolder(folder).best_weights(), layout, parameters);
+  });
 }
 
 int decoding_threads(const Config& config) {

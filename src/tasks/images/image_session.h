@@ -33,6 +33,9 @@ bool starts_from_vit(const Config& config);
 // The sizes of a vit: those of the configuration, or of the folder it began with, which has to fit the images.
 VitConfig vit_config_of(const Config& config, const ImageFormat& format);
 
+// The model of a configuration, for images of this format.
+std::unique_ptr<ImageModel> make_image_model(const Config& config, const ImageFormat& format);
+
 // The model, made before the session that plans it.
 struct OwnedImageModel {
   std::unique_ptr<ImageModel> owned;
@@ -58,6 +61,9 @@ class ImageSession : public OwnedImageModel, public Session {
   class EvaluatedBatches;
   const int decoding_threads_;
 };
+
+// Gives the session the weights of a run, which may be packed.
+void take_image_weights(ImageSession& session, const std::string& folder);
 
 // How many threads decode images for a configuration.
 int decoding_threads(const Config& config);

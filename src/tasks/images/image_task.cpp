@@ -163,7 +163,7 @@ Evaluation evaluate_image_run(const std::string& folder, const Config& config, c
   const ImageFormat format = ImageFormat::load(folder);
   format.check(images, "the images in '" + config.data.data_dir + "'");
   ImageSession session(config, format, false);
-  take_run_weights(session, folder);
+  take_image_weights(session, folder);
   return session.evaluate(images);
 }
 
