@@ -133,7 +133,8 @@ class DeviceRanks : public Ranks {
 
 TEST_F(DeviceRanks, TrainToTheBitsOfOne) {
   for (const int ranks : {1, 2}) {
-    Arguments arguments = translation(folder_ / std::to_string(ranks), with(kSettings, {"data_shards=2"}));
+    Arguments arguments =
+        translation(folder_ / std::to_string(ranks), with(kSettings, {"data_shards=2", "max_steps=2"}));
     arguments.insert(arguments.end(), {"--device", "cuda"});
     const Outcome outcome = with_ranks(arguments, ranks);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
