@@ -59,9 +59,11 @@ StageTimes times_of(const Profile& profile, const ProfiledStep& step, int64_t of
 std::string PipelineBubble::text() const {
   if (stages == 1) return {};
   char line[160];
-  std::snprintf(line, sizeof line,
-                "%d stages, %lld micro-batches: they waited %.0f%% of the time they computed; (p - 1) / m is %.0f%%\n",
-                stages, static_cast<long long>(micro_batches), 100 * measured, 100 * in_theory());
+  std::snprintf(
+      line, sizeof line,
+      "%d stages, %lld micro-batches: they waited %.0f%% of the time they computed; (p - 1) / %sm%s is %.0f%%\n",
+      stages, static_cast<long long>(micro_batches), 100 * measured,
+      chunks > 1 ? ("(" + std::to_string(chunks) + " ").c_str() : "", chunks > 1 ? ")" : "", 100 * in_theory());
   return line;
 }
 
@@ -114,7 +116,7 @@ void RankProfiles::find_bubble(const Profile& profile, int64_t offset) {
         static_cast<double>(stages) * static_cast<double>(whole.end - whole.begin) - static_cast<double>(whole.busy);
     busy += static_cast<double>(whole.busy);
   }
-  bubble_ = {rank_.stages->size(), rank_.micro_batches, busy > 0 ? waited / busy : 0};
+  bubble_ = {rank_.stages->size(), rank_.micro_batches, busy > 0 ? waited / busy : 0, rank_.chunks};
 }
 
 }  // namespace linnet

@@ -11,10 +11,11 @@ namespace linnet {
 // For how long the stages of a pipeline waited between the first and the last pass of a step, for each second in
 // passes.
 struct PipelineBubble {
-  int stages = 1;             // 1: there is no pipeline
+  int stages = 1;             // ranks; 1: there is no pipeline
   int64_t micro_batches = 1;  // that pass through it one behind the other
   double measured = 0;
-  double in_theory() const { return (stages - 1) / static_cast<double>(micro_batches); }
+  int chunks = 1;  // stages that each rank has, where they are interleaved
+  double in_theory() const { return (stages - 1) / static_cast<double>(micro_batches * chunks); }
   std::string text() const;  // a line; empty without a pipeline
 };
 
@@ -27,6 +28,7 @@ class RankProfiles {
     std::string name;                // in the trace: "rank 1, stage 1 of 2"
     Communicator* stages = nullptr;  // of this rank's pipeline; null: there is none
     int64_t micro_batches = 1;       // see PipelineBubble
+    int chunks = 1;
   };
   explicit RankProfiles(Rank rank);
   ~RankProfiles();

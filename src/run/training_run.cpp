@@ -190,14 +190,17 @@ class TrainingRun {
     options = {steps[0], steps[1], steps[2], steps[3], steps[4], folder_.path() + "/profile"};
     if (!options.is_on()) return;
     trainer_.profile(options);
-    const StageRank& stage = trainer_.options().pipeline;
-    const std::string of_stage = ", stage " + std::to_string(stage.stage) + " of " + std::to_string(stage.stages);
+    const PipelineRank& pipeline = trainer_.options().pipeline;
+    std::string of_pipeline;
+    for (int chunk = 0; pipeline.ranks > 1 && chunk < pipeline.chunks; ++chunk)
+      of_pipeline += (chunk > 0 ? " and " : ", stage ") + std::to_string(pipeline.rank + chunk * pipeline.ranks);
+    if (pipeline.ranks > 1) of_pipeline += " of " + std::to_string(pipeline.stages());
     if (!is_alone())
-      rank_profiles_.emplace(
-          RankProfiles::Rank{.world = &world_,
-                             .name = "rank " + std::to_string(world_.rank()) + (stage.stages > 1 ? of_stage : ""),
-                             .stages = stage.stages > 1 ? &groups_.pipeline : nullptr,
-                             .micro_batches = trainer_.options().accumulate_steps});
+      rank_profiles_.emplace(RankProfiles::Rank{.world = &world_,
+                                                .name = "rank " + std::to_string(world_.rank()) + of_pipeline,
+                                                .stages = pipeline.ranks > 1 ? &groups_.pipeline : nullptr,
+                                                .micro_batches = trainer_.options().accumulate_steps,
+                                                .chunks = pipeline.chunks});
     trainer_.profiler()->on_summary = [this, folder = options.folder](const ProfileSummary& summary) {
       reporter_->message(summary_table(summary, 10) + (rank_profiles_ ? rank_profiles_->bubble().text() : "") +
                          "written to " + folder + "/steps-" + std::to_string(summary.first_step) + "-" +
