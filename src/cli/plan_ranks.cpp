@@ -79,12 +79,13 @@ Json to_json(const Foresight& f) {
           {"data", f.layout.data},
           {"tensor", f.layout.tensor},
           {"pipeline", f.layout.pipeline},
+          {"interleave", f.layout.interleave},
           {"micro_batches", f.micro_batches},
           {"recompute", f.recompute},
           {"fits", f.fits},
           {"peak_bytes", f.memory.peak()},
           {"memory", std::move(memory)},
-          {"memory_is_estimated", f.layout.pipeline > 1},
+          {"memory_is_estimated", f.memory_is_estimated},
           {"sent_bytes", std::move(sent)},
           {"step_seconds", f.step.seconds},
           {"compute_seconds", f.step.compute_seconds},
@@ -96,13 +97,13 @@ Json to_json(const Foresight& f) {
 }
 
 void print_head() {
-  std::printf("%5s  %-29s %6s %10s %10s %9s %8s %8s %10s\n", "ranks", "layout", "micro", "peak MB", "sent MB",
+  std::printf("%5s  %-38s %6s %10s %10s %9s %8s %8s %10s\n", "ranks", "layout", "micro", "peak MB", "sent MB",
               "s a step", "waiting", "speedup", "efficiency");
 }
 
 void print_row(const Foresight& f) {
   const StepForecast& step = f.step;
-  std::printf("%5d  %-29s %6lld %10.1f %10.1f %9.4f %7.1f%% %8.2f %9.1f%%%s%s\n", f.layout.ranks(),
+  std::printf("%5d  %-38s %6lld %10.1f %10.1f %9.4f %7.1f%% %8.2f %9.1f%%%s%s\n", f.layout.ranks(),
               layout_text(f.layout).c_str(), static_cast<long long>(f.micro_batches),
               megabytes(static_cast<double>(f.memory.peak())), megabytes(all_bytes(f)), step.seconds,
               100 * (step.bubble_seconds + step.exposed_seconds) / step.seconds, f.efficiency * f.layout.ranks(),
@@ -127,8 +128,7 @@ void print_one(const Foresight& f, uint64_t memory) {
   std::printf("%d ranks, %s: each computes %lld micro-batch%s a step, of %s\n", f.layout.ranks(),
               layout_text(f.layout).c_str(), static_cast<long long>(f.micro_batches), f.micro_batches == 1 ? "" : "es",
               f.plan.batches.c_str());
-  std::printf("memory of %s:\n%s",
-              f.layout.pipeline > 1 ? "the stage that takes most, estimated from the whole model's plan" : "each rank",
+  std::printf("memory of %s:\n%s", f.layout.pipeline > 1 ? "the rank of the pipeline that takes most" : "each rank",
               f.memory.text().c_str());
   if (!f.plan.recomputation.empty()) std::printf("  (%s)\n", f.plan.recomputation.c_str());
   if (!f.fits)
@@ -184,11 +184,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   for (const int count : counts) {
     if (searches) continue;
     const ParallelLayout layout = parallel_layout(arguments.parallel, count);
-    if (layout.interleave > 1 || layout.splits_encoder)
-      fail_user(
-          "--network forecasts pipelines with one stage on each rank, cut where that balances: leave interleave and "
-          "encoder-decoder out");
-    layouts.push_back({layout.data, layout.tensor, layout.pipeline});
+    layouts.push_back({layout.data, layout.tensor, layout.pipeline, layout.interleave, layout.splits_encoder});
   }
   request.speed = arguments.speed.empty() ? measured_speed(config) : parse_speed(arguments.speed);
   request.batch_per_group = arguments.batch_per_rank;

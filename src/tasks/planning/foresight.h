@@ -28,8 +28,9 @@ struct Foresight {
   RankLayout layout;
   int64_t micro_batches = 1;  // of each rank in a step
   std::string recompute;      // "block", where that was needed to fit; else as the configuration says
-  PlanAnswer plan;            // of a rank; with a pipeline `memory` is an estimate of the largest stage
+  PlanAnswer plan;            // of a rank; of a pipeline of the one that takes most
   MemoryForecast memory;
+  bool memory_is_estimated = false;  // a pipeline's ranks were not planned: `plan` is of the whole model
   bool fits = true;
   StepForecast step;
   // Of the same work on one rank alone, times the ranks that would be needed: 1 is a step without any loss.
@@ -48,8 +49,10 @@ struct LayoutSearch {
   std::string why_refused;       // of one of them
 };
 
-// Every layout of so many ranks. With a pipeline a step's batch is cut into as many micro-batches as is fastest; where
-// a layout does not fit, whole layers are computed again.
+// Every layout of so many ranks. With a pipeline a step's batch is cut into as many micro-batches as is fastest, and
+// the stages may be interleaved; where a layout does not fit, whole layers are computed again. Pipelines are first
+// estimated from the plan of a whole model; those of the best eight layouts are then planned as their ranks would plan
+// them.
 LayoutSearch search_layouts(ForesightRequest request, int ranks);
 
 }  // namespace linnet

@@ -55,6 +55,36 @@ TEST(Foresight, MemoryIsThatOfTheRanksOwnPlan) {
   }
 }
 
+// Of a pipeline it is that of the rank that takes most.
+TEST(Foresight, MemoryOfAPipelineIsThatOfItsRanksPlans) {
+  for (const RankLayout& layout : {RankLayout{1, 1, 3}, RankLayout{1, 2, 2}, RankLayout{2, 1, 2, 2}}) {
+    Config config = small_gpt({"micro_batches=4", "data_shards=2"});
+    const Foresight f = foresee(request_for(config), layout);
+    EXPECT_FALSE(f.memory_is_estimated);
+    PlanAnswer most;
+    for (int rank = 0; rank < layout.pipeline; ++rank) {
+      config.process = {rank * layout.tensor, layout.ranks()};
+      config.train.parallel = layout_text(layout);
+      validate(config);
+      PlanAnswer answer = plan_memory({.config = of_one_shard(config),
+                                       .memory = uint64_t{1} << 40,
+                                       .resident = f.memory.resident,
+                                       .visit = [](const Trainer&) {}});
+      if (rank == 0 || answer.forecast.peak() > most.forecast.peak()) most = std::move(answer);
+    }
+    EXPECT_EQ(planned_items(f.memory), planned_items(most.forecast)) << layout_text(layout);
+    EXPECT_EQ(f.plan.stage, most.stage);
+  }
+}
+
+TEST(Foresight, InterleavingShrinksTheBubbleAndSendsMore) {
+  const Config config = small_gpt({"micro_batches=4", "num_layers=14"});
+  const Foresight one = foresee(request_for(config), {1, 1, 2}), two = foresee(request_for(config), {1, 1, 2, 4});
+  EXPECT_LT(two.step.bubble_seconds, 0.7 * one.step.bubble_seconds);
+  EXPECT_GT(sent(two, OperationKind::kPipeline), 3 * sent(one, OperationKind::kPipeline));
+  EXPECT_THROW(foresee(request_for(small_gpt({"micro_batches=1"})), {1, 1, 2, 2}), Error);
+}
+
 TEST(Foresight, OneRankAloneLosesNothing) {
   const Foresight f = foresee(request_for(small_gpt()), {});
   EXPECT_NEAR(f.efficiency, 1, 1e-9);

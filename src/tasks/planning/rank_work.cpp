@@ -6,17 +6,23 @@
 #include <map>
 
 #include "base/error.h"
+#include "comm/pipeline_order.h"
 #include "ir/op.h"
 #include "ops/collective/collective.h"
 #include "ops/residual_norm/residual_norm.h"
 #include "simulate/traffic.h"
 #include "tasks/planning/step_time.h"
+#include "tasks/planning/work_items.h"
 #include "train/gradient_buckets.h"
 
 namespace linnet {
 namespace {
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
+bool is_number(std::string_view word) {
+  return !word.empty() && std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
+}
+
+}  // namespace
 
 RegionId arena_of(const Store& store) {
   for (size_t i = 0; i < store.regions().size(); ++i)
@@ -31,10 +37,6 @@ Traffic exchange_of(const Graph& graph, const Node& node) {
   return {};
 }
 
-bool is_number(std::string_view word) {
-  return !word.empty() && std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
-}
-
 // "decoder.layers.3.self_attention" is of the layer "decoder.layers.3", "norm.weight" of the block "norm".
 std::string block_name(const std::string& path) {
   for (size_t begin = 0; begin < path.size();) {
@@ -44,6 +46,10 @@ std::string block_name(const std::string& path) {
   }
   return path.substr(0, path.find('.'));
 }
+
+namespace {
+
+size_t at(int32_t id) { return static_cast<size_t>(id); }
 
 bool is_layer_name(const std::string& name) {
   const size_t dot = name.rfind('.');
@@ -194,7 +200,6 @@ RankWork work_of_rank(const Trainer& trainer, const NodeTimes& times) {
   find_passed_values(work, plan.graph);
   if (trainer.accumulates()) find_buckets(work, plan, trainer);
   for (const TrainedRange& range : layout.ranges()) work.ranges.push_back(static_cast<size_t>(range.count));
-  constexpr size_t kLossTokensStops = 3;
   work.counts = kLossTokensStops + static_cast<size_t>(layout.stored_count() - layout.buffer_offset());
   return work;
 }
@@ -230,43 +235,25 @@ std::vector<size_t> balanced_cut(const std::vector<ModelBlock>& blocks, int stag
 
 namespace {
 
-// The items of a stage's passes, from its nodes in their order.
-class ItemList {
- public:
-  explicit ItemList(bool detailed) : detailed_(detailed) {}
-
-  void add(const NodeWork& node, const std::string& block) {
-    const bool backward = node.phase == StepPhase::kBackward || node.phase == StepPhase::kBoth;
-    if (backward) passed_loss_ = true;
-    std::vector<WorkItem>& items = passed_loss_ ? stage.backward : stage.forward;
-    // A node of the forward pass that only the backward pass needs may stand in it.
-    if (items.empty() || is_closed_ || (detailed_ && items.back().name != block))
-      items.push_back({.name = detailed_ ? block : passed_loss_ ? "backward" : "forward"});
-    items.back().seconds += node.seconds;
-    items.back().exchange = node.exchange;
-    is_closed_ = node.exchange.exchanges > 0;
-  }
-  void close() { is_closed_ = true; }
-
-  StageWork stage;
-
- private:
-  const bool detailed_;
-  bool is_closed_ = false, passed_loss_ = false;
-};
-
-}  // namespace
-
-namespace {
-
 // Seconds. Ranks that add gradients beside a backward pass look for messages this far apart (Wait::kPatiently in
 // mpi/mpi_communicator.cpp, and what the system adds to so short a sleep).
 constexpr double kLook = 1e-4;
 
 }  // namespace
 
+double seconds_of_shards(double gradient_bytes, const ShardShare& shards, int data_ranks, bool divides_update,
+                         double bytes_per_second) {
+  constexpr double kPasses = 6;
+  const double norm = divides_update ? gradient_bytes / data_ranks : 0;
+  return (static_cast<double>(shards.count() - 1) * kPasses * gradient_bytes + norm) / bytes_per_second;
+}
+
 TrainingStep step_of(const RankWork& work, const RankLayout& layout, bool detailed) {
-  const std::vector<size_t> cut = balanced_cut(work.blocks, layout.pipeline);
+  if (layout.interleave > 1 && work.accumulate_steps % layout.pipeline != 0)
+    fail_user(
+        "interleaved stages take micro-batches in groups of one for each rank: set accumulate_steps to a multiple of " +
+        std::to_string(layout.pipeline) + ", not " + std::to_string(work.accumulate_steps));
+  const std::vector<size_t> cut = balanced_cut(work.blocks, layout.stages());
   const auto stage_of = [&](size_t block) {
     return static_cast<size_t>(std::ranges::upper_bound(cut, block) - cut.begin()) - 1;
   };
@@ -322,11 +309,8 @@ TrainingStep step_of(const RankWork& work, const RankLayout& layout, bool detail
     stage.counts = sum_everywhere_traffic(work.counts, share);
     const double part = layout.pipeline == 1 ? 1 : static_cast<double>(values[s]) / std::max(all, 1.0);
     stage.update_seconds = part * work.update_seconds;
-    // Each shard but the first is added to another, and all but the last are moved and cleared.
-    constexpr double kPasses = 6;
-    stage.update_seconds += static_cast<double>(work.shards.count() - 1) * kPasses * own_bytes / work.bytes_per_second;
-    // The norm, of the slice whose gradient the rank has.
-    if (step.divides_update) stage.update_seconds += own_bytes / layout.data / work.bytes_per_second;
+    stage.update_seconds +=
+        seconds_of_shards(own_bytes, work.shards, layout.data, step.divides_update, work.bytes_per_second);
     for (const PassedValue& value : work.passed)
       if (stage_of(value.from) <= s && s < stage_of(value.to)) stage.sent_bytes += value.bytes;
     step.stages.push_back(std::move(stage));
@@ -336,27 +320,32 @@ TrainingStep step_of(const RankWork& work, const RankLayout& layout, bool detail
 
 MemoryForecast stage_memory(const MemoryForecast& whole, const RankWork& work, const RankLayout& layout) {
   if (layout.pipeline == 1) return whole;
-  const std::vector<size_t> cut = balanced_cut(work.blocks, layout.pipeline);
-  const int64_t micro_batches = work.shards.count() * work.accumulate_steps;
+  const std::vector<size_t> cut = balanced_cut(work.blocks, layout.stages());
   double all_kept = 0, all_parameters = 0;
   for (const ModelBlock& block : work.blocks)
     all_kept += block.kept_bytes, all_parameters += static_cast<double>(block.parameters);
   const double transient = std::max(0.0, static_cast<double>(work.arena_bytes) - all_kept);
   MemoryForecast largest;
-  for (size_t s = 0; s < cut.size(); ++s) {
-    const size_t end = s + 1 < cut.size() ? cut[s + 1] : work.blocks.size();
+  for (int rank = 0; rank < layout.pipeline; ++rank) {
+    const std::vector<int64_t> in_flight =
+        pipeline_slots({layout.pipeline, layout.interleave, work.accumulate_steps}, rank);
     double kept = 0, parameters = 0;
-    for (size_t block = cut[s]; block < end; ++block)
-      kept += work.blocks[block].kept_bytes, parameters += static_cast<double>(work.blocks[block].parameters);
-    const auto in_flight = static_cast<double>(std::min<int64_t>(static_cast<int64_t>(cut.size() - s), micro_batches));
-    MemoryForecast stage = whole;
-    for (MemoryItem& item : stage.items) {
+    for (int chunk = 0; chunk < layout.interleave; ++chunk) {
+      const auto s = static_cast<size_t>(chunk * layout.pipeline + rank);
+      const size_t end = s + 1 < cut.size() ? cut[s + 1] : work.blocks.size();
+      for (size_t block = cut[s]; block < end; ++block) {
+        kept += static_cast<double>(in_flight[static_cast<size_t>(chunk)]) * work.blocks[block].kept_bytes;
+        parameters += static_cast<double>(work.blocks[block].parameters);
+      }
+    }
+    MemoryForecast of_rank = whole;
+    for (MemoryItem& item : of_rank.items) {
       const auto is = [&](MemoryKind kind) { return item.name == memory_kind_name(kind); };
       if (is(MemoryKind::kParameters) || is(MemoryKind::kOptimizer) || is(MemoryKind::kGradients))
         item.bytes = static_cast<uint64_t>(static_cast<double>(item.bytes) * parameters / all_parameters);
-      if (is(MemoryKind::kActivations)) item.bytes = static_cast<uint64_t>(in_flight * kept + transient);
+      if (is(MemoryKind::kActivations)) item.bytes = static_cast<uint64_t>(kept + transient);
     }
-    if (stage.peak() > largest.peak()) largest = stage;
+    if (of_rank.peak() > largest.peak()) largest = of_rank;
   }
   return largest;
 }

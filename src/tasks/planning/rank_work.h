@@ -72,15 +72,26 @@ struct RankWork {
 
 RankWork work_of_rank(const Trainer& trainer, const NodeTimes& times);
 
+// What work of a rank is made of.
+inline constexpr size_t kLossTokensStops = 3;  // values beside gradients that ranks add
+RegionId arena_of(const Store& store);
+Traffic exchange_of(const Graph& graph, const Node& node);
+std::string block_name(const std::string& module);  // "decoder.layers.3" of "decoder.layers.3.self_attention"
+// What a rank's shards take beside their passes: each but the first is added to another, and all but the last are moved
+// and cleared; with a divided update the norm of its slice.
+double seconds_of_shards(double gradient_bytes, const ShardShare& shards, int data_ranks, bool divides_update,
+                         double bytes_per_second);
+
 // The first block of each stage, such that the stage with most work has as little as it can; the first is 0. User error
 // when there are fewer layers than stages.
 std::vector<size_t> balanced_cut(const std::vector<ModelBlock>& blocks, int stages);
 
 // The step of all ranks. With a pipeline the rank's model is cut in balance, which is an estimate: no plan of a stage
-// is made. `detailed`: the layers' names are kept, for traces.
+// is made (tasks/planning/stage_work.h has those). User error where interleaved stages cannot have the micro-batches.
+// `detailed`: the layers' names are kept, for traces.
 TrainingStep step_of(const RankWork& work, const RankLayout& layout, bool detailed);
 
-// Of the stage that takes most: the items of a whole model's memory, as a stage of it would have them.
+// Of the rank of a pipeline that takes most: the items of a whole model's memory, as its stages would have them.
 MemoryForecast stage_memory(const MemoryForecast& whole, const RankWork& work, const RankLayout& layout);
 
 }  // namespace linnet
