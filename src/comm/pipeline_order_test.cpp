@@ -176,5 +176,28 @@ TEST(PipelineOrder, EveryPassIsComputedOnce) {
   }
 }
 
+// A rank does not know that an epoch ends with fewer micro-batches before there are no more.
+TEST(PipelineOrder, FewerMicroBatchesBeginAsMoreDo) {
+  for (int ranks = 2; ranks <= 5; ++ranks)
+    for (int chunks = 1; chunks <= 3; ++chunks)
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int64_t unit = chunks == 1 ? 1 : ranks, most = 6 * unit;
+        const std::vector<PipelineStep> more = pipeline_steps({ranks, chunks, most}, rank);
+        for (int64_t micro_batches = unit; micro_batches < most; micro_batches += unit) {
+          const std::vector<PipelineStep> fewer = pipeline_steps({ranks, chunks, micro_batches}, rank);
+          const auto has_begun = [&](const PipelineStep& step) {
+            const auto begun = [&](const PipelinePass& pass) { return pass.micro < micro_batches; };
+            return std::ranges::all_of(step.receives, begun) && (!step.pass || begun(*step.pass));
+          };
+          for (size_t i = 0; i < more.size() && has_begun(more[i]); ++i) {
+            ASSERT_LT(i, fewer.size());
+            EXPECT_EQ(more[i].sends, fewer[i].sends);
+            EXPECT_EQ(more[i].receives, fewer[i].receives);
+            EXPECT_EQ(more[i].pass, fewer[i].pass);
+          }
+        }
+      }
+}
+
 }  // namespace
 }  // namespace linnet

@@ -23,7 +23,7 @@ namespace linnet {
 
 class PipelineStage {
  public:
-  // `micro_batches`: of a step, or of a data shard: how many begin before each finish(). 0: nothing is trained.
+  // `micro_batches`: of a step, or of a data shard: how many begin before each finish(), at most. 0: nothing is trained.
   PipelineStage(const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches);
 
   // Planning. Makes room in the store for what the neighbors send, and gives the graph of a chunk that was traced, of
@@ -45,9 +45,9 @@ class PipelineStage {
   // them. `last`: the last stage's plan of this shape. set_random(step, micro) writes the graphs' input "random".
   using SetRandom = FunctionRef<void(int64_t step, int64_t micro)>;
   void accumulate(int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random, ThreadPool& pool);
-  // All micro-batches have begun and are done: the state "gradient" of parameters that several ranks have is their sum,
-  // and "loss_sum" and "token_count" are those of the last rank.
-  void finish(ThreadPool& pool);
+  // No more micro-batches begin, if fewer did than a step has, and all are done: the state "gradient" of parameters
+  // that several ranks have is their sum, and "loss_sum" and "token_count" are those of the last rank.
+  void finish(SetRandom set_random, ThreadPool& pool);
   // Sum over the ranks of the squares that each has of its own parameters' gradients, for the state "sum_of_squares".
   float sum_over_stages(float own, ThreadPool& pool);
   // The same of the state "gradient" as it lies.
@@ -96,6 +96,8 @@ class PipelineStage {
     return {stages_.rank.ranks, stages_.rank.chunks, micro_batches};
   }
   bool has_begun(const PipelineStep& step) const;
+  // Those of a rank's steps, from next_ on, whose micro-batches have begun.
+  void run_begun(const std::vector<PipelineStep>& steps, SetRandom set_random, ThreadPool& pool);
   void run_pass(const PipelineStep& step, SetRandom set_random, ThreadPool& pool);
   void copy_to_outbox(const Executor& executor, const std::vector<std::string>& outputs);
   void keep_batch(const Graph& graph);

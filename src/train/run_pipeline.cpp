@@ -102,8 +102,12 @@ void PipelineStage::accumulate(int shape, int64_t step, int64_t micro, const Exe
   if (next_ == steps_.size()) fail_internal("a pipeline gets more micro-batches than a step has");
   if (is_interleaved()) copy_batch(static_cast<int64_t>(begun_.size()), /*to_store=*/false);
   begun_.push_back({shape, step, micro, last});
-  for (; next_ < steps_.size() && has_begun(steps_[next_]); ++next_) {
-    const PipelineStep& now = steps_[next_];
+  run_begun(steps_, set_random, pool);
+}
+
+void PipelineStage::run_begun(const std::vector<PipelineStep>& steps, SetRandom set_random, ThreadPool& pool) {
+  for (; next_ < steps.size() && has_begun(steps[next_]); ++next_) {
+    const PipelineStep& now = steps[next_];
     for (const PipelinePass& pass : now.sends) send_result(pass);
     for (const PipelinePass& pass : now.receives) {
       const Ends& ends = plans_of(pass).training;
@@ -139,9 +143,18 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
   if (is_interleaved()) copy_to_outbox(*plans.slots[slot].run_forward, plans.training.out);
 }
 
-void PipelineStage::finish(ThreadPool& pool) {
+// At the end of an epoch a step has fewer micro-batches. The steps of fewer begin as those of more do, as far as those
+// could be taken.
+void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
   if (begun_.empty()) return;
-  if (next_ < steps_.size()) fail_internal("a pipeline lacks micro-batches of a step");
+  if (next_ < steps_.size()) {
+    const auto count = static_cast<int64_t>(begun_.size());
+    if (is_interleaved() && count % stages_.rank.ranks != 0)
+      fail_user("a step of the training data's end has " + std::to_string(count) +
+                " micro-batches, which interleaved stages on " + std::to_string(stages_.rank.ranks) +
+                " ranks cannot take; without \"interleave\" they can");
+    run_begun(pipeline_steps(order_of(count), stages_.rank.rank), set_random, pool);
+  }
   begun_.clear(), next_ = 0;
   const HostSpan span("share between stages");
   add_shared_gradients(pool);

@@ -368,7 +368,8 @@ void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
 }
 
 void Trainer::finish_accumulation() {
-  if (pipeline_) pipeline_->finish(pool_);
+  if (!pipeline_) return;
+  pipeline_->finish([this](int64_t step, int64_t micro) { set_random(step, micro); }, pool_);
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after) {
