@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "temporary_folder.h"
 #include "text/base64.h"
 #include "text/bpe/bpe_trainer.h"
 #include "text/pipeline/tokenizer_json.h"
@@ -38,19 +39,6 @@ std::string error_of(const std::function<void()>& action) {
   }
   return "no error";
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char name[] = "/tmp/linnet_tokenizer_XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 TEST(Pretrained, ByteLevelBpeKeepsAnyBytes) {
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
@@ -129,7 +117,7 @@ TEST(Pretrained, ThreadsShareOneTokenizer) {
 }
 
 TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
-  TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   const std::string path = folder.path() + "/tokenizer.json";
   const auto load = [&](const std::string& text) {
     write_file_atomically(path, text);
@@ -151,7 +139,7 @@ TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
 }
 
 TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
-  TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   write_file_atomically(folder.path() + "/vocab.json", R"({"a":0,"b":1,"c":2,"ab":3,"abc":4})");
   write_file_atomically(folder.path() + "/merges.txt", "#version: 0.2\r\na b\r\nab c");
   const auto tokenizer = load_pretrained_tokenizer(folder.path());
@@ -161,7 +149,7 @@ TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
 }
 
 TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {
-  TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   const std::string good = read_file(kFolder + "spbpe.model"), path = folder.path() + "/tokenizer.model";
   for (size_t i = 0; i < good.size(); i += 97) {
     std::string bytes = good;
@@ -189,7 +177,7 @@ TEST(Pretrained, AUsersPieceCountsInSentencePiecesSumsAsThere) {
     return field(1, bytes);
   };
   const std::string unigram("\x18\x01", 2), no_dummy_prefix("\x18\0", 2);
-  TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   write_file_atomically(folder.path() + "/tokenizer.model",
                         piece("<unk>", 0, 2) + piece("the", 0, 4) + piece("\xE2\x96\x81", -2.94F, 1) +
                             piece("-", -5.37F, 1) + piece("--", -6.71F, 1) + piece("a", -4.1F, 1) + field(2, unigram) +
@@ -200,7 +188,7 @@ TEST(Pretrained, AUsersPieceCountsInSentencePiecesSumsAsThere) {
 }
 
 TEST(Pretrained, RunFoldersKeepThem) {
-  TemporaryFolder folder;
+  testing::TemporaryFolder folder;
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
   tokenizer->save(folder.path(), "source");
   const auto again = load_tokenizer(folder.path(), "source");

@@ -1,16 +1,15 @@
 // Tensor, pipeline and data parallel together, with threads as ranks: each family trains as one rank does, with the
 // same dropout masks, and checkpoints do not tell how ranks shared the model.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "base/error.h"
 #include "comm/comm_testing.h"
 #include "comm/pipeline_group.h"
 #include "comm/tensor_group.h"
 #include "nn/stage_text.h"
+#include "temporary_folder.h"
 #include "train/checkpoint.h"
 #include "train/families_testing.h"
 #include "train/sharded_step.h"
@@ -229,20 +228,9 @@ TEST(Layouts, RecomputationDoesNotChangeABit) {
   EXPECT_EQ(again.norms, kept.norms);
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("linnet-layouts-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 // Trains the steps (first, last], from a checkpoint unless first is 0, and saves one; the losses.
-std::vector<double> train_part(const Layout& layout, int64_t first, int64_t last, const TemporaryFolder& folder) {
+std::vector<double> train_part(const Layout& layout, int64_t first, int64_t last,
+                               const testing::TemporaryFolder& folder) {
   std::vector<double> losses;
   testing::run_ranks(layout.ranks(), [&](Communicator& world) {
     Rank rank("transformer", layout, world);
@@ -251,14 +239,14 @@ std::vector<double> train_part(const Layout& layout, int64_t first, int64_t last
     const bool is_first = world.rank() == 0;
     if (first > 0) {
       if (is_first) {
-        EXPECT_EQ(load_training_state(folder.file("state"), trainer).step, first);
+        EXPECT_EQ(load_training_state(folder / "state", trainer).step, first);
       }
       if (!trainer.layout().division())  // what ranks do not divide, as the run shares it (run/rank_setup.h)
         for (const std::string& state : trainer.states())
           if (!trainer.is_divided(state))
             broadcast(rank.groups.data, 0,
                       std::span(trainer.state(state), static_cast<size_t>(trainer.layout().trained_count())));
-      load_divided_states(folder.file("state"), trainer, whole);
+      load_divided_states(folder / "state", trainer, whole);
     }
     for (int64_t step = first + 1; step <= last; ++step) {
       const double loss = rank.step(step).loss;
@@ -266,10 +254,10 @@ std::vector<double> train_part(const Layout& layout, int64_t first, int64_t last
     }
     if (rank.sharded) rank.sharded->share_average();
     if (is_first)
-      save_training_state(folder.file("state"), trainer, {.step = last}, {}, &whole);
+      save_training_state(folder / "state", trainer, {.step = last}, {}, &whole);
     else
       give_training_state(trainer, whole);
-    save_divided_model(folder.file("model"), trainer, "parameters", {}, whole);
+    save_divided_model(folder / "model", trainer, "parameters", {}, whole);
   });
   return losses;
 }
@@ -282,7 +270,7 @@ TEST(Layouts, CheckpointsDoNotTellWhichOneWroteThem) {
   const Result alone = train("transformer", one, 12);
   for (const std::vector<Layout>& layouts :
        {std::vector{four, one, data}, {data, eight, four}, {eight, interleaved, one}, {interleaved, data, four}}) {
-    TemporaryFolder folder;
+    testing::TemporaryFolder folder;
     std::vector<double> losses;
     int64_t step = 0;
     for (const Layout& each : layouts) {
@@ -295,8 +283,8 @@ TEST(Layouts, CheckpointsDoNotTellWhichOneWroteThem) {
       Rank rank("transformer", one, world);
       const ParameterLayout& layout = rank.trainer().layout();
       std::vector<float> weights(static_cast<size_t>(layout.parameter_count()));
-      load_model(folder.file("model"), layout, weights.data());
-      load_training_state(folder.file("state"), rank.trainer());
+      load_model(folder / "model", layout, weights.data());
+      load_training_state(folder / "state", rank.trainer());
       EXPECT_TRUE(std::equal(weights.begin(), weights.end(), rank.trainer().state("parameters")));
     });
   }

@@ -3,13 +3,12 @@
 #include "train/pipeline_stage.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "base/timeline.h"
 #include "comm/comm_testing.h"
+#include "temporary_folder.h"
 #include "train/checkpoint.h"
 #include "train/families_testing.h"
 #include "train/sharded_step.h"
@@ -221,20 +220,8 @@ TEST(Pipeline, ForwardAndBackwardPassesAlternate) {
   EXPECT_EQ(order[2], "FB0 FB1 FB2 FB3 ");
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("linnet-pipeline-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 // `stages` train the steps (first, last], from a checkpoint unless first is 0, and save one; their losses.
-std::vector<double> train_part(int stages, int64_t first, int64_t last, const TemporaryFolder& folder) {
+std::vector<double> train_part(int stages, int64_t first, int64_t last, const testing::TemporaryFolder& folder) {
   std::vector<double> losses;
   testing::run_ranks(stages, [&](Communicator& world) {
     Rank rank({"gpt", stages}, world);
@@ -244,19 +231,19 @@ std::vector<double> train_part(int stages, int64_t first, int64_t last, const Te
     const bool is_first = world.rank() == 0;
     if (first > 0) {
       if (is_first) {
-        EXPECT_EQ(load_training_state(folder.file("state"), trainer).step, first);
+        EXPECT_EQ(load_training_state(folder / "state", trainer).step, first);
       }
-      load_divided_states(folder.file("state"), trainer, whole);
+      load_divided_states(folder / "state", trainer, whole);
     }
     for (int64_t step = first + 1; step <= last; ++step) {
       const double loss = rank.step(step).loss;
       if (is_first) losses.push_back(loss);
     }
     if (is_first)
-      save_training_state(folder.file("state"), trainer, {.step = last}, {}, &whole);
+      save_training_state(folder / "state", trainer, {.step = last}, {}, &whole);
     else
       give_training_state(trainer, whole);
-    save_divided_model(folder.file("model"), trainer, "parameters", {}, whole);
+    save_divided_model(folder / "model", trainer, "parameters", {}, whole);
   });
   return losses;
 }
@@ -264,7 +251,7 @@ std::vector<double> train_part(int stages, int64_t first, int64_t last, const Te
 TEST(Pipeline, CheckpointsDoNotTellHowManyStagesWroteThem) {
   const Result alone = train({"gpt"}, 12);
   for (const std::vector<int>& stages : {std::vector{2, 1, 4}, {1, 3, 1}}) {
-    TemporaryFolder folder;
+    testing::TemporaryFolder folder;
     std::vector<double> losses;
     int64_t step = 0;
     for (const int each : stages) {
@@ -278,8 +265,8 @@ TEST(Pipeline, CheckpointsDoNotTellHowManyStagesWroteThem) {
       Rank one({"gpt"}, world);
       const ParameterLayout& layout = one.learner.trainer().layout();
       std::vector<float> weights(static_cast<size_t>(layout.parameter_count()));
-      load_model(folder.file("model"), layout, weights.data());
-      load_training_state(folder.file("state"), one.learner.trainer());
+      load_model(folder / "model", layout, weights.data());
+      load_training_state(folder / "state", one.learner.trainer());
       EXPECT_TRUE(std::equal(weights.begin(), weights.end(), one.learner.trainer().state("parameters")));
     });
   }

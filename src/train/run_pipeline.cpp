@@ -143,8 +143,8 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
   if (is_interleaved()) copy_to_outbox(*plans.slots[slot].run_forward, plans.training.out);
 }
 
-// At the end of an epoch a step has fewer micro-batches. The steps of fewer begin as those of more do, as far as those
-// could be taken.
+// At the end of an epoch a step may have fewer micro-batches than steps_ is for. What has run so far is also the
+// beginning of the list for fewer (comm/pipeline_order_test.cpp), so the rest of that list completes the step.
 void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
   if (begun_.empty()) return;
   if (next_ < steps_.size()) {

@@ -2,17 +2,16 @@
 #include "train/sharded_step.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <map>
 
 #include "comm/comm_testing.h"
 #include "nn/layers.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "temporary_folder.h"
 #include "train/checkpoint.h"
 #include "train/learner.h"
 
@@ -210,18 +209,6 @@ TEST(ShardedStep, ALossScaleSkipsTheSameSteps) {
   for (const int zero : {0, 1, 2}) EXPECT_EQ(train_scaled(2, zero), alone) << zero;
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("linnet-shards-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 // Trains the steps (first, last], from a checkpoint unless first is 0, and saves one.
 Result train_part(const Settings& settings, int64_t first, int64_t last, const std::string& path) {
   Result result;
@@ -254,21 +241,21 @@ Result train_part(const Settings& settings, int64_t first, int64_t last, const s
 
 TEST(ShardedStep, CheckpointsDoNotTellWhatRanksDivide) {
   for (const OptimizerAttrs& optimizer : optimizers()) {
-    const TemporaryFolder folder;
-    const Result alone = train_part({.optimizer = optimizer}, 0, 4, folder.file("alone"));
+    const testing::TemporaryFolder folder;
+    const Result alone = train_part({.optimizer = optimizer}, 0, 4, folder / "alone");
     Result together;
     int64_t step = 0;
     for (const auto& [ranks, zero] : {std::pair{4, 2}, {2, 1}, {1, 2}, {2, 2}}) {
       const Settings settings{.ranks = ranks, .zero = zero, .optimizer = optimizer};
       SCOPED_TRACE(settings.text());
-      const Result part = train_part(settings, step, step + 1, folder.file("state"));
+      const Result part = train_part(settings, step, step + 1, folder / "state");
       together.losses.push_back(part.losses.at(0)), together.norms.push_back(part.norms.at(0));
       together.parameters = part.parameters, together.average = part.average;
       ++step;
     }
     EXPECT_EQ(together, alone);
     const auto bytes_of = [&](const char* name) {
-      const SafetensorsFile file(folder.file(name));
+      const SafetensorsFile file(folder / name);
       std::map<std::string, std::string> tensors;
       for (const SafetensorsEntry& entry : file.entries())
         tensors[entry.name] = {reinterpret_cast<const char*>(entry.data), entry.bytes()};

@@ -1,13 +1,12 @@
 // Models that the ranks of a tensor group train together, with threads as ranks: they train as one rank does, with the
 // same dropout masks, and checkpoints do not tell how many ranks wrote them.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "comm/comm_testing.h"
 #include "comm/tensor_group.h"
+#include "temporary_folder.h"
 #include "train/checkpoint.h"
 #include "train/families_testing.h"
 #include "train/learner.h"
@@ -113,20 +112,8 @@ TEST(TensorParallel, RecomputationDoesNotChangeABit) {
   EXPECT_EQ(again.norms, kept.norms);
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("linnet-tensor-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 // `ranks` train the steps (first, last], from a checkpoint unless first is 0, and save one; their losses.
-std::vector<double> train_part(int ranks, int64_t first, int64_t last, const TemporaryFolder& folder) {
+std::vector<double> train_part(int ranks, int64_t first, int64_t last, const testing::TemporaryFolder& folder) {
   std::vector<double> losses;
   testing::run_ranks(ranks, [&](Communicator& world) {
     Rank rank("gpt", world);
@@ -136,24 +123,24 @@ std::vector<double> train_part(int ranks, int64_t first, int64_t last, const Tem
     WholeStates whole(trainer, alone, world, alone);
     const bool is_first = world.rank() == 0;
     if (first > 0) {
-      if (is_first) EXPECT_EQ(load_training_state(folder.file("state"), trainer).step, first);
+      if (is_first) EXPECT_EQ(load_training_state(folder / "state", trainer).step, first);
       const ParameterLayout& layout = trainer.layout();
       for (const std::string& state : trainer.states())
         for (const ParameterSlot& slot : layout.parameters())
           if (!layout.sharding_of(slot))
             broadcast(world, 0,
                       std::span(trainer.state(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
-      load_divided_states(folder.file("state"), trainer, whole);
+      load_divided_states(folder / "state", trainer, whole);
     }
     for (int64_t step = first + 1; step <= last; ++step) {
       const double loss = rank.step(step).loss;
       if (is_first) losses.push_back(loss);
     }
     if (is_first)
-      save_training_state(folder.file("state"), trainer, {.step = last}, {}, &whole);
+      save_training_state(folder / "state", trainer, {.step = last}, {}, &whole);
     else
       give_training_state(trainer, whole);
-    save_divided_model(folder.file("model"), trainer, "parameters", {}, whole);
+    save_divided_model(folder / "model", trainer, "parameters", {}, whole);
   });
   return losses;
 }
@@ -161,7 +148,7 @@ std::vector<double> train_part(int ranks, int64_t first, int64_t last, const Tem
 TEST(TensorParallel, CheckpointsDoNotTellHowManyRanksWroteThem) {
   const Result alone = train("gpt", 1);
   for (const std::vector<int>& ranks : {std::vector{2, 1, 4}, {1, 2, 1}}) {
-    TemporaryFolder folder;
+    testing::TemporaryFolder folder;
     std::vector<double> losses;
     int64_t step = 0;
     for (const int each : ranks) {
@@ -173,9 +160,9 @@ TEST(TensorParallel, CheckpointsDoNotTellHowManyRanksWroteThem) {
     Causal<Gpt> one(GptConfig{.vocab_size = kVocabulary, .max_seq_len = 16, .width = 32, .heads = 4, .layers = 2});
     const ParameterLayout layout(one.net);
     std::vector<float> weights(static_cast<size_t>(layout.parameter_count()));
-    load_model(folder.file("model"), layout, weights.data());
+    load_model(folder / "model", layout, weights.data());
     SingleShapeLearner learner(one.net, [&](Trace& trace) { return one.loss(trace); });
-    load_training_state(folder.file("state"), learner.trainer());
+    load_training_state(folder / "state", learner.trainer());
     EXPECT_TRUE(std::equal(weights.begin(), weights.end(), learner.trainer().state("parameters")));
   }
 }

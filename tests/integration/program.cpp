@@ -35,22 +35,6 @@ std::string field(const std::string& line, const std::string& name) {
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "linnet_test_XXXXXX").string();
-  if (!::mkdtemp(pattern.data())) ADD_FAILURE() << "cannot make a temporary folder";
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string TemporaryFolder::write(const std::string& name, const std::string& text) const {
-  std::ofstream(path_ + "/" + name, std::ios::binary) << text;
-  return path_ + "/" + name;
-}
-
 Program::Program(const Arguments& arguments, const Surroundings& surroundings) : surroundings_(surroundings) {
   if (surroundings_.input_path.empty()) surroundings_.input_path = folder_.write("in", surroundings.input);
   if (surroundings_.output_path.empty()) surroundings_.output_path = folder_ / "out";

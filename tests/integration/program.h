@@ -5,25 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "temporary_folder.h"
+
 namespace linnet::testing {
 
 using Arguments = std::vector<std::string>;
-
-// A folder of its own for one test, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  std::string write(const std::string& name, const std::string& text) const;  // returns the path
-
- private:
-  std::string path_;
-};
 
 struct Outcome {
   int exit_code = -1;  // -1: ended by a signal

@@ -1,23 +1,24 @@
 // Convolutions of images in bf16 whose products are bf16, too: pairs are multiplied and added to fp32 sums, as
 // kernels/gemm/gemm_bf16-inl.h says. For processors with AVX-512-BF16.
 //
-// Filters are fp32 and are rounded when they are packed; results and gradients of filters are fp32.
+// Filters are fp32 and are rounded when they are packed; results and gradients of filters are fp32. In a row with an
+// odd number of results the weight gradient multiplies one pixel by zero, which makes NaN of infinity.
 #pragma once
 #include "kernels/conv/convolution.h"
 #include "kernels/stored_floats.h"
 
 namespace linnet {
 
-// Whether the processor can, and the convolution is one whose sums are made of pairs: dense, of an even number of
-// channels (forward), or filters (input gradient).
+// Whether the processor multiplies in bf16 and the pass is a sum of pairs: of a convolution without groups, with an
+// even number of channels (forward) or filters (input gradient), which convolution_method() does not compute as a
+// product.
 bool has_bf16_convolution(const ConvolutionSizes& sizes, ConvolutionPass pass);
 
-// As those of convolution.h. `weight` may be null where `packed` is not.
+// As those of convolution.h, but the filters of the forward pass and of the input gradient are always packed first.
 int64_t bf16_packed_filter_floats(const ConvolutionSizes& sizes, ConvolutionPass pass);
 void pack_bf16_convolution_filters(const ConvolutionSizes& sizes, ConvolutionPass pass, const float* weight,
                                    float* packed, ThreadPool& pool);
-size_t bf16_convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass,
-                                  int threads);  // with them packed
+size_t bf16_convolution_workspace(const ConvolutionSizes& sizes, ConvolutionPass pass, int threads);
 
 void bf16_convolution_forward(const ConvolutionSizes& sizes, const Bfloat16* x, const float* packed, float* y,
                               std::byte* workspace, ThreadPool& pool, const ConvolutionEpilogue& epilogue);

@@ -2,8 +2,10 @@
 // pixels that a result needs from a strip of the image. The weights are packed once, for all threads.
 //
 // A policy P (gemm_pack-inl.h) says what is multiplied. In bf16 a packed element is a pair of neighboring channels of
-// the source, which lie side by side in memory: an image in bf16 is one of pairs with half as many channels, and the
-// problem is one of those. Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+// the source, which lie side by side in memory. So an image in bf16 is an image of pairs with half as many channels,
+// and `problem` is the one of that image.
+//
+// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_
 #undef LINNET_KERNELS_CONVOLUTION_TAPS_INL_H_

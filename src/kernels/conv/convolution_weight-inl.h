@@ -2,8 +2,9 @@
 // so that the bits do not depend on the threads, and the partial sums are added in order.
 //
 // The policy P (gemm_tile-inl.h) says what is multiplied. In bf16 a step of the sum is a pair of neighboring results of
-// a row, and the strip holds for every pixel the pair of it and the pixel that the next result meets under the same
-// tap. Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
+// a row. The strip then holds pairs, too: of each pixel and the pixel that the next result meets under the same tap.
+//
+// Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_CONVOLUTION_WEIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_CONVOLUTION_WEIGHT_INL_H_
 #undef LINNET_KERNELS_CONVOLUTION_WEIGHT_INL_H_
@@ -39,8 +40,9 @@ struct FilterRuns {
   int64_t count, length;
 };
 
-// Rows [row, row + rows) of an image in bf16, and its columns [column, column + columns): of each the pair of pixels
-// `apart` columns apart, channel by channel, with zeros where there is none. From column to column by `step`.
+// Copies pairs of pixels from rows [row, row + rows) of an image in bf16. In each row it makes `columns` pairs, whose
+// first pixels are `step` columns apart, from `column` on; the second pixel of a pair is `apart` columns behind its
+// first. Pixels outside of the image are zero.
 struct PairSource {
   const Bfloat16* image;
   int64_t height, width, channels;
