@@ -17,6 +17,7 @@
 #include "run/run_folder.h"
 #include "tasks/classifier.h"
 #include "tasks/generation/text_writer.h"
+#include "tasks/images/image_session.h"
 
 namespace linnet {
 namespace {
@@ -50,6 +51,7 @@ int64_t answered(const std::string& path, AppendFile& file) {
 }
 
 bool takes_images(const std::string& model) {
+  if (is_vit_folder(model)) return true;
   const RunFolder run(model);
   return file_exists(model) && run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
 }

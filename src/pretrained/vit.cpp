@@ -11,8 +11,6 @@
 namespace linnet {
 namespace {
 
-constexpr const char* kClassification = "ViTForImageClassification";
-
 // The one number that a key has, or the same one twice.
 int64_t side_of(const ConfigFile& config, const std::string& key) {
   const std::vector<int64_t> sides = config.integers(key);
@@ -107,7 +105,7 @@ ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::strin
   if (images.height != images.width)
     file.fail("a ViT of transformers takes square images; this one takes " + std::to_string(images.height) + " x " +
               std::to_string(images.width));
-  file.set("architectures", std::vector<std::string>{kClassification});
+  file.set("architectures", std::vector<std::string>{kVitArchitecture});
   file.set("model_type", "vit");
   file.set("image_size", images.height);
   file.set("patch_size", config.patch);
@@ -139,6 +137,6 @@ std::string vit_preprocessor_file(const VitConfig& config) {
   return json.dump(2) + "\n";
 }
 
-const Family kVitFamily{"vit", {kClassification}, construct, names};
+const Family kVitFamily{"vit", {kVitArchitecture}, construct, names};
 
 }  // namespace linnet

@@ -6,6 +6,8 @@
 
 namespace linnet {
 
+constexpr const char* kVitArchitecture = "ViTForImageClassification";  // what config.json calls it
+
 // User error naming the key when the file asks for what Vit does not do. `mean` and `deviation` come from the
 // preprocessor_config.json beside the file; without one they are 0.5, as transformers has it.
 VitConfig vit_config(const ConfigFile& config);

@@ -40,8 +40,9 @@ class ClassifierOfTexts : public Classifier {
 
 class ClassifierOfImages : public Classifier {
  public:
-  ClassifierOfImages(const std::string& folder, Config config, const InferenceOptions& options, int64_t rows)
-      : format_(ImageFormat::load(folder)) {
+  ClassifierOfImages(const std::string& folder, Config config, ImageFormat format, const InferenceOptions& options,
+                     int64_t rows)
+      : format_(std::move(format)) {
     apply(options, config, folder);
     force_isa(config.train.isa);
     config.data.batch_size = rows;
@@ -69,6 +70,15 @@ class ClassifierOfImages : public Classifier {
   std::unique_ptr<ImageSession> session_;
 };
 
+// A ViT of transformers, whose image processor scales both sides and cuts nothing off.
+std::unique_ptr<Classifier> classify_by_vit(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  if (!options.adapters.empty()) fail_user("--adapter is for models of text, and '" + folder + "' is a ViT");
+  Config config;
+  config.data.task = "images", config.data.image_fit = "stretch";
+  config.model.architecture = "vit";
+  return std::make_unique<ClassifierOfImages>(folder, config, vit_folder_format(folder), options, rows);
+}
+
 }  // namespace
 
 std::unique_ptr<Classifier> classify_texts(const std::string& folder, const InferenceOptions& options, int64_t rows) {
@@ -76,10 +86,12 @@ std::unique_ptr<Classifier> classify_texts(const std::string& folder, const Infe
 }
 
 std::unique_ptr<Classifier> classify_images(const std::string& folder, const InferenceOptions& options, int64_t rows) {
-  return std::make_unique<ClassifierOfImages>(folder, RunFolder(folder).load_config(), options, rows);
+  return std::make_unique<ClassifierOfImages>(folder, RunFolder(folder).load_config(), ImageFormat::load(folder),
+                                              options, rows);
 }
 
 std::unique_ptr<Classifier> open_classifier(const std::string& folder, const InferenceOptions& options, int64_t rows) {
+  if (is_vit_folder(folder)) return classify_by_vit(folder, options, rows);
   const RunFolder run(folder);
   const bool adapted = !options.adapters.empty() && !run.has_config();
   if (adapted || is_text_classifier_folder(folder)) return classify_texts(folder, options, rows);

@@ -152,6 +152,21 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   EXPECT_EQ(config["patch_size"], 3);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "vit/preprocessor_config.json"));
 
+  // The folder alone tells the classes that the run tells, of pictures of its own size.
+  for (const bool upper : {true, false})
+    write_bmp(folder_, upper ? "upper.bmp" : "lower.bmp", kSize, kSize,
+              [&](int row, int) { return (row < kSize / 2) == upper ? 200 : 20; });
+  const auto predict = [&](const std::string& model) {
+    const Outcome predicted = run({"predict", folder_ / model, folder_ / "upper.bmp", folder_ / "lower.bmp"});
+    EXPECT_EQ(predicted.exit_code, 0) << predicted.error;
+    return lines(predicted.out);
+  };
+  ASSERT_EQ(predict("vit").size(), 2u);
+  EXPECT_EQ(predict("vit"), predict("run"));
+  EXPECT_NE(predict("vit")[0].substr(0, 1), predict("vit")[1].substr(0, 1));
+  const Outcome piped = run({"run", folder_ / "vit"}, {.input = folder_ / "upper.bmp" + "\n"});
+  EXPECT_EQ(piped.exit_code, 0) << piped.error;
+
   // One small step leaves what was learned.
   const std::string from = "model.from=" + folder_ / "vit";
   Arguments more = settings({"max_steps=1", "learning_rate=1e-6", "final_learning_rate=0"});

@@ -1,5 +1,6 @@
 #include "tasks/images/image_session.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "models/vit.h"
 #include "nn/model_file.h"
 #include "onnx/image_network.h"
+#include "pretrained/bert.h"
 #include "pretrained/pretrained.h"
 #include "pretrained/vit.h"
 #include "run/run_folder.h"
@@ -56,6 +58,25 @@ bool starts_from_vit(const Config& config) {
     fail_user("model.from = \"" + folder + "\": a ViT needs architecture = \"vit\", not \"" +
               config.model.architecture + "\"");
   return true;
+}
+
+bool is_vit_folder(const std::string& folder) {
+  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
+  const std::vector<std::string> names = ConfigFile(folder + "/config.json").texts("architectures");
+  return std::ranges::find(names, kVitArchitecture) != names.end();
+}
+
+ImageFormat vit_folder_format(const std::string& folder) {
+  const ConfigFile file(folder + "/config.json");
+  const VitConfig vit = vit_config(file);
+  const ImageShape& images = vit.images;
+  return {.height = images.height,
+          .width = images.width,
+          .channels = images.channels,
+          .class_names = label_names(file),
+          .mean = vit.mean,
+          .deviation = vit.deviation,
+          .vit = file.path()};
 }
 
 VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
@@ -206,6 +227,7 @@ Evaluation ImageSession::evaluate(const ImageDataset& dataset) {
 
 void take_image_weights(ImageSession& session, const std::string& folder) {
   take_model_weights(session, folder, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+    if (is_vit_folder(folder)) return load_parameters(open_pretrained(folder), layout, parameters);
     load_model(RunFolder(folder).best_weights(), layout, parameters);
   });
 }

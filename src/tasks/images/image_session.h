@@ -30,6 +30,10 @@ struct ImageFormat {
 // Whether model.from names a model folder rather than an ONNX file. User error where that is no ViT, or where
 // architecture is not "vit".
 bool starts_from_vit(const Config& config);
+// Whether `folder` is a model folder of a ViT that classifies images (ViTForImageClassification).
+bool is_vit_folder(const std::string& folder);
+// What the model of such a folder takes, and its classes.
+ImageFormat vit_folder_format(const std::string& folder);
 // The sizes of a vit: those of the configuration, or of the folder it began with, which has to fit the images.
 VitConfig vit_config_of(const Config& config, const ImageFormat& format);
 

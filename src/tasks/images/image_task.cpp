@@ -104,7 +104,7 @@ void ImageTask::take_model(const std::string& from) {
 void ImageTask::initialize() {
   trainer().initialize();
   if (vit_folder_.empty()) return;
-  const OpenOptions options{.architecture = "ViTForImageClassification", .labels = train_.classes()};
+  const OpenOptions options{.architecture = kVitArchitecture, .labels = train_.classes()};
   load_initial_weights(trainer(), open_pretrained(vit_folder_, options), config_);
 }
 
