@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/packed_files.h"
 #include "infer/row_worker.h"
 #include "kernels/isa.h"
 #include "nn/forward.h"
@@ -56,7 +57,8 @@ class RowClassifier : public RowModel {
         *opened_.model.module, functions,
         ForwardOptions{.threads = threads,
                        .quantization = folder_quantization(folder, options.quantize, options.keep, options.device),
-                       .device = options.device});
+                       .device = options.device,
+                       .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
     if (const auto packed = ParameterFile::open(folder); packed && forward_->load(*packed)) return;
     forward_->load([&](const ParameterTarget& parameters) { opened_.load_weights(forward_->layout(), parameters); });
   }

@@ -20,11 +20,18 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   }
   const SharedRegions shared = declare_model(store_, layout_);
   bind_inputs(graphs);
-  if (options.pack_filters) find_filters(graphs);
-  for (Graph& graph : graphs)
-    plans_.push_back(make_plan(
-        optimize(std::move(graph), {.precision = options.precision, .filters = filters_, .backend = &store_.backend()}),
-        store_, shared, {.threads = pool_.size()}));
+  if (options.pack_weights) find_filters(graphs), find_weights(graphs, options.precision);
+  for (Graph& graph : graphs) {
+    PassOptions passes{.precision = options.precision, .filters = filters_, .backend = &store_.backend()};
+    if (weights_.empty()) {
+      graph = optimize(std::move(graph), passes);
+    } else {  // packed before values are placed in each other's memory
+      passes.off.insert("make_views");
+      graph = make_views(pack_weights(optimize(std::move(graph), passes), weights_));
+      verify(graph);
+    }
+    plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
+  }
   store_.allocate();
   store_.touch();
   if (layout_.constant_count() > 0) layout_.initialize_constants(store_.as<float>("constants"), pool_);
@@ -33,14 +40,14 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
 
 void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
   load_into(store_, layout_, pool_, load);
-  pack_loaded_filters();
+  pack_loaded();
   store_.push("constants");
   store_.push("parameters");
 }
 
 bool Forward::load(const ParameterFile& file) {
   if (!store_.device().is_host() || !file.load(store_, layout_, pool_)) return false;
-  pack_loaded_filters();
+  pack_loaded();
   return true;
 }
 
@@ -52,7 +59,17 @@ void Forward::find_filters(const std::vector<Graph>& graphs) {
   }
 }
 
-void Forward::pack_loaded_filters() {
+// Parameters alone: constants are not loaded. Panels begin at a multiple of 64 bytes.
+void Forward::find_weights(const std::vector<Graph>& graphs, Precision precision) {
+  weights_ = packable_weights(graphs, precision, store_.backend());
+  std::erase_if(weights_, [&](const PackedMatrix& weight) {
+    const size_t offset = store_.find(weight.flat, 0).offset + static_cast<size_t>(weight.offset) * sizeof(float);
+    return weight.flat == "constants" || offset % 64 != 0;
+  });
+}
+
+void Forward::pack_loaded() {
+  for (const PackedMatrix& weight : weights_) pack(weight, store_.as<float>(weight.flat), pool_);
   for (const PackedFilters& filters : filters_)
     pack(filters, store_.as<float>(filters.flat), store_.as<float>(filters.input()), pool_);
 }

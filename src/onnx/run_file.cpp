@@ -65,7 +65,7 @@ OnnxRunReport run_onnx_file(OnnxNetwork& network, const std::string& inputs, con
       report.outputs.emplace_back(name, tensor.type());
     }
   };
-  Forward forward(network, {function}, {.threads = options.threads, .pack_filters = true});
+  Forward forward(network, {function}, {.threads = options.threads, .pack_weights = true});
   ThreadPool pool(1);
   forward.load([&](const ParameterTarget& to) { forward.layout().initialize_parameters(0, to.flat, pool); });
   for (const auto& [name, host] : values) {

@@ -8,55 +8,22 @@
 #include <vector>
 
 #include "ops/conv2d/conv2d.h"
-#include "ops/movement/movement.h"
 #include "passes/matcher.h"
+#include "passes/parameter_part.h"
 #include "passes/rewriter.h"
 
 namespace linnet {
 namespace {
 
-struct Part {
-  std::string input;
-  int64_t offset;
-};
-
-// The part of a flat buffer that a value is, if it is one: parameters are the results of a split.
-std::optional<Part> part_of(const Graph& graph, ValueId value) {
-  const NodeId producer = graph.value(value).producer;
-  if (producer == kNone || !is(graph.node(producer), kSplit)) return std::nullopt;
-  const Node& split = graph.node(producer);
-  const auto input = std::ranges::find(graph.inputs(), split.in[0], &GraphInput::value);
-  if (input == graph.inputs().end() || graph.value(split.in[0]).type.shape.rank() != 1) return std::nullopt;
-  int64_t offset = 0;
-  for (const ValueId out : split.out) {
-    if (out == value) return Part{input->name, offset};
-    offset += graph.value(out).type.shape.elements();
-  }
-  return std::nullopt;
-}
-
-// Parameters are reshaped before they are read.
-ValueId before_reshapes(const Graph& graph, ValueId value) {
-  for (;;) {
-    const NodeId producer = graph.value(value).producer;
-    if (producer == kNone || !is(graph.node(producer), kReshape)) return value;
-    value = graph.node(producer).in[0];
-  }
-}
-
-std::optional<Part> filters_of(const Graph& graph, const Node& node) {
-  return is(node, kConv2d) ? part_of(graph, before_reshapes(graph, node.in[1])) : std::nullopt;
-}
-
 std::optional<PackedFilters> packable(const Graph& graph, const Node& node) {
-  const std::optional<Part> part = filters_of(graph, node);
+  const std::optional<ParameterPart> part = is(node, kConv2d) ? parameter_part(graph, node.in[1]) : std::nullopt;
   if (!part || graph.value(node.in[0]).type.dtype != DType::kF32) return std::nullopt;
   const auto shape = [&](ValueId value) { return graph.value(value).type.shape; };
   const ConvolutionSizes sizes =
       conv2d_sizes(shape(node.in[0]), shape(node.in[1]), shape(node.out[0]), node.attrs.as<Conv2dAttrs>());
   const int64_t floats = packed_filter_floats(sizes);
   if (floats == 0) return std::nullopt;
-  return PackedFilters{part->input, part->offset, sizes, floats};
+  return PackedFilters{part->flat, part->offset, sizes, floats};
 }
 
 // What is packed for one serves the other.

@@ -28,13 +28,13 @@ struct Network : Module {
 
 const TensorType kImages{DType::kF32, {1, 30, 27, 3}}, kLarger{DType::kF32, {2, 40, 41, 3}};
 
-std::vector<float> computed(bool pack_filters, int threads, size_t function, int loads = 1) {
+std::vector<float> computed(bool pack_weights, int threads, size_t function, int loads = 1) {
   Network network;
   std::vector<Forward::Function> functions;
   for (const TensorType& type : {kImages, kLarger})
     functions.emplace_back(
         [&network, type](Trace& trace) { trace.graph().output("y", network(trace.input("images", type))); });
-  Forward forward(network, functions, {.threads = threads, .pack_filters = pack_filters});
+  Forward forward(network, functions, {.threads = threads, .pack_weights = pack_weights});
   ThreadPool pool(1);
   for (int i = 0; i < loads; ++i)
     forward.load([&](const ParameterTarget& to) { forward.layout().initialize_parameters(5, to.flat, pool); });

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/packed_files.h"
 #include "models/bert.h"
 #include "nn/forward.h"
 #include "nn/parameter_file.h"
@@ -112,7 +113,10 @@ SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int 
       });
   state.forward = std::make_unique<Forward>(
       *state.model.module, functions,
-      ForwardOptions{.threads = threads, .quantization = quantization_of(folder, quantization)});
+      // The pages of a packed file stay as they are: processes share them, and they are read when they are needed.
+      ForwardOptions{.threads = threads,
+                     .quantization = quantization_of(folder, quantization),
+                     .pack_weights = !is_packed(folder)});
   if (const auto packed = ParameterFile::open(folder); packed && state.forward->load(*packed)) return;
   state.forward->load(
       [&](const ParameterTarget& parameters) { load_parameters(state.model, state.forward->layout(), parameters); });

@@ -23,7 +23,8 @@ attention_blocking::BackwardTask attention_blocking::bf16_backward_task() { retu
 
 // kernels/gemm/gemm_bf16_simd.cpp: so are products.
 bool gemm_has_bf16() { return false; }
-bool gemm_bf16(const GemmArgs&, float*, ThreadPool&) { return false; }
+bool gemm_bf16(const GemmArgs&, const float*, float*, ThreadPool&) { return false; }
+bool pack_bf16_panels(const GemmArgs&, float*, ThreadPool&) { return false; }
 
 // ops/matmul/dense_head_gradient_cpu.cpp
 void run_dense_head_gradient(const DenseHeadShape&, bool, const KernelArgs&) {

@@ -36,8 +36,12 @@ bool has_bf16() {
   static const bool has = __builtin_cpu_supports("avx512bf16");
   return has;
 }
-bool gemm_bf16(const GemmArgs& args, float* workspace, ThreadPool& pool) {
-  return has_bf16() && tile::packed_product<tile::Bf16>(args, workspace, pool);
+bool gemm_bf16(const GemmArgs& args, const float* panels, float* workspace, ThreadPool& pool) {
+  return has_bf16() && tile::packed_product<tile::Bf16>(args, workspace, pool, panels);
+}
+bool pack_bf16_panels(const GemmArgs& args, float* panels, ThreadPool& pool) {
+  if (has_bf16()) tile::Product<tile::Bf16>(args, nullptr, 1).pack_weight(panels, pool);
+  return has_bf16();
 }
 float multiply_adds(int64_t rounds) { return tile::MultiplyAdds<tile::Bf16>(rounds); }
 double round_operations() { return tile::kRoundOperations<tile::Bf16>; }
@@ -45,7 +49,8 @@ double round_operations() { return tile::kRoundOperations<tile::Bf16>; }
 float multiply_adds(int64_t) { return 0; }
 double round_operations() { return 0; }
 bool has_bf16() { return false; }
-bool gemm_bf16(const GemmArgs&, float*, ThreadPool&) { return false; }
+bool gemm_bf16(const GemmArgs&, const float*, float*, ThreadPool&) { return false; }
+bool pack_bf16_panels(const GemmArgs&, float*, ThreadPool&) { return false; }
 #endif
 
 }  // namespace
@@ -60,14 +65,19 @@ namespace linnet {
 namespace {
 HWY_EXPORT(has_bf16);
 HWY_EXPORT(gemm_bf16);
+HWY_EXPORT(pack_bf16_panels);
 HWY_EXPORT(multiply_adds);
 HWY_EXPORT(round_operations);
 }  // namespace
 
 bool gemm_has_bf16() { return HWY_DYNAMIC_DISPATCH(has_bf16)(); }
 
-bool gemm_bf16(const GemmArgs& args, float* workspace, ThreadPool& pool) {
-  return HWY_DYNAMIC_DISPATCH(gemm_bf16)(args, workspace, pool);
+bool gemm_bf16(const GemmArgs& args, const float* panels, float* workspace, ThreadPool& pool) {
+  return HWY_DYNAMIC_DISPATCH(gemm_bf16)(args, panels, workspace, pool);
+}
+
+bool pack_bf16_panels(const GemmArgs& args, float* panels, ThreadPool& pool) {
+  return HWY_DYNAMIC_DISPATCH(pack_bf16_panels)(args, panels, pool);
 }
 
 float bf16_multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(multiply_adds)(rounds); }

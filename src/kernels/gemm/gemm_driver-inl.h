@@ -45,8 +45,10 @@ struct Tiles {
 template <class P>
 class Product {
  public:
-  Product(const GemmArgs& args, float* shared, int threads)
+  // panels: all of B, packed by pack_weight(); null: B is packed as it is multiplied.
+  Product(const GemmArgs& args, float* shared, int threads, const float* panels = nullptr)
       : g_(args),
+        panels_(panels),
         apart_(sums_apart(args)),
         in_place_(P::kPair == 1 && !args.trans_a && args.lda % 1024 != 0 && order(args.m, args.n) == Order::kRows),
         k_(ceil_div(args.k, P::kPair)),
@@ -58,6 +60,17 @@ class Product {
 
   static bool sums_apart(const GemmArgs& g) {
     return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
+  }
+
+  // B, whose columns are whole panels, packed for any number of rows: for every block of k its panels one after the
+  // other.
+  void pack_weight(float* out, ThreadPool& pool) const {
+    const int64_t panels = g_.n / kWidth;
+    pool.run(ceil_div(k_, depth_) * panels, [&](int64_t task, int) {
+      const Depth k = part({0, k_}, task / panels * depth_);
+      const int64_t p = task % panels;
+      pack_b(k, p * kWidth, kWidth, 0, out + panel_place(k.begin, k.size, panels, p));
+    });
   }
 
   template <class Run>
@@ -93,13 +106,14 @@ class Product {
   void by_rows(Depth block, int64_t column, int64_t columns, const Run& run) {
     const int64_t panels = ceil_div(columns, kWidth);
     const auto panel = [&](Depth k, int64_t p) -> const float* {
+      if (panels_) return packed_panel(k, column / kWidth + p);
       return shared_ + panel_place(k.begin - block.begin, k.size, panels, p);
     };
     // Transposed, a panel is read along k; otherwise across, so that tasks take a few steps of k of many panels.
     const int64_t group = g_.trans_b ? 2 : 8, groups = ceil_div(panels, group);
     const int64_t steps = g_.trans_b ? depth_ : std::max<int64_t>(16, 1024 / std::min(group, panels) / 16 * 16);
     const int64_t cuts = ceil_div(depth_, steps), blocks = ceil_div(block.size, depth_);
-    const int64_t pack_tasks = groups * cuts * blocks;
+    const int64_t pack_tasks = panels_ ? 0 : groups * cuts * blocks;
     const auto pack = [&](int64_t task) {
       const Depth k = part(block, block.begin + task / (groups * cuts) * depth_);
       const int64_t p = task / cuts % groups * group, skip = task % cuts * steps;
@@ -203,7 +217,7 @@ class Product {
         for (int64_t p = p0; p < p1; ++p) {
           const int64_t width = std::min<int64_t>(kWidth, g_.n - p * kWidth);
           for_depths(block, [&](Depth now, int64_t index) {
-            pack_b(now, p * kWidth, width, 0, scratch);
+            const float* panel = panel_of(now, p, width, scratch);
             const bool last = now.begin + now.size == k_;
             AheadRegion ahead;
             if (!last) {
@@ -211,7 +225,7 @@ class Product {
             } else if (p + 1 < p1) {
               ahead = ahead_b(p + 1, part(block, block.begin), all.last, now.size);
             }
-            add_up(all, now, rows_at(now), scratch, sums, index > 0, ahead);
+            add_up(all, now, rows_at(now), panel, sums, index > 0, ahead);
           });
           store_sums(all, p * kWidth, width, sums);
         }
@@ -221,14 +235,14 @@ class Product {
         const Depth now = part(block, k);
         for (int64_t p = p0; p < p1; ++p) {
           const int64_t width = std::min<int64_t>(kWidth, g_.n - p * kWidth);
-          pack_b(now, p * kWidth, width, 0, scratch);
+          const float* panel = panel_of(now, p, width, scratch);
           AheadRegion ahead;
           if (p + 1 < p1) {
             ahead = ahead_b(p + 1, now, all.last, now.size);
           } else if (k + depth_ < block.begin + block.size) {
             ahead = ahead_b(p0, part(block, k + depth_), all.last, now.size);
           }
-          multiply(all, now, rows_at(now), p * kWidth, width, scratch, ahead);
+          multiply(all, now, rows_at(now), p * kWidth, width, panel, ahead);
         }
       }
     });
@@ -244,6 +258,16 @@ class Product {
   // Packed B: for every block of k, its panels one after the other.
   static int64_t panel_place(int64_t k, int64_t depth, int64_t panels, int64_t p) {
     return k * panels * kWidth + p * depth * kWidth;
+  }
+
+  const float* packed_panel(Depth k, int64_t p) const {
+    return panels_ + panel_place(k.begin, k.size, g_.n / kWidth, p);
+  }
+  // Panel p of B, of `width` columns: where it lies, or packed into `scratch`.
+  const float* panel_of(Depth k, int64_t p, int64_t width, float* scratch) const {
+    if (panels_) return packed_panel(k, p);
+    pack_b(k, p * kWidth, width, 0, scratch);
+    return scratch;
   }
 
   // `columns` columns of op(B) from `column` on, as panels `distance` floats apart.
@@ -308,6 +332,10 @@ class Product {
   }
   AheadRegion ahead_b(int64_t p, Depth k, int64_t calls, int64_t steps) const {
     const int64_t column = p * kWidth, width = std::min<int64_t>(kWidth, g_.n - column);
+    if (panels_) {  // contiguous: as rows that a tile fetches one of, a line for every step of its own
+      const int64_t row = std::max<int64_t>(1, steps / Ahead::kStep) * (64 / static_cast<int64_t>(sizeof(float)));
+      return {packed_panel(k, p), ceil_div(k.size * kWidth, row), row, row, calls, steps};
+    }
     if (g_.trans_b) return fetched(g_.b, column, value(k.begin), width, values(k), g_.ldb, calls, steps);
     return fetched(g_.b, value(k.begin), column, values(k), width, g_.ldb, calls, steps);
   }
@@ -375,6 +403,7 @@ class Product {
   }
 
   const GemmArgs& g_;
+  const float* const panels_;
   // C or what lies beside it is bf16 in memory: sums are added up apart, in all of k, then finished and stored.
   const bool apart_;
   // Rows of A need no packing, unless they are so far apart that a tile's rows fall into the same few sets of the
@@ -397,9 +426,10 @@ inline GemmArgs item(GemmArgs g, int64_t index) {
   return g;
 }
 
-// All products of a batch. False, and nothing done, for the methods that do not pack.
+// All products of a batch. False, and nothing done, for the methods that do not pack. panels: see Product, of a batch
+// of one.
 template <class P>
-bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool) {
+bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const float* panels = nullptr) {
   const int64_t k = ceil_div(g.k, P::kPair);
   const bool apart = Product<P>::sums_apart(g);
   const Order o = order(g.m, g.n, k, apart);
@@ -419,7 +449,7 @@ bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool) {
     case Method::kShared:
       for (int64_t i = 0; i < g.batch; ++i) {
         const GemmArgs one = item(g, i);
-        Product<P>(one, workspace, pool.size()).run([&](int64_t tasks, const auto& body) {
+        Product<P>(one, workspace, pool.size(), panels).run([&](int64_t tasks, const auto& body) {
           pool.run(tasks, [&](int64_t task, int worker) { body(task, workspace + shared + worker * piece); });
         });
       }

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_bf16.h"
 #include "kernels/gemm/gemm_blocking.h"
+#include "kernels/gemm/panels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_simd.cpp"
@@ -72,6 +74,13 @@ void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& po
   });
 }
 
+void gemm_panels(const GemmArgs& g, const float* panels, float* workspace, ThreadPool& pool) {
+  tile::packed_product<tile::F32Pack>(g, workspace, pool, panels);
+}
+void pack_panels(const GemmArgs& g, float* panels, ThreadPool& pool) {
+  tile::Product<tile::F32Pack>(g, nullptr, 1).pack_weight(panels, pool);
+}
+
 void gemm(const GemmArgs& g, float* workspace, ThreadPool& pool) {
   if (tile::packed_product<tile::F32Pack>(g, workspace, pool)) return;
   few_product(g, method(g.batch, g.m, g.n, g.k, g.trans_a, g.trans_b, g.independent_rows), workspace, pool);
@@ -100,6 +109,8 @@ namespace linnet {
 namespace {
 
 HWY_EXPORT(gemm);
+HWY_EXPORT(gemm_panels);
+HWY_EXPORT(pack_panels);
 HWY_EXPORT(empty_sums);
 
 // Products that share B and whose rows follow each other are one product with more rows.
@@ -144,9 +155,36 @@ void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
   if (args.k == 0) return HWY_DYNAMIC_DISPATCH(empty_sums)(args);
   const GemmArgs merged = merge_batch(args);
   auto* scratch = reinterpret_cast<float*>(workspace);
-  if (merged.precision == Precision::kBf16 && gemm_bf16(merged, scratch, pool)) return;
+  if (merged.precision == Precision::kBf16 && gemm_bf16(merged, nullptr, scratch, pool)) return;
   if (is_stored_in_bf16(args)) fail_internal("a product of fp32 was given bf16");
   HWY_DYNAMIC_DISPATCH(gemm)(merged, scratch, pool);
+}
+
+bool has_panels(int64_t m, int64_t n, int64_t k) {
+  using namespace gemm_blocking;
+  return n > 0 && n % kMaxPanel == 0 && k > 0 && k % 2 == 0 &&
+         method(1, m, n, k, /*trans_a=*/false, /*trans_b=*/true) == Method::kShared &&
+         method(1, m, n, k, /*trans_a=*/false, /*trans_b=*/false) == Method::kShared;
+}
+
+void pack_panels(const PanelsOf& weight, float* values, ThreadPool& pool) {
+  const auto& [n, k, trans_b, precision] = weight;
+  std::vector<float> memory(static_cast<size_t>(n * k) + 16);  // from which 64-byte aligned panels are taken
+  float* const panels = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
+  const GemmArgs args{.m = 1, .n = n, .k = k, .b = values, .ldb = trans_b ? k : n, .trans_b = trans_b};
+  const bool in_bf16 = precision == Precision::kBf16 && pack_bf16_panels(args, panels, pool);
+  if (!in_bf16) HWY_DYNAMIC_DISPATCH(pack_panels)(args, panels, pool);
+  std::copy_n(panels, in_bf16 ? n * k / 2 : n * k, values);
+}
+
+void gemm_panels(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
+  if (args.batch != 1 || args.trans_a || args.independent_rows || args.b.is_bf16 || !has_panels(args.m, args.n, args.k))
+    fail_internal("a product that cannot read panels");
+  auto* scratch = reinterpret_cast<float*>(workspace);
+  const float* panels = args.b.f32();
+  if (args.precision == Precision::kBf16 && gemm_bf16(args, panels, scratch, pool)) return;
+  if (is_stored_in_bf16(args)) fail_internal("a product of fp32 was given bf16");
+  HWY_DYNAMIC_DISPATCH(gemm_panels)(args, panels, scratch, pool);
 }
 
 }  // namespace linnet

@@ -2,9 +2,11 @@
 #include <numbers>
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/panels.h"
 #include "ops/matmul/dense_head.h"
 #include "ops/matmul/gemm_activation.h"
 #include "ops/matmul/matmul_sizes.h"
+#include "ops/matmul/panel_matmul.h"
 #include "ops/stored_operands.h"
 
 namespace linnet {
@@ -78,7 +80,7 @@ size_t workspace(const KernelQuery& query) {
   return gemm_workspace(batch, m, n, k, query.threads, !all_f32(query));
 }
 
-void run(const KernelArgs& args) {
+GemmArgs gemm_args_of(const KernelArgs& args) {
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
   GemmArgs gemm_args;
@@ -96,15 +98,33 @@ void run(const KernelArgs& args) {
   if (attrs.has_aux()) gemm_args.aux = stored(args.in[attrs.bias ? 3 : 2]);
   gemm_args.accumulate = attrs.accumulate && args.in.back().data == args.out[0].data;
   if (attrs.accumulate && !gemm_args.accumulate) gemm_args.residual = stored(args.in.back());
-  gemm(gemm_args, args.workspace, args.pool);
+  return gemm_args;
 }
+
+void run(const KernelArgs& args) { gemm(gemm_args_of(args), args.workspace, args.pool); }
+
+// Its second operand is a weight: one matrix.
+bool supports_panels(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const auto [batch, m, n, k] = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
+  return supports(query) && query.in[1].dtype == DType::kF32 && !attrs.trans_a && !attrs.independent_rows &&
+         batch == 1 && has_panels(m, n, k);
+}
+
+void run_panels(const KernelArgs& args) { gemm_panels(gemm_args_of(args), args.workspace, args.pool); }
+
+// There is no definition of it in other types than those that the panels have.
+void run_panels_reference(const KernelArgs&) { fail_internal("panels are read by one kernel alone"); }
 
 constexpr Kernel kKernels[] = {{"dense_head", dense_head_supports, nullptr, run_dense_head},
                                {"gemm", supports, workspace, run},
                                {"reference", nullptr, nullptr, run_reference}};
+constexpr Kernel kPanelKernels[] = {{"gemm_panels", supports_panels, workspace, run_panels},
+                                    {"reference", nullptr, nullptr, run_panels_reference}};
 
 }  // namespace
 
 KernelList matmul_kernels() { return kKernels; }
+KernelList panel_matmul_kernels() { return kPanelKernels; }
 
 }  // namespace linnet
