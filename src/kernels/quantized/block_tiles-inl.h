@@ -21,7 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
 // Each has kOneRow and kMostRows (a tile is one row by kOneRow panels, or up to
-// kMostRows rows by one panel) and
+// kMostRows rows by one panel),
+//   store(bits, codes, block): 32 codes in the form that it reads, and
 //   run<kBits>(rows, panels, weight, panel, x, stride, sums):
 //     sums[i * panels * 16 + j] = sum over blocks b of  (sum over the block of
 //     code * x code) * (x scale * scale)
@@ -37,6 +38,8 @@ HWY_INLINE int32_t FourBytes(const void* from) {
 // In plain C++.
 struct PlainBlocks {
   static constexpr int kOneRow = 1, kMostRows = 4;
+
+  static void store(int bits, const int32_t* codes, ActivationBlock& block) { store_pairs(bits, codes, block); }
 
   template <int kBits>
   static void run(int rows, int, const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride,
@@ -71,6 +74,8 @@ struct PlainBlocks {
 // vpmaddwd multiplies 16-bit neighbors and adds them in 32 bits.
 struct PairBlocks {
   static constexpr int kOneRow = 1, kMostRows = 4;
+
+  static void store(int bits, const int32_t* codes, ActivationBlock& block) { store_pairs(bits, codes, block); }
 
   // The codes of each word as 16-bit pairs, number `step` of them: the order of
   // ActivationBlock::pairs.
@@ -155,40 +160,54 @@ struct PairBlocks {
 #endif
 
 #if HWY_TARGET == HWY_AVX3
-// vpdpbusd multiplies unsigned by signed bytes, so an activation q is q + 32768
-// in two bytes:
-//   sum q code = 256 sum high code + sum low code - 32768 sum code.
-// Four bits are read as code + 8, of which 8 sum q is taken off.
+// vpdpbusd multiplies unsigned by signed bytes: the weight's codes with 128 (of
+// 8 bits) or 8 (of 4) added, and an activation q as two bytes of its own sign:
+//   sum q code = 256 sum high raised + sum low raised - 128 (or 8) sum q.
 struct VnniBlocks {
   static constexpr int kOneRow = 4, kMostRows = 4;
+
+  static void store(int bits, const int32_t* codes, ActivationBlock& block) {
+    const __m256i even_first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));  // in every word of 8 columns
+    const __m512i q[2] = {_mm512_loadu_si512(codes), _mm512_loadu_si512(codes + 16)};
+    __m128i high[2], low[2];
+    for (int h = 0; h < 2; ++h) {
+      const __m512i top = _mm512_srai_epi32(_mm512_add_epi32(q[h], _mm512_set1_epi32(128)), 8);
+      high[h] = _mm512_cvtepi32_epi8(top);
+      low[h] = _mm512_cvtepi32_epi8(q[h]);
+    }
+    __m256i highs = _mm256_set_m128i(high[1], high[0]), lows = _mm256_set_m128i(low[1], low[0]);
+    if (bits == 4) highs = _mm256_shuffle_epi8(highs, even_first), lows = _mm256_shuffle_epi8(lows, even_first);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(block.high), highs);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(block.low), lows);
+    block.excess = _mm512_reduce_add_epi32(_mm512_add_epi32(q[0], q[1])) * (bits == 4 ? 8 : 128);
+  }
 
   template <int kBits, int M, int P>
   static HWY_NOINLINE void Tile(const PackedWeight& weight, int64_t panel, const ActivationBlock* x, int64_t stride,
                                 float* sums) {
-    const int64_t blocks = weight.shape.blocks(), panel_bytes = weight.shape.panel_bytes();
+    const int64_t blocks = weight.shape.blocks(), panel_bytes = weight.shape.panel_bytes(), next = P * panel_bytes;
     const int8_t* w = weight.codes(panel);
     const uint16_t* scales = weight.block_scales(panel);
-    const __m512i ones = _mm512_set1_epi8(1), nibble = _mm512_set1_epi8(15), eights = _mm512_set1_epi8(-120);
+    const __m512i nibble = _mm512_set1_epi8(15), raise = _mm512_set1_epi8(kBits == 4 ? 8 : -128);
+    constexpr int kRaisedNibble = 0x6a;  // (words & nibble) ^ raise
     __m512 total[M][P];
 #pragma GCC unroll 4
     for (int i = 0; i < M; ++i)
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) total[i][p] = _mm512_setzero_ps();
     for (int64_t block = 0; block < blocks; ++block) {
-      __m512i high[M][P], low[M][P], codes[P];
+      __m512i high[M][P], low[M][P];
 #pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) {
-        codes[p] = _mm512_setzero_si512();
+      for (int p = 0; p < P; ++p)
 #pragma GCC unroll 4
         for (int i = 0; i < M; ++i) high[i][p] = low[i][p] = _mm512_setzero_si512();
-      }
-      const auto add = [&](__m512i y, int p, int at) HWY_ATTR __attribute__((always_inline)) {
-        codes[p] = _mm512_dpbusd_epi32(codes[p], ones, y);
+      const auto add = [&](__m512i raised, int p, int at) HWY_ATTR __attribute__((always_inline)) {
 #pragma GCC unroll 4
         for (int i = 0; i < M; ++i) {
           const ActivationBlock& from = x[i * stride + block];
-          high[i][p] = _mm512_dpbusd_epi32(high[i][p], _mm512_set1_epi32(FourBytes(from.high + at)), y);
-          low[i][p] = _mm512_dpbusd_epi32(low[i][p], _mm512_set1_epi32(FourBytes(from.low + at)), y);
+          high[i][p] = _mm512_dpbusd_epi32(high[i][p], raised, _mm512_set1_epi32(FourBytes(from.high + at)));
+          low[i][p] = _mm512_dpbusd_epi32(low[i][p], raised, _mm512_set1_epi32(FourBytes(from.low + at)));
         }
       };
 #pragma GCC unroll 8
@@ -196,24 +215,26 @@ struct VnniBlocks {
 #pragma GCC unroll 4
         for (int p = 0; p < P; ++p) {
           const __m512i words = _mm512_loadu_si512(w + p * panel_bytes);
+          // The same place of the panels that come next: panels are too short for the processor to see them coming.
+          _mm_prefetch(reinterpret_cast<const char*>(w + next + p * panel_bytes), _MM_HINT_T1);
           if constexpr (kBits == 8) {
-            add(words, p, group * 4);
+            add(_mm512_xor_si512(words, raise), p, group * 4);
           } else {
-            const __m512i raised = _mm512_xor_si512(words, eights);
-            add(_mm512_and_si512(raised, nibble), p, group * 8);
-            add(_mm512_and_si512(_mm512_srli_epi16(raised, 4), nibble), p, group * 8 + 4);
+            add(_mm512_ternarylogic_epi32(words, nibble, raise, kRaisedNibble), p, group * 8);
+            add(_mm512_ternarylogic_epi32(_mm512_srli_epi16(words, 4), nibble, raise, kRaisedNibble), p, group * 8 + 4);
           }
         }
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
-        const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales + (p * blocks + block) * 16));
+        const uint16_t* from_scales = scales + (p * blocks + block) * 16;
+        _mm_prefetch(reinterpret_cast<const char*>(from_scales + P * blocks * 16), _MM_HINT_T1);
+        const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from_scales));
         const __m512 scale = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 #pragma GCC unroll 4
         for (int i = 0; i < M; ++i) {
           const ActivationBlock& from = x[i * stride + block];
           __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high[i][p], 8), low[i][p]);
-          sum = _mm512_sub_epi32(sum, _mm512_slli_epi32(codes[p], 15));
-          if constexpr (kBits == 4) sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(8 * from.sum));
+          sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(from.excess));
           const __m512 both = _mm512_mul_ps(_mm512_set1_ps(from.scale), scale);
           total[i][p] = _mm512_add_ps(total[i][p], _mm512_mul_ps(_mm512_cvtepi32_ps(sum), both));
         }

@@ -31,6 +31,7 @@ constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 // 32 numbers (fewer at the end of a row) to codes of 16 bits. A NaN or an
 // infinity gives the scale NaN.
+template <class Blocks>
 void quantize_block(const float* x, int64_t count, int bits, ActivationBlock& block) {
   float values[kBlock] = {};
   std::memcpy(values, x, static_cast<size_t>(count) * sizeof(float));
@@ -41,23 +42,15 @@ void quantize_block(const float* x, int64_t count, int bits, ActivationBlock& bl
   constexpr float kSmallest = 1e-30f,
                   kMagic = 12582912.0f;  // 1.5 * 2^23 rounds what is added to it, ties to even
   const bool is_finite = top_bits < 0x7f800000U, is_used = is_finite && top >= kSmallest;
-  const float inverse = is_used ? 32767 / top : 0;
+  constexpr float kMost = ActivationBlock::kMostCode;
+  const float inverse = is_used ? kMost / top : 0;
   int32_t codes[kBlock];
-  block.sum = 0;
   for (int64_t i = 0; i < kBlock; ++i) {
     const float shifted = (is_used ? values[i] * inverse : 0.0f) + kMagic;
     codes[i] = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kMagic);
-    block.sum += codes[i];
   }
-  block.scale = is_used ? top / 32767 : is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
-  const int in_word = 32 / bits;
-  for (int word = 0; word < kBlock; word += in_word)
-    for (int t = 0; t < in_word; ++t) {
-      const int32_t code = codes[word + t], raised = code + 32768;
-      block.pairs[word + pair_slot(bits, t)] = static_cast<int16_t>(code);
-      block.high[word + byte_slot(bits, t)] = static_cast<uint8_t>(raised >> 8);
-      block.low[word + byte_slot(bits, t)] = static_cast<uint8_t>(raised & 255);
-    }
+  block.scale = is_used ? top / kMost : is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  Blocks::store(bits, codes, block);
 }
 
 // sums [rows][columns] -> C.
@@ -104,19 +97,19 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   const int bits = weight.shape.format == WeightFormat::kInt4Blocks ? 4 : 8;
   const auto quantize = [&](int64_t row, int) {
     for (int64_t block = 0; block < blocks; ++block)
-      quantize_block(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), bits,
-                     x[row * blocks + block]);
+      quantize_block<Blocks>(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), bits,
+                             x[row * blocks + block]);
   };
   if (g.m == 1)
     quantize(0, 0);
   else
     pool.run(g.m, quantize);
-  // A task reads some 100 KB of weights.
-  constexpr int64_t kTogether = 4;
+  // A task reads 100 KB of weights at most, and there are some for each thread, which seldom run alike.
+  constexpr int64_t kTogether = 4, kTasksEach = 4;
   const int64_t panels = weight.shape.panels();
+  const int64_t most = (int64_t{1} << 17) / std::max<int64_t>(1, weight.shape.panel_bytes());
   const int64_t step =
-      std::max<int64_t>(1, (int64_t{1} << 17) / std::max<int64_t>(1, weight.shape.panel_bytes()) / kTogether) *
-      kTogether;
+      std::max<int64_t>(1, std::min(most, panels / (kTasksEach * pool.size())) / kTogether) * kTogether;
   pool.run((panels + step - 1) / step,
            [&](int64_t task, int) { strip<Blocks>(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
 }
