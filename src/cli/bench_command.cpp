@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "base/files.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
+#include "cli/bench_infer.h"
 #include "cli/bench_network.h"
 #include "cli/bench_sweep.h"
 #include "cli/commands.h"
@@ -19,7 +19,6 @@
 #include "run/memory_report.h"
 #include "run/trainer_options.h"
 #include "workloads/generation_bench.h"
-#include "workloads/inference_bench.h"
 #include "workloads/measure.h"
 #include "workloads/translation_bench.h"
 
@@ -43,7 +42,7 @@ int list_workloads() {
   for (const WorkloadRow& row : workload_rows()) std::printf("%-12s %s\n", row.name.c_str(), row.description.c_str());
   std::printf("%-12s %s\n", "generate", "text from GPT-2's 124M, one at a time, with the cache and without");
   std::printf("%-12s %s\n", "infer",
-              "an encoder's latency by batch, length and precision of its weights (--model FOLDER)");
+              "an encoder's latency by batch, length and precision, or how fast a decoder writes (--model FOLDER)");
   std::printf("%-12s %s\n", "translate", "the lines of a file, 32 at a time (--model FOLDER --source FILE)");
   std::printf("%-12s %s\n", "network", "how fast ranks exchange messages, for linnet plan --network (--ranks N)");
   std::printf("%-12s %s\n", "peak", "what this machine's multiply-adds reach, for comparison");
@@ -187,55 +186,6 @@ int print_generation(const Arguments& arguments, int threads) {
   return 0;
 }
 
-std::vector<int64_t> numbers_of(const char* option, const std::string& text) {
-  const std::vector<int64_t> numbers = positive_numbers(text);
-  if (numbers.empty()) fail_user(std::string(option) + " " + text + " is no list of numbers, such as 1,8,32");
-  return numbers;
-}
-
-int print_inference(const Arguments& arguments, int threads) {
-  InferenceBenchOptions options{.folder = arguments.model, .seconds = arguments.seconds / 5, .threads = threads};
-  if (!arguments.batches.empty()) options.batches = numbers_of("--batches", arguments.batches);
-  if (!arguments.lengths.empty()) options.lengths = numbers_of("--lengths", arguments.lengths);
-  if (!arguments.precisions.empty()) {
-    options.precisions.clear();
-    for (const auto word : std::views::split(arguments.precisions, ','))
-      options.precisions.emplace_back(word.begin(), word.end());
-  }
-  auto rows = nlohmann::ordered_json::array();
-  if (!arguments.json)
-    std::printf("%s, %d threads, %s; latency of a batch in ms\n%-13s %5s %6s %9s %9s %9s %11s %8s %10s %9s\n",
-                arguments.model.empty() ? "6 layers of 384 as in MiniLM, random weights" : arguments.model.c_str(),
-                threads, current_isa().c_str(), "precision", "batch", "length", "p50", "p95", "p99", "sequences/s",
-                "load s", "weights MB", "memory MB");
-  measure_inference(options, [&](const InferenceRow& row) {
-    if (!arguments.json) {
-      std::printf("%-13s %5lld %6lld %9.2f %9.2f %9.2f %11.1f %8.2f %10.1f %9.1f\n", row.precision.c_str(),
-                  static_cast<long long>(row.batch), static_cast<long long>(row.length), row.p50 * 1e3, row.p95 * 1e3,
-                  row.p99 * 1e3, row.sequences, row.load_seconds, row.weight_mb, row.memory);
-      std::fflush(stdout);
-    }
-    rows.push_back({{"precision", row.precision},
-                    {"batch", row.batch},
-                    {"length", row.length},
-                    {"p50_ms", row.p50 * 1e3},
-                    {"p95_ms", row.p95 * 1e3},
-                    {"p99_ms", row.p99 * 1e3},
-                    {"sequences_per_second", row.sequences},
-                    {"load_seconds", row.load_seconds},
-                    {"weight_mb", row.weight_mb},
-                    {"memory_mb", row.memory},
-                    {"runs", row.runs}});
-  });
-  const nlohmann::ordered_json json{{"workload", "infer"},
-                                    {"model", arguments.model.empty() ? "minilm-l6-random" : arguments.model},
-                                    {"threads", threads},
-                                    {"isa", current_isa()},
-                                    {"rows", rows}};
-  if (arguments.json) std::printf("%s\n", json.dump().c_str());
-  return 0;
-}
-
 int print_translation(const Arguments& arguments, int threads) {
   if (arguments.model.empty() || arguments.source.empty())
     fail_user("`linnet bench translate` needs --model FOLDER and --source FILE");
@@ -304,7 +254,15 @@ int bench(const Arguments& arguments) {
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
-  if (arguments.name == "infer") return print_inference(arguments, threads);
+  if (arguments.name == "infer")
+    return bench_infer({.model = arguments.model,
+                        .batches = arguments.batches,
+                        .lengths = arguments.lengths,
+                        .precisions = arguments.precisions,
+                        .chart = arguments.chart,
+                        .seconds = arguments.seconds,
+                        .json = arguments.json},
+                       threads);
   if (arguments.name == "translate") return print_translation(arguments, threads);
   if (!arguments.chart.empty() && arguments.sweep.empty())
     fail_user("--chart is of a sweep: it needs --sweep batch=1,2,4");
@@ -384,14 +342,15 @@ void add_bench_command(Command& linnet) {
       .take("--sweep", arguments->sweep,
             "throughput and memory for several batches, such as batch=1,2,4,8, their knee, and the largest that fits",
             {.type = "KEY=LIST"})
-      .take("--chart", arguments->chart, "of a sweep: also a chart, as SVG", {.type = "FILE"})
+      .take("--chart", arguments->chart, "of a sweep and of infer: also a chart, as SVG", {.type = "FILE"})
       .take("--write-data", arguments->write_data, "write the batches as safetensors and stop", {.type = "FILE"})
       .flag("--profile", arguments->profile, "where a step's time goes, op by op")
       .flag("--json", arguments->json, "one JSON object instead of lines for people")
       .take("--ranks", arguments->ranks, "of network: how many ranks to start on this machine",
             {.type = "N", .least = 2, .most = 4096})
       .take("--model", arguments->model,
-            "of infer: a BERT folder (default: MiniLM's sizes, random weights); of translate: a run, T5 or Marian",
+            "of infer: a BERT or a decoder's folder, or gpt2-124m for its sizes with random weights (default: MiniLM's "
+            "sizes, random weights); of translate: a run, T5 or Marian",
             {.type = "FOLDER"})
       .take("--source", arguments->source, "of translate: the lines to translate", {.type = "FILE"})
       .take("--beam", arguments->beam, "of translate: beam size (default: the model's); 1 is greedy",
@@ -399,9 +358,13 @@ void add_bench_command(Command& linnet) {
       .take("--translations", arguments->translations, "of translate: where the translations are written",
             {.type = "FILE"})
       .take("--batches", arguments->batches, "of infer: texts in a batch (default 1,8,32)", {.type = "LIST"})
-      .take("--lengths", arguments->lengths, "of infer: tokens of a text (default 32,128,512)", {.type = "LIST"})
+      .take("--lengths", arguments->lengths,
+            "of infer: tokens of a text (default 32,128,512); of a decoder: tokens that it writes (default 128)",
+            {.type = "LIST"})
       .take("--precisions", arguments->precisions,
-            "of infer: fp32, bf16, int8, int8-weights, int4-weights (default: all of them)", {.type = "LIST"})
+            "of infer: fp32, bf16, int8, static, int8-weights, int4-weights (default: all of them; a decoder has no "
+            "static), qat=FOLDER of a model that was trained in int8, static=FOLDER of one that was calibrated",
+            {.type = "LIST"})
       .take_quantize(arguments->quantize, arguments->keep)
       .take_threads(arguments->threads)
       .take_device(arguments->device)

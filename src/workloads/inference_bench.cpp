@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
+#include "base/packed_files.h"
 #include "models/bert.h"
+#include "nn/activation_observer.h"
 #include "nn/forward.h"
+#include "nn/parameter_file.h"
 #include "pretrained/pretrained.h"
+#include "pretrained/static_scales.h"
 
 namespace linnet {
 namespace {
@@ -19,15 +24,24 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 BertConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden = 1536}; }
 
+// A word of InferenceBenchOptions::precisions, and the model it is measured with.
+struct Choice {
+  Choice(const std::string& text, const std::string& model)
+      : word(text.substr(0, text.find('='))),
+        folder(word.size() < text.size() ? text.substr(word.size() + 1) : model) {}
+  std::string word, folder;
+};
+
 // One precision's plans, for every batch and length.
 struct Encoder {
-  Encoder(const InferenceBenchOptions& options, const std::string& precision) : precision(precision) {
+  Encoder(const InferenceBenchOptions& options, const Choice& choice, const WeightQuantization& quantization)
+      : precision(choice.word), folder(choice.folder) {
     const double began = now();
-    if (options.folder.empty()) {
+    if (folder.empty()) {
       drawn = std::make_unique<SentenceEncoder>(minilm());
       encoder = drawn.get();
     } else {
-      opened = open_pretrained(options.folder, {.architecture = "BertModel"});
+      opened = open_pretrained(folder, {.architecture = "BertModel"});
       encoder = &opened.as<SentenceEncoder>();
     }
     const int64_t longest = encoder->bert.config.max_seq_len;
@@ -42,17 +56,20 @@ struct Encoder {
           trace.graph().output("embeddings", (*encoder)(tokens, lengths));
         });
       }
-    const bool plain = precision == "fp32" || precision == "bf16";
-    forward = std::make_unique<Forward>(
-        *encoder, functions,
-        ForwardOptions{.threads = options.threads,
-                       .quantization = parse_quantization(plain ? "none" : precision),
-                       .precision = precision == "bf16" ? Precision::kBf16 : Precision::kF32});
+    const bool is_file = !folder.empty() && is_packed(folder);
+    forward =
+        std::make_unique<Forward>(*encoder, functions,
+                                  ForwardOptions{.threads = options.threads,
+                                                 .quantization = quantization,
+                                                 .precision = precision == "bf16" ? Precision::kBf16 : Precision::kF32,
+                                                 .pack_weights = !is_file});  // as in SentenceEmbedder
     const ParameterLayout& layout = forward->layout();
-    forward->load([&](const ParameterTarget& parameters) {
-      if (drawn) return draw(layout, parameters);
-      load_parameters(opened, layout, parameters);
-    });
+    const auto file = is_file ? ParameterFile::open(folder) : nullptr;
+    if (!file || !forward->load(*file))
+      forward->load([&](const ParameterTarget& parameters) {
+        if (drawn) return draw(layout, parameters);
+        load_parameters(opened, layout, parameters);
+      });
     load_seconds = now() - began;
     weight_mb =
         (4.0 * static_cast<double>(layout.stored_count()) + static_cast<double>(layout.quantized_bytes())) / 1e6;
@@ -72,7 +89,7 @@ struct Encoder {
     forward->set("lengths", std::vector<int32_t>(static_cast<size_t>(batch), static_cast<int32_t>(length)));
   }
 
-  std::string precision;
+  std::string precision, folder;
   PretrainedModel opened;
   std::unique_ptr<SentenceEncoder> drawn;
   SentenceEncoder* encoder = nullptr;
@@ -80,19 +97,64 @@ struct Encoder {
   double load_seconds = 0, weight_mb = 0;
 };
 
-// The smallest of sorted values that at least this fraction of them is no larger than.
+// The scales that the texts of the first row need: speed does not depend on them.
+std::map<std::string, float> observed_scales(InferenceBenchOptions options, const std::string& folder) {
+  options.batches.resize(1), options.lengths.resize(1);
+  const auto observer = std::make_shared<ActivationObserver>();
+  Encoder encoder(options, Choice("fp32", folder), {.observer = observer});
+  encoder.set_batch(options.batches[0], options.lengths[0]);
+  encoder.forward->run();
+  return observer->scales(CalibrationMethod::kMinMax);
+}
+
+WeightQuantization quantization_for(const InferenceBenchOptions& options, const Choice& choice) {
+  const auto& [word, folder] = choice;
+  const bool is_static = word == "static" || word == "qat", is_plain = word == "fp32" || word == "bf16";
+  WeightQuantization quantization = parse_quantization(is_plain ? "none" : is_static ? "int8" : word);
+  if (!folder.empty()) quantization = quantization_of(folder, quantization);
+  if (is_plain && quantization.any()) fail_user("'" + folder + "' is packed in another precision than " + word);
+  if (!is_static) return quantization;
+  const auto scales = folder.empty() ? std::nullopt : read_static_scales(folder);
+  if (word == "qat" && (!scales || scales->method != "training"))
+    fail_user("qat=FOLDER names a model that was trained with quantize = \"int8\"; '" + folder + "' was not");
+  if (scales) quantization.keep.insert(quantization.keep.end(), scales->keep.begin(), scales->keep.end());
+  quantization.input_scales = scales ? scales->input_scales : observed_scales(options, folder);
+  return quantization;
+}
+
+// A row that says static must be static.
+void check_scales(const Encoder& encoder) {
+  if (encoder.precision != "static" && encoder.precision != "qat") return;
+  for (const QuantizedSlot& slot : encoder.forward->layout().quantized())
+    if (slot.input_scale > 0) return;
+  fail_user("the scales of '" + encoder.folder + "' are not of this model's layers");
+}
+
+}  // namespace
+
 double percentile(const std::vector<double>& sorted, double fraction) {
   const auto rank = static_cast<size_t>(std::ceil(fraction * static_cast<double>(sorted.size())));
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
-}  // namespace
+double weight_file_mb(const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (folder.empty()) return 0;
+  if (is_packed(folder)) return static_cast<double>(fs::file_size(folder)) / 1e6;
+  double bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") bytes += static_cast<double>(entry.file_size());
+  return bytes / 1e6;
+}
 
 std::vector<InferenceRow> measure_inference(const InferenceBenchOptions& options,
                                             const std::function<void(const InferenceRow&)>& hear) {
   std::vector<std::unique_ptr<Encoder>> encoders;
-  for (const std::string& precision : options.precisions)
-    encoders.push_back(std::make_unique<Encoder>(options, precision));
+  for (const std::string& text : options.precisions) {
+    const Choice choice(text, options.folder);
+    encoders.push_back(std::make_unique<Encoder>(options, choice, quantization_for(options, choice)));
+    check_scales(*encoders.back());
+  }
   std::vector<InferenceRow> rows;
   size_t function = 0;
   for (const int64_t batch : options.batches)
@@ -122,6 +184,7 @@ std::vector<InferenceRow> measure_inference(const InferenceBenchOptions& options
                         .p99 = percentile(times[i], 0.99),
                         .sequences = static_cast<double>(batch) / p50,
                         .load_seconds = encoders[i]->load_seconds,
+                        .file_mb = weight_file_mb(encoders[i]->folder),
                         .weight_mb = encoders[i]->weight_mb,
                         .memory = static_cast<double>(encoders[i]->forward->memory_bytes()) / 1e6,
                         .runs = static_cast<int64_t>(times[i].size())});

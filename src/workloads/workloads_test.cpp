@@ -6,7 +6,10 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "workloads/bar_chart.h"
 #include "workloads/batch_sweep.h"
+#include "workloads/decoding_bench.h"
+#include "workloads/inference_bench.h"
 #include "workloads/measure.h"
 
 namespace linnet {
@@ -68,6 +71,53 @@ TEST(Workloads, AMisspeltNameIsToldTheNearest) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("gpt-6l"), std::string::npos);
   }
+}
+
+TEST(InferenceBench, MeasuresEachPrecisionOfEachShapeAndReadsTheFolder) {
+  const std::string folder = "tests/golden/pretrained/bert_model";
+  InferenceBenchOptions options{
+      .folder = folder, .batches = {1, 3}, .lengths = {8}, .precisions = {"fp32", "static"}, .seconds = 0};
+  std::vector<std::string> heard;
+  const std::vector<InferenceRow> rows = measure_inference(
+      options, [&](const InferenceRow& row) { heard.push_back(row.precision + " " + std::to_string(row.batch)); });
+  EXPECT_EQ(heard, (std::vector<std::string>{"fp32 1", "static 1", "fp32 3", "static 3"}));
+  for (const InferenceRow& row : rows) {
+    EXPECT_GT(row.p50, 0);
+    EXPECT_LE(row.p50, row.p95);
+    EXPECT_LE(row.p95, row.p99);
+    EXPECT_DOUBLE_EQ(row.file_mb, weight_file_mb(folder));
+  }
+  EXPECT_LT(rows[1].weight_mb, rows[0].weight_mb);
+  options.precisions = {"qat=" + folder};  // its scales were not trained: it has none
+  EXPECT_THROW(measure_inference(options, {}), Error);
+}
+
+TEST(DecodingBench, MeasuresADecoderInEachPrecision) {
+  DecodingBenchOptions options{
+      .folder = "tests/golden/pretrained/gpt2", .precisions = {"fp32", "int4-weights"}, .tokens = 4, .seconds = 0};
+  const DecodingMeasurement m = measure_decoding(options);
+  ASSERT_EQ(m.rows.size(), 2U);
+  for (const DecodingRow& row : m.rows) {
+    EXPECT_GT(row.tokens_per_second, 0);
+    EXPECT_GT(row.share_of_bound, 0);
+    EXPECT_GE(row.texts, 3);
+  }
+  EXPECT_LT(m.rows[1].weight_mb, m.rows[0].weight_mb);
+  options.tokens = 100'000;
+  EXPECT_THROW(measure_decoding(options), Error);
+  options.folder = "tests/golden/pretrained/bert_model";
+  EXPECT_THROW(measure_decoding(options), Error);
+}
+
+TEST(BarChart, BarsAreSharesOfTheirGroupsLargestValue) {
+  const std::string svg = bar_chart("a < b", {{"one", {{"x", 4, "four"}, {"y", 1, "one"}}}, {"none", {{"x", 0, "0"}}}});
+  EXPECT_NE(svg.find("a &lt; b"), svg.npos);
+  const auto width = [&](size_t from) {
+    return std::stod(svg.substr(svg.find("width=\"", svg.find("<rect x", from)) + 7));
+  };
+  const size_t first = svg.find("one</text>"), second = svg.find("<rect x", svg.find("<rect x", first) + 1);
+  EXPECT_NEAR(width(first), 4 * width(second), 0.1);
+  EXPECT_NE(svg.find("class=\"c0\"/>", svg.find("none</text>")), svg.npos);  // the color of x
 }
 
 }  // namespace
