@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "base/error.h"
-
 namespace linnet {
 namespace {
 
@@ -28,9 +26,24 @@ int64_t passes_ahead(const PipelineOrder& order, int rank) {
 
 int stage_of(const PipelineOrder& order, int rank, const PipelinePass& pass) { return pass.chunk * order.ranks + rank; }
 
-void check(const PipelineOrder& order) {
-  if (order.chunks > 1 && order.micro_batches % order.ranks != 0)
-    fail_internal("interleaved stages need a multiple of " + std::to_string(order.ranks) + " micro-batches");
+// With several chunks and a last group that has fewer micro-batches than there are ranks: the order in which that
+// group is complete.
+PipelineOrder with_whole_groups(PipelineOrder order) {
+  if (order.chunks > 1) order.micro_batches = (order.micro_batches + order.ranks - 1) / order.ranks * order.ranks;
+  return order;
+}
+
+// Leaves out the passes of micro-batches that there are not. No rank waits for another in what is left that did not in
+// the whole: each message is left out by both of its ranks.
+std::vector<PipelineStep> without_missing(const std::vector<PipelineStep>& steps, int64_t micro_batches) {
+  const auto is_missing = [&](const PipelinePass& pass) { return pass.micro >= micro_batches; };
+  std::vector<PipelineStep> left;
+  for (PipelineStep step : steps) {
+    std::erase_if(step.sends, is_missing), std::erase_if(step.receives, is_missing);
+    if (step.pass && is_missing(*step.pass)) step.pass.reset(), step.with_backward = false;
+    if (step.pass || !step.sends.empty() || !step.receives.empty()) left.push_back(std::move(step));
+  }
+  return left;
 }
 
 // The steps of a rank as they are found.
@@ -132,8 +145,8 @@ int pipeline_sender(const PipelineOrder& order, int rank, const PipelinePass& pa
   return from < 0 || from == order.ranks * order.chunks ? -1 : from % order.ranks;
 }
 
-std::vector<PipelinePass> pipeline_passes(const PipelineOrder& order, int rank) {
-  check(order);
+std::vector<PipelinePass> pipeline_passes(const PipelineOrder& asked, int rank) {
+  const PipelineOrder order = with_whole_groups(asked);
   std::vector<PipelinePass> passes;
   const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
   for (int64_t i = 0; i < ahead; ++i) passes.push_back(pass_at(order, true, i));
@@ -141,12 +154,13 @@ std::vector<PipelinePass> pipeline_passes(const PipelineOrder& order, int rank) 
     if (i + ahead < all) passes.push_back(pass_at(order, true, i + ahead));
     passes.push_back(pass_at(order, false, i));
   }
+  std::erase_if(passes, [&](const PipelinePass& pass) { return pass.micro >= asked.micro_batches; });
   return passes;
 }
 
 std::vector<PipelineStep> pipeline_steps(const PipelineOrder& order, int rank) {
-  check(order);
-  return order.chunks == 1 ? steps_of_one_chunk(order, rank) : interleaved_steps(order, rank);
+  if (order.chunks == 1) return steps_of_one_chunk(order, rank);
+  return without_missing(interleaved_steps(with_whole_groups(order), rank), order.micro_batches);
 }
 
 std::vector<int64_t> pipeline_slots(const PipelineOrder& order, int rank) {

@@ -143,7 +143,6 @@ TEST(PipelineOrder, NoRankWaitsForOneThatWaitsForIt) {
   for (const int ranks : {2, 3, 4, 5})
     for (const int chunks : {1, 2, 3, 4})
       for (int64_t micros = 1; micros <= 4 * ranks; ++micros) {
-        if (chunks > 1 && micros % ranks != 0) continue;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(chunks) + " chunks, " +
                      std::to_string(micros) + " micro-batches");
         EXPECT_TRUE(Rendezvous({ranks, chunks, micros}).run());
@@ -168,12 +167,13 @@ TEST(PipelineOrder, AStageKeepsAsManyMicroBatchesAsThereAreStagesBehindIt) {
 }
 
 TEST(PipelineOrder, EveryPassIsComputedOnce) {
-  const PipelineOrder order{3, 2, 6};
-  for (int rank = 0; rank < 3; ++rank) {
-    std::set<std::string> seen;
-    for (const PipelinePass& pass : pipeline_passes(order, rank)) EXPECT_TRUE(seen.insert(text(pass)).second);
-    EXPECT_EQ(seen.size(), 2U * 2 * 6);
-  }
+  for (const int64_t micros : {1, 4, 5, 6})
+    for (int rank = 0; rank < 3; ++rank) {
+      std::set<std::string> seen;
+      for (const PipelinePass& pass : pipeline_passes({3, 2, micros}, rank))
+        EXPECT_TRUE(seen.insert(text(pass)).second);
+      EXPECT_EQ(seen.size(), 2U * 2 * static_cast<size_t>(micros));
+    }
 }
 
 // A rank does not know that an epoch ends with fewer micro-batches before there are no more.
@@ -181,9 +181,9 @@ TEST(PipelineOrder, FewerMicroBatchesBeginAsMoreDo) {
   for (int ranks = 2; ranks <= 5; ++ranks)
     for (int chunks = 1; chunks <= 3; ++chunks)
       for (int rank = 0; rank < ranks; ++rank) {
-        const int64_t unit = chunks == 1 ? 1 : ranks, most = 6 * unit;
+        const int64_t most = 6 * (chunks == 1 ? 1 : ranks);
         const std::vector<PipelineStep> more = pipeline_steps({ranks, chunks, most}, rank);
-        for (int64_t micro_batches = unit; micro_batches < most; micro_batches += unit) {
+        for (int64_t micro_batches = 1; micro_batches < most; ++micro_batches) {
           const std::vector<PipelineStep> fewer = pipeline_steps({ranks, chunks, micro_batches}, rank);
           const auto has_begun = [&](const PipelineStep& step) {
             const auto begun = [&](const PipelinePass& pass) { return pass.micro < micro_batches; };

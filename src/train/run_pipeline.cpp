@@ -149,10 +149,6 @@ void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
   if (begun_.empty()) return;
   if (next_ < steps_.size()) {
     const auto count = static_cast<int64_t>(begun_.size());
-    if (is_interleaved() && count % stages_.rank.ranks != 0)
-      fail_user("a step of the training data's end has " + std::to_string(count) +
-                " micro-batches, which interleaved stages on " + std::to_string(stages_.rank.ranks) +
-                " ranks cannot take; without \"interleave\" they can");
     run_begun(pipeline_steps(order_of(count), stages_.rank.rank), set_random, pool);
   }
   begun_.clear(), next_ = 0;
