@@ -1,6 +1,7 @@
 #include "base/process_memory.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,12 @@ uint64_t status_bytes(const char* name) {
 
 uint64_t resident_bytes() { return status_bytes("\nVmRSS:"); }
 uint64_t peak_resident_bytes() { return status_bytes("\nVmHWM:"); }
+
+void give_back_pages(void* begin, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)), at = reinterpret_cast<uintptr_t>(begin);
+  const uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+}
 
 double process_seconds() {
   char text[4096];

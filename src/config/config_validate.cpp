@@ -206,8 +206,6 @@ void check_shared_layers(const Config& config) {
   const std::string way = division.tensor > 1 ? "tensor" : "pipeline";
   require(train.device == "cpu", key + ": " + way + " parallel runs on the CPU alone: it needs device = \"cpu\"");
   require(task_kind(config) != TaskKind::kImages, key + ": networks for images are not divided: leave " + way + " out");
-  require(config.lora.rank == 0, key + ": adapters are not divided: it needs lora.rank = 0");
-  require(config.model.from.empty(), key + ": a model folder (model.from) cannot be read in parts yet");
   require(train.memory.empty() || train.recompute != "auto",
           key +
               ": ranks might choose differently what to compute again within memory: set recompute to block, "

@@ -1,13 +1,11 @@
 #include "nn/model_store.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <set>
 
 #include "base/error.h"
+#include "base/process_memory.h"
 
 namespace linnet {
 
@@ -66,15 +64,7 @@ class LoadingBuffer {
       write_quantized(store_, layout_.quantized_slot(slot), values, pool_);
     else
       std::copy_n(values, slot.spec.shape.elements(), store_.as<float>("parameters") + slot.offset);
-    give_back(values, slot.spec.shape.elements());
-  }
-
-  // The pages that only these values have.
-  static void give_back(float* values, int64_t count) {
-    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const auto begin = (reinterpret_cast<uintptr_t>(values) + page - 1) / page * page,
-               end = reinterpret_cast<uintptr_t>(values + count) / page * page;
-    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   }
 
   const Store& store_;

@@ -27,6 +27,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out) {
 }
 
 void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config) {
+  if (trainer.layout().division()) return;  // load_divided_weights() takes them
   trainer.load_parameters([&](const ParameterTarget& parameters) {
     load_parameters(model, trainer.layout(), parameters, static_cast<uint64_t>(config.train.seed));
   });

@@ -27,6 +27,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out);
 void export_adapters(const std::string& folder, const std::string& out);
 
 // The weights that training begins from: those of a model folder, what it lacks drawn from the configuration's seed.
+// Nothing where ranks share the layers of a model: load_divided_weights() (run/divided_weights.h).
 void load_initial_weights(Trainer& trainer, const PretrainedModel& model, const Config& config);
 
 }  // namespace linnet

@@ -17,14 +17,12 @@
 #include "comm/tensor_group.h"
 #include "exec/backend.h"
 #include "exec/device_ranks.h"
-#include "kernels/isa.h"
 #include "profile/rank_profiles.h"
 #include "run/anomaly.h"
 #include "run/data_fingerprint.h"
-#include "run/kept_checkpoints.h"
 #include "run/open_run.h"
-#include "run/quantized_steps.h"
 #include "run/rank_setup.h"
+#include "run/run_checkpoints.h"
 #include "run/run_record.h"
 #include "run/run_reporter.h"
 #include "run/run_schedule.h"
@@ -36,12 +34,6 @@ namespace linnet {
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// The weights that another run has saved, whatever the groups of either are.
-void load_run_weights(Trainer& trainer, const RunFolder& from) {
-  trainer.load_parameters(
-      [&](const ParameterTarget& parameters) { load_model(from.model_path(), trainer.layout(), parameters); });
-}
 
 class TrainingRun {
  public:
@@ -62,9 +54,7 @@ class TrainingRun {
                                                       trainer_.options().tensor.ranks > 1 ? &groups_.tensor : nullptr,
                                                       joined_.ranks.get())
                     : std::nullopt),
-        whole_(trainer_.divides_moments() || shares_layers()
-                   ? std::make_optional<WholeStates>(trainer_, groups_.data, groups_.tensor, groups_.pipeline)
-                   : std::nullopt),
+        checkpoints_(request, folder, task, groups_),
         steps_(trainer_, task.batches(), task.resident(), task.store(), shards_ ? &*shards_ : nullptr),
         schedule_(schedule_of(config_)),
         last_step_(last_step(config_, task.batches().batches_per_epoch())) {
@@ -76,9 +66,10 @@ class TrainingRun {
     try {
       return train();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kSystem || last_saved_ <= 0) throw;
+      const int64_t saved = checkpoints_.last_saved();
+      if (error.kind() != ErrorKind::kSystem || saved <= 0) throw;
       throw Error(error.kind(), std::string(error.what()) + "; when that is mended, --resume goes on from step " +
-                                    std::to_string(last_saved_));
+                                    std::to_string(saved));
     }
   }
 
@@ -125,44 +116,14 @@ class TrainingRun {
   }
 
   void start() {
-    run_on_all(world_, [this] {
-      task_.initialize();
-      if (is_first_rank()) load_weights();
-    });
-    share_state(world_, trainer_, progress_);
-    if (whole_ && progress_.step > 0) {
-      load_divided_states(folder_.state_path(), trainer_, *whole_);
-    } else if (shares_layers() && !request_.init.empty()) {
-      load_divided_model(RunFolder(request_.init).model_path(), trainer_, *whole_);
-      trainer_.reset_ema();
-    }
+    progress_ = checkpoints_.load();
     catch_stop_signals();
     task_.batches().seek(progress_.epoch, progress_.batch);
-    last_saved_ = progress_.step;
     if (is_first_rank()) begin_files();
     if (is_first_rank()) tell_of_devices();
     start_profile();
     // A run that is killed before its first checkpoint must still go on from the other run's weights.
-    if (!request_.init.empty() && any_rank(world_, is_first_rank() && !folder_.has_state())) save();
-  }
-
-  // Weights: from the checkpoint, from another run, or from the seed.
-  void load_weights() {
-    const bool resumed = request_.resume && folder_.has_state();
-    if (resumed) {
-      Metadata metadata;
-      progress_ = load_training_state(folder_.state_path(), trainer_, &metadata);
-      if (progress_.step >= config_.max_steps)
-        log_info("the run has its " + std::to_string(progress_.step) + " steps already; --steps N goes on to N");
-      else
-        log_info("resuming at step " + std::to_string(progress_.step));
-      if (metadata["isa"] != current_isa())
-        log_warning("the run was trained with " + metadata["isa"] + " kernels, now " + current_isa() +
-                    ": losses will differ in the last digits");
-    } else if (!request_.init.empty() && !shares_layers()) {
-      load_run_weights(trainer_, RunFolder(request_.init));
-    }
-    if (!resumed && config_.quantize != "none") calibrate_steps(task_);
+    if (!request_.init.empty() && any_rank(world_, is_first_rank() && !checkpoints_.has_state())) save();
   }
 
   // Written once the checkpoint was found to be whole: a refused run changes no file.
@@ -233,7 +194,7 @@ class TrainingRun {
   }
 
   bool is_due(int64_t step) const {
-    return step % config_.eval_every == 0 || is_kept(step) || step == config_.max_steps;
+    return step % config_.eval_every == 0 || checkpoints_.is_due(step) || step == config_.max_steps;
   }
 
   void finish_submitted(size_t left) {
@@ -336,7 +297,7 @@ class TrainingRun {
     if (!progress_.evaluated && !must_stop()) evaluate();
     agree_on_stop(stop_requested());
     if (must_stop()) stopped_ = true;
-    if (is_kept(progress_.step) && !stopped_) save();
+    if (checkpoints_.is_due(progress_.step) && !stopped_) save();
   }
 
   void evaluate() {
@@ -354,7 +315,7 @@ class TrainingRun {
       events->write_histograms(progress_.step, trainer_.layout(), trainer_.state("parameters"));
     }
     if (reporter_) reporter_->evaluation(progress_, *judged, rate(progress_.step), now() - began, better);
-    if (better) save_best(judged->average ? trainer_.evaluated_state() : "parameters");
+    if (better) checkpoints_.save_best(progress_, judged->average ? trainer_.evaluated_state() : "parameters");
     if (out_of_time()) done_ = true;
     if (out_of_patience()) {
       if (reporter_)
@@ -418,51 +379,18 @@ class TrainingRun {
     return true;
   }
 
-  // Every rank calls it.
-  void save_best(const std::string& state) { save_weights(folder_.model_path(), state); }
-
-  void save_weights(const std::string& path, const std::string& state) {
-    if (shares_layers()) return save_divided_model(path, trainer_, state, metadata(), *whole_);
-    if (!is_first_rank()) return;
-    trainer_.pull_states();
-    save_model(path, trainer_.layout(), trainer_.values(state), metadata());
-  }
-
   void save() {
     if (shards_) shards_->share_average();
-    if (is_first_rank()) {
-      reporter_->sync();
-      save_training_state(folder_.state_path(), trainer_, progress_, metadata(), whole_ ? &*whole_ : nullptr);
-    } else if (whole_) {
-      give_training_state(trainer_, *whole_);
-    }
-    last_saved_ = progress_.step, unsaved_result_ = false;
-    if (progress_.step > 0 && is_kept(progress_.step)) keep_checkpoint();
-  }
-
-  bool is_kept(int64_t step) const {
-    return step % config_.save_every == 0 || (config_.keep_every > 0 && step % config_.keep_every == 0);
-  }
-
-  void keep_checkpoint() {
-    const bool for_good = config_.keep_every > 0 && progress_.step % config_.keep_every == 0;
-    if (config_.keep_checkpoints == 0 && !for_good) return;
-    save_weights(kept_checkpoint_path(folder_.path(), progress_.step), "parameters");
-    if (is_first_rank()) remove_old_checkpoints(folder_.path(), config_);
-  }
-
-  Metadata metadata() const {
-    return {{"format", "linnet"},
-            {"isa", current_isa()},
-            {"trained_steps", std::to_string(progress_.step)},
-            {"seed", std::to_string(config_.seed)}};
+    if (reporter_) reporter_->sync();
+    checkpoints_.save(progress_);
+    unsaved_result_ = false;
   }
 
   void close() {
-    const bool is_missing = is_first_rank() && !file_exists(folder_.state_path());
-    if (any_rank(world_, unsaved_result_ || last_saved_ != progress_.step || is_missing)) save();
+    const bool is_missing = is_first_rank() && !checkpoints_.has_state();
+    if (any_rank(world_, unsaved_result_ || checkpoints_.last_saved() != progress_.step || is_missing)) save();
     // Stopped before the first evaluation: better than nothing to load.
-    if (progress_.best_step == 0) save_best(trainer_.evaluated_state());
+    if (progress_.best_step == 0) checkpoints_.save_best(progress_, trainer_.evaluated_state());
     if (!is_first_rank()) return;
     reporter_->clear();
     if (stopped_)
@@ -481,7 +409,7 @@ class TrainingRun {
   const PipelineScope pipeline_scope_;
   const JoinedDevices joined_;  // of GPUs, whose ranks only share data
   std::optional<ShardedStep> shards_;
-  std::optional<WholeStates> whole_;  // where ranks divide states
+  RunCheckpoints checkpoints_;
   StepQueue steps_;
   std::vector<double> rates_;  // of the steps that are begun next
   const Schedule schedule_;
@@ -494,8 +422,7 @@ class TrainingRun {
   double last_scale_ = 1;    // of its loss
   bool stopped_ = false, done_ = false;
   bool stop_is_agreed_ = false;    // of several ranks
-  int64_t last_saved_ = 0;         // the step of the last training state that was written
-  bool unsaved_result_ = false;    // of an evaluation after it
+  bool unsaved_result_ = false;    // of an evaluation after the last training state that was written
   double before_ = 0, began_ = 0;  // seconds of training before this process; the clock when this one began
 };
 

@@ -14,6 +14,8 @@
 
 namespace linnet {
 
+struct PretrainedModel;  // pretrained/pretrained.h
+
 // How good a model is on a set of examples.
 struct Evaluation {
   double loss = 0;                                      // mean over `items`
@@ -35,8 +37,11 @@ class TrainingTask {
   virtual BatchSource& batches() = 0;
   virtual ResidentSteps* resident() { return nullptr; }
 
-  // Weights to start from, drawn from the seed or read from a model folder.
+  // Weights to start from, drawn from the seed or read from a model folder. Where ranks share the layers of a model
+  // they are drawn, and load_divided_weights() (run/divided_weights.h) reads them.
   virtual void initialize() { trainer().initialize(); }
+  // The model of that folder; null: none.
+  virtual const PretrainedModel* starts_from() const { return nullptr; }
   // On the validation examples, with the weights evaluation uses. The result is the same on every rank of `ranks`, and
   // for any number of them.
   virtual Evaluation evaluate(SharedWork& ranks) = 0;

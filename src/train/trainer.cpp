@@ -137,7 +137,8 @@ void Trainer::check_division() const {
   const bool has_stages = stages_of(layout_);
   const std::string kind = has_stages ? "pipeline" : "tensor",
                     ones = has_stages && layout_.division()->rank.ranks > 1 ? "tensor=1 and pipeline=1" : kind + "=1";
-  if (!layout_.quantized().empty()) fail_user(kind + " parallel trains parameters in fp32: leave storage = \"fp32\"");
+  if (!layout_.quantized().empty())
+    fail_user(kind + " parallel keeps parameters in fp32: leave storage and lora.base_storage at \"fp32\"");
   if (has_stages && options_.divide_gradients)
     fail_user(
         "zero=2 divides gradients while the backward pass runs, which stages of a pipeline cannot: they need zero=0 or "

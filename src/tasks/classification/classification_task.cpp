@@ -78,7 +78,10 @@ void warn_of_rare_labels(const std::vector<std::string>& labels, const std::vect
 
 ClassificationSession::ClassificationSession(const Config& config, TextClassifier& classifier,
                                              std::vector<std::string> class_names, bool training, bool verify_plans)
-    : Session(config, classifier, training, verify_plans),
+    : Session(config, classifier, training, verify_plans,
+              [&](Trace& trace) {
+                return classification_loss(classifier, trace, 1, text_lengths(config, classifier).front());
+              }),
       rows(config.data.batch_size),
       lengths(text_lengths(config, classifier)),
       classes(std::move(class_names)),
@@ -184,10 +187,11 @@ ClassificationTask::ClassificationTask(const Config& config, const std::string& 
   forecast_ = forecast_memory(resident_bytes(), session_->store);
 }
 
+const PretrainedModel* ClassificationTask::starts_from() const { return model_.folder.empty() ? nullptr : &model_; }
+
 void ClassificationTask::initialize() {
   trainer().initialize();
-  if (model_.folder.empty()) return;
-  load_initial_weights(trainer(), model_, config_);
+  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
 }
 
 void ClassificationTask::save_assets(const std::string& folder) const {

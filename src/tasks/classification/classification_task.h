@@ -37,6 +37,7 @@ class ClassificationTask : public TrainingTask {
   const MemoryForecast& forecast() const override { return forecast_; }
   BatchSource& batches() override { return *batches_; }
   void initialize() override;
+  const PretrainedModel* starts_from() const override;
   Evaluation evaluate(SharedWork& ranks) override { return session_->evaluate(valid_, ranks); }
   void save_assets(const std::string& folder) const override;
 

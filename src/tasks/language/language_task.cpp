@@ -36,10 +36,13 @@ LanguageTask::LanguageTask(const Config& config, const std::string& from, Capaci
   forecast_ = forecast_memory(resident_bytes(), session_->store);
 }
 
+const PretrainedModel* LanguageTask::starts_from() const {
+  return language_.pretrained && !language_.pretrained->folder.empty() ? &*language_.pretrained : nullptr;
+}
+
 void LanguageTask::initialize() {
   trainer().initialize();
-  if (!language_.pretrained || language_.pretrained->folder.empty()) return;
-  load_initial_weights(trainer(), *language_.pretrained, config_);
+  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
 }
 
 Evaluation LanguageTask::evaluate(SharedWork& ranks) {

@@ -18,6 +18,7 @@ class LanguageTask : public TrainingTask {
   BatchSource& batches() override { return *chunks_; }
   Evaluation evaluate(SharedWork& ranks) override;
   void initialize() override;
+  const PretrainedModel* starts_from() const override;
   void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
 
   const LanguageModel& language() const { return language_; }

@@ -166,11 +166,13 @@ MaskedTask::MaskedTask(const Config& config, const std::string& from, Capacity c
   forecast_ = forecast_memory(resident_bytes(), session_->store);
 }
 
+const PretrainedModel* MaskedTask::starts_from() const {
+  return model_.pretrained.folder.empty() ? nullptr : &model_.pretrained;
+}
+
 void MaskedTask::initialize() {
   trainer().initialize();
-  const PretrainedModel& pretrained = model_.pretrained;
-  if (pretrained.folder.empty()) return;
-  load_initial_weights(trainer(), pretrained, config_);
+  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config_);
 }
 
 void MaskedTask::save_assets(const std::string& folder) const {

@@ -50,6 +50,7 @@ class MaskedTask : public TrainingTask {
   const Store& store() const override { return session_->store; }
   const MemoryForecast& forecast() const override { return forecast_; }
   void initialize() override;
+  const PretrainedModel* starts_from() const override;
   BatchSource& batches() override { return *chunks_; }
   Evaluation evaluate(SharedWork& ranks) override { return session_->evaluate(*valid_chunks_, ranks); }
   void save_assets(const std::string& folder) const override;

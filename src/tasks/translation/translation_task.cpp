@@ -59,10 +59,13 @@ TranslationTask::TranslationTask(const Config& config, const std::string& from, 
   forecast_ = forecast_memory(resident_bytes(), session->store);
 }
 
+const PretrainedModel* TranslationTask::starts_from() const {
+  return model.pretrained && !model.pretrained->folder.empty() ? &*model.pretrained : nullptr;
+}
+
 void TranslationTask::initialize() {
   trainer().initialize();
-  if (!model.pretrained || model.pretrained->folder.empty()) return;
-  load_initial_weights(trainer(), *model.pretrained, config);
+  if (const PretrainedModel* from = starts_from()) load_initial_weights(trainer(), *from, config);
 }
 
 Evaluation TranslationTask::evaluate(SharedWork& ranks) {

@@ -18,6 +18,7 @@ class TranslationTask : public TrainingTask {
   BatchSource& batches() override { return *stream; }
   Evaluation evaluate(SharedWork& ranks) override;
   void initialize() override;
+  const PretrainedModel* starts_from() const override;
   void save_assets(const std::string& folder) const override { model.save_assets(folder); }
 
   Config config;
