@@ -1,7 +1,9 @@
 // Convolutions of ResNet-20, ResNet-18 and MobileNet: the forward pass and both gradients, in milliseconds and in
 // GFLOP/s.
 //
-//   convolution_bench [threads=1] [seconds a pass=0.2] [filter]    a table; the filter is a part of a row's name
+//   convolution_bench [threads=1] [seconds a pass=0.2] [filter] [bf16]
+//                                           a table; the filter is a part of a row's name; bf16: images are stored and
+//                                           multiplied in bf16, as far as the processor can
 //   convolution_bench --ask [ISA]           reads lines "threads seconds N H W C O R stride padding groups" and answers
 //                                           each with the three passes' best times in milliseconds; for
 //                                           bench/convolutions.py, which sets PyTorch beside it
@@ -15,10 +17,12 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "kernels/conv/convolution.h"
+#include "kernels/conv/stored_convolution.h"
 #include "kernels/isa.h"
 
 namespace linnet {
@@ -72,26 +76,32 @@ std::vector<float> values(int64_t count) {
   return x;
 }
 
-// Best milliseconds of the forward pass, the input gradient and the weight gradient.
+// Best milliseconds of the forward pass, the input gradient and the weight gradient. T: of images, float or Bfloat16.
+template <class T>
 std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double seconds) {
+  constexpr bool kBf16 = std::is_same_v<T, Bfloat16>;
+  const StoredConvolution convolution{.sizes = s, .x_bf16 = kBf16, .y_bf16 = kBf16, .bf16_products = kBf16};
   ThreadPool pool(threads);
-  const int64_t out = s.images * s.out_height * s.out_width * s.filters;
-  const auto x = values(s.images * s.height * s.width * s.channels), dy = values(out);
   const auto weight = values(s.filters * s.taps() * s.group_channels());
-  std::vector<float> y(dy.size()), dx(x.size()), dweight(weight.size());
+  const auto images = values(s.images * s.height * s.width * s.channels);
+  const auto results = values(s.images * s.out_height * s.out_width * s.filters);
+  const std::vector<T> x(images.begin(), images.end()), dy(results.begin(), results.end());
+  std::vector<T> y(dy.size()), dx(x.size());
+  std::vector<float> dweight(weight.size());
   std::array<double, 3> best{};
   for (const auto pass :
        {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
-    const size_t bytes = convolution_workspace(s, pass, threads);
+    const size_t bytes = stored_convolution_workspace(convolution, pass, threads);
     std::vector<std::byte> memory(bytes + 64);
     std::byte* workspace = memory.data() + (64 - reinterpret_cast<size_t>(memory.data()) % 64);
     const auto run = [&] {
       if (pass == ConvolutionPass::kForward)
-        convolution_forward(s, x.data(), weight.data(), y.data(), workspace, pool);
+        stored_convolution_forward(convolution, x.data(), weight.data(), y.data(), workspace, pool, {}, nullptr,
+                                   nullptr);
       else if (pass == ConvolutionPass::kInputGradient)
-        convolution_input_gradient(s, dy.data(), weight.data(), dx.data(), workspace, pool);
+        stored_convolution_input_gradient(convolution, dy.data(), weight.data(), dx.data(), workspace, pool);
       else
-        convolution_weight_gradient(s, x.data(), dy.data(), dweight.data(), workspace, pool);
+        stored_convolution_weight_gradient(convolution, x.data(), dy.data(), dweight.data(), workspace, pool);
     };
     run();
     double least = 1e9;
@@ -114,19 +124,19 @@ int answer() {
     if (!(in >> threads >> seconds >> row.images >> row.size >> row.channels >> row.filters >> row.window >>
           row.stride >> row.padding >> row.groups))
       return 1;
-    const auto best = measure(sizes_of(row), threads, seconds);
+    const auto best = measure<float>(sizes_of(row), threads, seconds);
     std::printf("%.4f %.4f %.4f\n", best[0], best[1], best[2]);
     std::fflush(stdout);
   }
   return 0;
 }
 
-void table(int threads, double seconds, const std::string& filter) {
+void table(int threads, double seconds, const std::string& filter, bool bf16) {
   std::printf("%d threads; milliseconds and GFLOP/s of y, dx, dweight\n", threads);
   for (const Row& row : kRows) {
     if (std::string(row.name).find(filter) == std::string::npos) continue;
     const ConvolutionSizes s = sizes_of(row);
-    const auto best = measure(s, threads, seconds);
+    const auto best = (bf16 ? measure<Bfloat16> : measure<float>)(s, threads, seconds);
     std::printf("%-20s", row.name);
     for (const double ms : best) std::printf("  %8.3f %6.1f", ms, operations(s) / ms * 1e-6);
     std::printf("\n");
@@ -142,5 +152,6 @@ int main(int argc, char** argv) {
     linnet::force_isa(argc > 2 ? argv[2] : "auto");
     return linnet::answer();
   }
-  linnet::table(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? std::atof(argv[2]) : 0.2, argc > 3 ? argv[3] : "");
+  linnet::table(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? std::atof(argv[2]) : 0.2, argc > 3 ? argv[3] : "",
+                argc > 4 && std::string(argv[4]) == "bf16");
 }

@@ -88,10 +88,14 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
   // Every third row has a pointer: an address can hold 0, 1 or 2 times the stride.
   constexpr int kPointers = (M + 2) / 3;
   const float* rows[kPointers];
+  int64_t left = runs.length, run = 0;
+  if (begin > 0) {  // a division takes as long as a short sum
+    a += runs.offset(begin);
+    left -= begin % runs.length;
+    run = begin / runs.length % runs.per_row;
+  }
 #pragma GCC unroll 5
-  for (int p = 0; p < kPointers; ++p) rows[p] = a + runs.offset(begin) + 3 * p * stride;
-  int64_t left = runs.length - begin % runs.length;
-  int64_t run = runs.per_row == 1 ? 0 : begin / runs.length % runs.per_row;
+  for (int p = 0; p < kPointers; ++p) rows[p] = a + 3 * p * stride;
   for (;;) {
     const int64_t steps = std::min(left, depth);
     for (int64_t k = 0; k < steps; ++k, b += kWidth) {
@@ -125,11 +129,13 @@ HWY_NOINLINE void RunTile(const Runs& runs, int64_t begin, int64_t depth, const 
     }
 }
 
-// Pixels of a strip, row by row: how the tile of the weight gradient walks along the sum.
+// Pixels of strips, row by row: how the tile of the weight gradient walks along the sum. Distances are floats.
 struct Pixels {
-  int64_t rows, columns;  // result pixels
-  int64_t x_step, x_row;  // floats from pixel to pixel, and from the end of a row to the next
-  int64_t slope_step;     // of dy; its rows follow each other
+  int64_t rows, columns;              // result pixels
+  int64_t x_step, x_row;              // from pixel to pixel, and from the end of a row to the next
+  int64_t slope_step, slope_row = 0;  // of dy
+  int64_t strips = 1;
+  int64_t x_strip = 0, slope_strip = 0;  // from the end of a strip to the next
 };
 
 // c[M, kVectors * kLanes] (+)= sum over pixels of dy[pixel, i] * x[pixel, :].
@@ -142,19 +148,19 @@ HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, 
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
   const int64_t x_step = pixels.x_step, slope_step = pixels.slope_step;
-  for (int64_t row = 0; row < pixels.rows; ++row, x += pixels.x_row) {
-    for (int64_t j = 0; j < pixels.columns; ++j, x += x_step, dy += slope_step) {
-      V y[kVectors];
+  for (int64_t strip = 0; strip < pixels.strips; ++strip, x += pixels.x_strip, dy += pixels.slope_strip)
+    for (int64_t row = 0; row < pixels.rows; ++row, x += pixels.x_row, dy += pixels.slope_row)
+      for (int64_t j = 0; j < pixels.columns; ++j, x += x_step, dy += slope_step) {
+        V y[kVectors];
 #pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, x + h * kLanes);
+        for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, x + h * kLanes);
 #pragma GCC unroll 14
-      for (int i = 0; i < M; ++i) {
-        const V slope = hn::Set(d, dy[i]);
+        for (int i = 0; i < M; ++i) {
+          const V slope = hn::Set(d, dy[i]);
 #pragma GCC unroll 2
-        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(slope, y[h], r[i][h]);
+          for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(slope, y[h], r[i][h]);
+        }
       }
-    }
-  }
 #pragma GCC unroll 14
   for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2

@@ -109,7 +109,9 @@ struct Strips {
 // The forward pass or the input gradient.
 class TapProblem {
  public:
-  TapProblem(const ConvolutionSizes& sizes, bool gradient) : s(sizes), gradient(gradient), strips(make_strips()) {
+  // `half_pair`: in bf16, whether the last pair of a pixel's channels lacks its second.
+  TapProblem(const ConvolutionSizes& sizes, bool gradient, bool half_pair = false)
+      : s(sizes), gradient(gradient), half_pair(half_pair), strips(make_strips()) {
     units = s.images * strips.count;
     const int64_t pixels = strips.height * grid_columns();
     task_units = std::clamp<int64_t>(kTaskPixels / pixels, 1, std::max<int64_t>(1, kScratchFloats / strips.floats));
@@ -144,9 +146,11 @@ class TapProblem {
         16);
   }
   int64_t scratch_floats() const { return task_units * strips.floats; }  // of a thread
+  // Whether every sum is complete before it is stored.
+  bool sums_are_whole() const { return s.taps() * depth() <= kDepth; }
 
   ConvolutionSizes s;
-  bool gradient;
+  bool gradient, half_pair;
   Strips strips;
   int64_t units, task_units;  // strips of all images; of a task
 
@@ -160,7 +164,8 @@ class TapProblem {
 
 constexpr int64_t kWinogradSpots = 16;  // of the 4 x 4 source pixels of a tile
 
-// The forward pass or the input gradient by Winograd's minimal filtering, in tiles of 2 x 2 results.
+// The forward pass or the input gradient by Winograd's minimal filtering, in tiles of 2 x 2 results. Packed elements
+// are floats or, in bf16, pairs of neighboring channels of the source.
 class WinogradProblem {
  public:
   static constexpr int64_t kSpots = kWinogradSpots;
@@ -169,7 +174,9 @@ class WinogradProblem {
   // Transformed sources of a task, at most: 512 KB, which the L2 cache holds beside a panel of filters.
   static constexpr int64_t kMostFloats = 1 << 17;
 
-  WinogradProblem(const ConvolutionSizes& sizes, bool gradient) : s(sizes), gradient(gradient) {}
+  // `pair`: channels in a packed element, 2 in bf16.
+  WinogradProblem(const ConvolutionSizes& sizes, bool gradient, int64_t pair = 1)
+      : s(sizes), gradient(gradient), pair(pair) {}
 
   int64_t source_height() const { return gradient ? s.out_height : s.height; }
   int64_t source_width() const { return gradient ? s.out_width : s.width; }
@@ -183,11 +190,12 @@ class WinogradProblem {
   int64_t tile_rows() const { return ceil_div(result_height(), 2); }
   int64_t tile_columns() const { return ceil_div(result_width(), 2); }
   int64_t tiles() const { return s.images * tile_rows() * tile_columns(); }
-  int64_t pitch() const { return pixel_pitch(round_up(depth(), 16), false); }
+  int64_t steps() const { return depth() / pair; }                             // of the sum over channels
+  int64_t pitch() const { return pixel_pitch(round_up(steps(), 16), false); }  // packed elements from tile to tile
   // A multiple of the rows of every instruction set's register tile, or nearly so.
   int64_t task_tiles() const { return kSpots * 28 * pitch() <= kMostFloats ? 28 : 14; }
 
-  int64_t packed_floats() const { return kSpots * depth() * round_up(columns(), kMaxPanel); }
+  int64_t packed_floats() const { return kSpots * steps() * round_up(columns(), kMaxPanel); }
   int64_t shared_floats() const { return packed_floats(); }
   int64_t pack_floats() const { return kSpots * kMaxPanel * kPackedChannels; }  // of a thread, while it packs
   int64_t scratch_floats() const {                                              // of a thread
@@ -196,6 +204,7 @@ class WinogradProblem {
 
   ConvolutionSizes s;
   bool gradient;
+  int64_t pair;
 };
 
 // The weight gradient: sums over images, in partial sums that the sizes decide.
@@ -209,20 +218,32 @@ class WeightProblem {
     elements = s.filters * s.taps() * s.group_channels();
     const int64_t most = std::clamp<int64_t>(kPartialFloats / std::max<int64_t>(1, elements), 1, kMaxPartials);
     partials = std::clamp<int64_t>(units, 1, most);
+    // Strips of many pixels hide what it takes to store their sums.
+    if (!is_depthwise(s) && strips.count == 1 && strips.height * row_steps() < kFewSteps)
+      task_units = std::clamp<int64_t>(kTaskFloats / (strips.floats + slope_floats()), 1, ceil_div(units, partials));
   }
   bool copies_dy() const { return pair > 1 || slope_pitch() != s.filters; }
   int64_t row_steps() const { return ceil_div(s.out_width, pair); }
   int64_t slope_pitch() const { return s.filters % 256 == 0 ? s.group_filters() + 16 : s.filters; }
   int64_t slope_floats() const { return copies_dy() ? round_up(strips.height * row_steps() * slope_pitch(), 16) : 0; }
-  int64_t scratch_floats() const { return strips.floats + slope_floats(); }  // of a thread
-  int64_t shared_floats() const { return partials > 1 || is_depthwise(s) ? round_up(partials * elements, 16) : 0; }
+  int64_t scratch_floats() const { return task_units * (strips.floats + slope_floats()); }  // of a thread
+  bool has_sums() const { return partials > 1 || is_depthwise(s) || filters_are_lanes(); }
+  int64_t shared_floats() const { return has_sums() ? round_up(partials * elements, 16) : 0; }
+  // Few channels would leave lanes of their vectors empty. The sums then are [R, S, C, O], and are turned at the end.
+  bool filters_are_lanes() const {
+    constexpr int64_t kLanes = 16;  // of the longest vectors
+    return s.groups == 1 && s.channels < kLanes && s.filters % kLanes == 0 && s.dilation == 1;
+  }
 
   ConvolutionSizes s;
   int64_t pair;
   Strips strips;
   int64_t units = 0, elements = 0, partials = 0;
+  int64_t task_units = 1;  // strips whose sum is stored once; more than one where a strip is an image
 
  private:
+  static constexpr int64_t kFewSteps = 256, kTaskFloats = 1 << 19;
+
   Strips make_strips() const {
     Reach rows, columns;
     rows.add(forward_taps(s, s.rows)), columns.add(forward_taps(s, s.columns));
@@ -231,17 +252,17 @@ class WeightProblem {
 };
 
 // The weight gradient by Winograd's minimal filtering: sums over tiles of 2 x 2 results, in partial sums that the sizes
-// decide.
+// decide. In bf16 a step of the sum is a pair of tiles.
 class WinogradWeightProblem {
  public:
   static constexpr int64_t kMostWeights = 256 * 256;  // above, the sums over spots no longer fit the L2 cache
   static constexpr int64_t kLeastTiles = 64;          // below, there is more to transform back than to sum
 
-  explicit WinogradWeightProblem(const ConvolutionSizes& sizes) : s(sizes) {
+  explicit WinogradWeightProblem(const ConvolutionSizes& sizes, int64_t pair = 1) : s(sizes), pair(pair) {
     constexpr int64_t kMostFloats = WinogradProblem::kMostFloats;
-    while (task_tiles > 14 && kWinogradSpots * task_tiles * (source_pitch() + slope_pitch()) > kMostFloats)
-      task_tiles /= 2;
-    blocks = ceil_div(tiles(), task_tiles);
+    while (task_steps > 14 && kWinogradSpots * task_steps * (source_pitch() + slope_pitch()) > kMostFloats)
+      task_steps /= 2;
+    blocks = ceil_div(tiles(), task_steps * pair);
     const int64_t most = std::clamp<int64_t>(kPartialFloats / elements(), 1, kMaxPartials);
     partials = std::clamp<int64_t>(blocks, 1, most);
   }
@@ -258,11 +279,12 @@ class WinogradWeightProblem {
   int64_t elements() const { return kWinogradSpots * s.filters * s.channels; }  // of a partial sum
   int64_t shared_floats() const { return partials * elements(); }
   int64_t scratch_floats() const {  // of a thread
-    return (kWinogradSpots * task_tiles + 1) * (source_pitch() + slope_pitch());
+    return (kWinogradSpots * task_steps + 1) * (source_pitch() + slope_pitch());
   }
 
   ConvolutionSizes s;
-  int64_t task_tiles = 112;  // that are transformed together
+  int64_t pair;
+  int64_t task_steps = 112;  // steps of the sum whose tiles are transformed together
   int64_t blocks = 0, partials = 0;
 };
 

@@ -32,7 +32,7 @@ namespace {
 using namespace convolution;
 
 void pack_weights(const PackCall& call, ThreadPool& pool) { pack_all_weights<tile::F32Pack>(call, pool); }
-void convolution_taps(const TapCall& call, ThreadPool& pool) { run_taps<tile::F32Pack>(call, pool); }
+void convolution_taps(const TapCall& call, ThreadPool& pool) { run_taps<tile::F32Pack, float>(call, pool); }
 
 void epilogue_alone(const EpilogueCall& call, ThreadPool& pool) {
   constexpr int64_t kFloats = 1 << 14;  // of a task

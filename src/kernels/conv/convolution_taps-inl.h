@@ -14,6 +14,8 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "base/thread_pool.h"
 #include "kernels/conv/convolution-inl.h"
@@ -53,13 +55,18 @@ void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
   const TapProblem& p = call.problem;
   const ConvolutionSizes& s = p.s;
   // Values, of which P::kPair make a packed element.
-  const int64_t channels = p.gradient ? s.group_channels() : s.group_channels() * P::kPair;
+  const int64_t channels = p.gradient ? s.group_channels() : s.group_channels() * P::kPair - p.half_pair;
   const int64_t filter = s.taps() * channels;  // of one filter
   const int64_t first = panel * kWidth, width = std::min<int64_t>(kWidth, p.columns() - first);
   const float* weight = call.weight + group * s.group_filters() * filter;
   ForPhases(p, [&](const Phase& phase) LINNET_LAMBDA {
     const int64_t depth = phase.taps() * p.depth();
     float* out = call.packed + group * p.packed_floats() + phase.packed + panel * depth * kWidth;
+    if (p.half_pair) {  // each tap's channels are filled up to pairs
+      for (int64_t tap = 0; tap < s.taps(); ++tap, out += p.depth() * kWidth)
+        tile::PackPanelTransposed<P>(weight + first * filter + tap * channels, filter, channels, width, out);
+      return;
+    }
     if (!p.gradient) return tile::PackPanelTransposed<P>(weight + first * filter, filter, filter, width, out);
     for (int64_t a = 0; a < phase.rows.count; ++a)
       for (int64_t b = 0; b < phase.columns.count; ++b, out += p.depth() * kWidth) {
@@ -70,8 +77,9 @@ void PackWeights(const PackCall& call, int64_t group, int64_t panel) {
   });
 }
 
-// Strips [unit, unit + units) of one group of channels, and panels [panel, panel_end) of its results.
-template <class P>
+// Strips [unit, unit + units) of one group of channels, and panels [panel, panel_end) of its results. Result: float, or
+// Bfloat16 where no sum is cut into blocks (TapProblem::sums_are_whole()).
+template <class P, class Result>
 class TapTask {
  public:
   HWY_INLINE TapTask(const TapCall& call, int64_t group, int64_t unit, int64_t units, int64_t panel, int64_t panel_end,
@@ -112,12 +120,36 @@ class TapTask {
 
   HWY_INLINE void copy(int64_t u) const {
     const Strips& strips = p_.strips;
+    if (p_.half_pair) return copy_half_pairs(u);
     const int64_t pixels = p_.source_height() * p_.source_width();
     const StripSource from{call_.source + image(u) * pixels * p_.source_channels() + group_ * p_.depth(),
                            p_.source_height(), p_.source_width(), p_.source_channels(), p_.depth()};
     CopyStrip(from, strips.first_row + strip(u) * strips.height * strips.source_step,
               strips.source_rows(strips.height_of(strip(u))), strips.first_column, strips.columns, strips.pitch,
               memory(u));
+  }
+
+  // Of pixels with an odd number of channels, which are filled up by zero.
+  HWY_INLINE void copy_half_pairs(int64_t u) const {
+    const Strips& strips = p_.strips;
+    const int64_t height = p_.source_height(), width = p_.source_width(), channels = 2 * p_.depth() - 1;
+    const auto* const source = reinterpret_cast<const Bfloat16*>(call_.source) + image(u) * height * width * channels;
+    const int64_t first = strips.first_row + strip(u) * strips.height * strips.source_step;
+    const int64_t begin = std::clamp<int64_t>(-strips.first_column, 0, strips.columns);
+    const int64_t end = std::clamp<int64_t>(width - strips.first_column, begin, strips.columns);
+    float* out = memory(u);
+    for (int64_t i = first; i < first + strips.source_rows(strips.height_of(strip(u))); ++i) {
+      std::fill_n(out, strips.columns * strips.pitch, 0.0f);
+      float* to = out + begin * strips.pitch;
+      out += strips.columns * strips.pitch;
+      if (i < 0 || i >= height) continue;
+      const Bfloat16* from = source + (i * width + strips.first_column + begin) * channels;
+      // Constant sizes, because a pixel has few channels.
+      for (int64_t j = begin; j < end; ++j, from += channels, to += strips.pitch) {
+        for (int64_t c = 0; c + 1 < channels; c += 2) std::memcpy(to + c / 2, from + c, sizeof(float));
+        std::memcpy(to + channels / 2, from + channels - 1, sizeof(Bfloat16));
+      }
+    }
   }
 
   HWY_INLINE Runs runs_of(const Phase& phase) const {
@@ -142,8 +174,9 @@ class TapTask {
     const int64_t step = p_.phase_step(), pixel = p_.result_channels();
     const int64_t columns = ceil_div(p_.result_width() - phase.column, step);
     const int64_t first = strip(u) * strips.height;
-    float* image_result = call_.result + image(u) * p_.result_height() * p_.result_width() * pixel +
-                          group_ * p_.columns() + panel * kWidth;
+    Result* image_result = static_cast<Result*>(call_.result) +
+                           image(u) * p_.result_height() * p_.result_width() * pixel + group_ * p_.columns() +
+                           panel * kWidth;
     const float* source = memory(u) + ((phase.rows.offset - strips.first_row) * strips.columns + phase.columns.offset -
                                        strips.first_column) *
                                           strips.pitch;
@@ -163,17 +196,33 @@ class TapTask {
     const auto& tiles = narrow ? kRunTiles<P, 1> : kRunTiles<P, 2>;
     const int64_t filter = group_ * p_.columns() + panel * kWidth;
     const bool finish = last && call_.epilogue.any();
-    ForRows(phase, u, panel, [&](float* result, int64_t pixels, const float* source) LINNET_LAMBDA {
+    ForRows(phase, u, panel, [&](Result* result, int64_t pixels, const float* source) LINNET_LAMBDA {
       const Deal deal{pixels, ceil_div(pixels, kRows)};
       for (int64_t t = 0; t < deal.parts(); ++t) {
         const int rows = static_cast<int>(deal.size(t));
         const float* a = source + deal.begin(t) * stride;
-        float* first = result + deal.begin(t) * ldc;
-        ForColumns(rows, width, whole, first, ldc, accumulate, [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
-          tiles[rows](runs, begin, depth, a, stride, packed, c, c_stride, add);
-        });
-        if (finish) ApplyEpilogue(call_.epilogue, filter, width, rows, first, ldc, first - call_.result);
+        Result* first = result + deal.begin(t) * ldc;
+        const int64_t offset = first - static_cast<Result*>(call_.result);
+        const auto compute = [&](float* c, int64_t c_stride, bool add) LINNET_LAMBDA {
+          tiles[static_cast<size_t>(rows)](runs, begin, depth, a, stride, packed, c, c_stride, add);
+        };
+        if constexpr (std::is_same_v<Result, float>) {
+          ForColumns(rows, width, whole, first, ldc, accumulate, compute);
+          if (finish) ApplyEpilogue(call_.epilogue, filter, width, rows, first, ldc, offset);
+        } else {
+          HWY_ALIGN float sums[kRows * kWidth];
+          compute(sums, int64_t{kWidth}, false);
+          for (int64_t i = 0; i < rows; ++i) round(sums + i * kWidth, filter, width, first + i * ldc, offset + i * ldc);
+        }
       }
+    });
+  }
+
+  // A pixel of `width` filters from number `filter` on, `offset` elements into the result.
+  HWY_INLINE void round(const float* sums, int64_t filter, int64_t width, Result* out, int64_t offset) const {
+    const float* residual = call_.epilogue.residual ? call_.epilogue.residual + offset : nullptr;
+    ForRow(width, [&](const auto& at) LINNET_LAMBDA {
+      at.store(WithEpilogue(call_.epilogue, at.load(sums), at, filter, residual), out);
     });
   }
 
@@ -181,8 +230,8 @@ class TapTask {
   HWY_INLINE void zero(const Phase& phase, int64_t u, int64_t panel) const {
     const int64_t width = std::min<int64_t>(kWidth, p_.columns() - panel * kWidth);
     const int64_t ldc = p_.phase_step() * p_.result_channels();
-    ForRows(phase, u, panel, [&](float* result, int64_t pixels, const float*) LINNET_LAMBDA {
-      for (int64_t j = 0; j < pixels; ++j) std::fill_n(result + j * ldc, width, 0.0f);
+    ForRows(phase, u, panel, [&](Result* result, int64_t pixels, const float*) LINNET_LAMBDA {
+      for (int64_t j = 0; j < pixels; ++j) std::fill_n(result + j * ldc, width, Result(0.0f));
     });
   }
 
@@ -199,7 +248,7 @@ void pack_all_weights(const PackCall& call, ThreadPool& pool) {
            [&](int64_t task, int) { PackWeights<P>(call, task / panels, task % panels); });
 }
 
-template <class P>
+template <class P, class Result>
 void run_taps(const TapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   const int64_t panels = ceil_div(p.columns(), kWidth), groups = p.s.groups;
@@ -208,8 +257,8 @@ void run_taps(const TapCall& call, ThreadPool& pool) {
   const Deal deal{panels, parts};
   pool.run(groups * blocks * parts, [&](int64_t task, int worker) {
     const int64_t part = task % parts, unit = task / parts % blocks * p.task_units, group = task / parts / blocks;
-    TapTask<P>(call, group, unit, std::min(p.task_units, p.units - unit), deal.begin(part), deal.begin(part + 1),
-               call.scratch + worker * p.scratch_floats())
+    TapTask<P, Result>(call, group, unit, std::min(p.task_units, p.units - unit), deal.begin(part),
+                       deal.begin(part + 1), call.scratch + worker * p.scratch_floats())
         .run();
   });
 }

@@ -13,6 +13,7 @@
 #endif
 
 #include <algorithm>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "kernels/conv/convolution-inl.h"
@@ -35,6 +36,10 @@ struct FilterRuns {
   int64_t offset(const WeightProblem& p, int64_t i) const {
     const int64_t row = joined ? i : i / p.s.columns, column = joined ? 0 : i % p.s.columns;
     return (row * p.strips.columns + column) * p.s.dilation * p.strips.pitch;
+  }
+  // Panels of vectors that a run has: of its elements, or of filters.
+  int64_t panels(const WeightProblem& p) const {
+    return ceil_div(p.filters_are_lanes() ? p.s.filters : length, int64_t{kWidth});
   }
   bool joined;
   int64_t count, length;
@@ -79,15 +84,21 @@ class WeightTask {
   // Adds up columns [begin, end) of all runs' panels, counted from the first panel of the first run.
   HWY_INLINE void run(const FilterRuns& runs, int64_t begin, int64_t end) const {
     const Deal units{p_.units, p_.partials};
-    const int64_t panels = ceil_div(runs.length, kWidth);
-    for (int64_t unit = units.begin(partial_); unit < units.begin(partial_ + 1); ++unit) {
-      const bool first = unit == units.begin(partial_);
-      copy(unit);
-      const Slopes slopes = slopes_of(unit);
+    const int64_t panels = runs.panels(p_);
+    const int64_t last = units.begin(partial_ + 1);
+    for (int64_t unit = units.begin(partial_); unit < last; unit += p_.task_units) {
+      const bool accumulate = unit != units.begin(partial_);
+      const int64_t count = std::min(p_.task_units, last - unit);
+      for (int64_t u = 0; u < count; ++u) copy(unit + u, scratch_ + u * p_.strips.floats);
+      const Slopes slopes = slopes_of(unit, count);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t column = i % panels * kWidth, run = i / panels;
-        multiply(slopes, unit, scratch_ + runs.offset(p_, run) + column,
-                 std::min(runs.length - column, int64_t{kWidth}), run * runs.length + column, !first);
+        if (p_.filters_are_lanes()) {
+          multiply_turned(slopes, pixels_of(slopes, unit, count), runs, run, column, accumulate);
+        } else {
+          multiply(slopes, pixels_of(slopes, unit, count), scratch_ + runs.offset(p_, run) + column,
+                   std::min(runs.length - column, int64_t{kWidth}), run * runs.length + column, accumulate);
+        }
       }
     }
   }
@@ -95,13 +106,13 @@ class WeightTask {
  private:
   struct Slopes {
     const float* first;
-    int64_t pitch;
+    int64_t pitch, next;  // floats from pixel to pixel, and from the end of a strip to the next
   };
 
   HWY_INLINE int64_t image(int64_t unit) const { return unit / p_.strips.count; }
   HWY_INLINE int64_t strip(int64_t unit) const { return unit % p_.strips.count; }
 
-  HWY_INLINE void copy(int64_t unit) const {
+  HWY_INLINE void copy(int64_t unit, float* out) const {
     const ConvolutionSizes& s = p_.s;
     const Strips& strips = p_.strips;
     const int64_t row = strips.first_row + strip(unit) * strips.height * s.stride;
@@ -109,39 +120,55 @@ class WeightTask {
     const int64_t first = image(unit) * s.height * s.width * s.channels + group_ * s.group_channels();
     if constexpr (P::kPair == 2) {
       const PairSource from{static_cast<const Bfloat16*>(call_.x) + first, s.height, s.width, s.channels};
-      CopyPairs(from, row, rows, strips.first_column, strips.columns, 1, s.stride, strips.pitch, scratch_);
+      CopyPairs(from, row, rows, strips.first_column, strips.columns, 1, s.stride, strips.pitch, out);
     } else {
       const StripSource from{static_cast<const float*>(call_.x) + first, s.height, s.width, s.channels,
                              s.group_channels()};
-      CopyStrip(from, row, rows, strips.first_column, strips.columns, strips.pitch, scratch_);
+      CopyStrip(from, row, rows, strips.first_column, strips.columns, strips.pitch, out);
     }
   }
 
-  // dy of the strip, copied where its pixels are a large power of two apart.
-  HWY_INLINE Slopes slopes_of(int64_t unit) const {
+  // dy of the strips, copied where its pixels are a large power of two apart.
+  HWY_INLINE Slopes slopes_of(int64_t unit, int64_t count) const {
     const ConvolutionSizes& s = p_.s;
-    const int64_t row = image(unit) * s.out_height + strip(unit) * p_.strips.height;
+    const auto first = [&](int64_t u) LINNET_LAMBDA {
+      const int64_t row = image(u) * s.out_height + strip(u) * p_.strips.height;
+      return row * s.out_width * s.filters + group_ * s.group_filters();
+    };
+    if (!p_.copies_dy()) return {static_cast<const float*>(call_.dy) + first(unit), s.filters, 0};
+    float* const out = scratch_ + p_.task_units * p_.strips.floats;
     const int64_t rows = p_.strips.height_of(strip(unit));
-    const int64_t first = row * s.out_width * s.filters + group_ * s.group_filters();
-    float* out = scratch_ + p_.strips.floats;
-    if constexpr (P::kPair == 2) {
-      const PairSource from{static_cast<const Bfloat16*>(call_.dy) + first, rows, s.out_width, s.filters};
-      CopyPairs(from, 0, rows, 0, p_.row_steps(), 2, 1, p_.slope_pitch(), out);
-    } else {
-      const float* dy = static_cast<const float*>(call_.dy) + first;
-      if (!p_.copies_dy()) return {dy, s.filters};
-      CopyStrip({dy, rows, s.out_width, s.filters, s.group_filters()}, 0, rows, 0, s.out_width, p_.slope_pitch(), out);
+    for (int64_t u = 0; u < count; ++u) {
+      float* const to = out + u * p_.slope_floats();
+      if constexpr (P::kPair == 2) {
+        const PairSource from{static_cast<const Bfloat16*>(call_.dy) + first(unit + u), rows, s.out_width, s.filters};
+        CopyPairs(from, 0, rows, 0, p_.row_steps(), 2, 1, p_.slope_pitch(), to);
+      } else {
+        const float* dy = static_cast<const float*>(call_.dy) + first(unit + u);
+        CopyStrip({dy, rows, s.out_width, s.filters, s.group_filters()}, 0, rows, 0, s.out_width, p_.slope_pitch(), to);
+      }
     }
-    return {out, p_.slope_pitch()};
+    return {out, p_.slope_pitch(), p_.slope_floats() - rows * p_.row_steps() * p_.slope_pitch()};
   }
 
-  HWY_INLINE void multiply(const Slopes& slopes, int64_t unit, const float* x, int64_t width, int64_t column,
+  HWY_INLINE Pixels pixels_of(const Slopes& slopes, int64_t unit, int64_t count) const {
+    const Strips& strips = p_.strips;
+    const int64_t step = P::kPair * p_.s.stride * strips.pitch, row = p_.s.stride * strips.columns * strips.pitch;
+    const int64_t rows = strips.height_of(strip(unit));
+    return {.rows = rows,
+            .columns = p_.row_steps(),
+            .x_step = step,
+            .x_row = row - p_.row_steps() * step,
+            .slope_step = slopes.pitch,
+            .strips = count,
+            .x_strip = strips.floats - rows * row,
+            .slope_strip = slopes.next};
+  }
+
+  HWY_INLINE void multiply(const Slopes& slopes, const Pixels& pixels, const float* x, int64_t width, int64_t column,
                            bool accumulate) const {
     const ConvolutionSizes& s = p_.s;
-    const Strips& strips = p_.strips;
-    const int64_t step = P::kPair * s.stride * strips.pitch, ldc = s.taps() * s.group_channels();
-    const Pixels pixels{strips.height_of(strip(unit)), p_.row_steps(), step,
-                        s.stride * strips.columns * strips.pitch - p_.row_steps() * step, slopes.pitch};
+    const int64_t ldc = s.taps() * s.group_channels();
     const bool narrow = width <= kLanes, whole = width == (narrow ? kLanes : kWidth);
     const auto& tiles = narrow ? kPixelTiles<P, 1> : kPixelTiles<P, 2>;
     float* sums = call_.sums + partial_ * p_.elements + group_ * s.group_filters() * ldc + column;
@@ -154,6 +181,24 @@ class WeightTask {
     }
   }
 
+  // Filters [column, column + width) of run `run`: dy lies along the vectors, and the run down the tile.
+  HWY_INLINE void multiply_turned(const Slopes& slopes, const Pixels& pixels, const FilterRuns& runs, int64_t run,
+                                  int64_t column, bool accumulate) const {
+    const ConvolutionSizes& s = p_.s;
+    const int64_t width = std::min<int64_t>(kWidth, s.filters - column);
+    Pixels turned = pixels;
+    std::swap(turned.x_step, turned.slope_step);
+    std::swap(turned.x_row, turned.slope_row);
+    std::swap(turned.x_strip, turned.slope_strip);
+    const auto& tiles = width <= kLanes ? kPixelTiles<P, 1> : kPixelTiles<P, 2>;
+    const float* x = scratch_ + runs.offset(p_, run);
+    float* sums = call_.sums + partial_ * p_.elements + run * runs.length * s.filters + column;
+    const Deal deal{runs.length, ceil_div(runs.length, kRows)};
+    for (int64_t t = 0; t < deal.parts(); ++t)
+      tiles[static_cast<size_t>(deal.size(t))](turned, x + deal.begin(t), slopes.first + column,
+                                               sums + deal.begin(t) * s.filters, s.filters, accumulate);
+  }
+
   const WeightCall& call_;
   const WeightProblem& p_;
   const int64_t group_, partial_;
@@ -164,7 +209,7 @@ template <class P>
 void run_weights(const WeightCall& call, ThreadPool& pool) {
   const WeightProblem& p = call.problem;
   const FilterRuns runs(p);
-  const int64_t panels = runs.count * ceil_div(runs.length, kWidth), blocks = p.s.groups * p.partials;
+  const int64_t panels = runs.count * runs.panels(p), blocks = p.s.groups * p.partials;
   const int64_t parts = std::clamp<int64_t>(ceil_div(4 * pool.size(), blocks), 1, panels);
   const Deal deal{panels, parts};
   pool.run(blocks * parts, [&](int64_t task, int worker) {

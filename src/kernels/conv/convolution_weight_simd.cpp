@@ -18,9 +18,18 @@ using namespace convolution_layout;
 
 void convolution_weights(const WeightCall& call, ThreadPool& pool) { run_weights<tile::F32>(call, pool); }
 
-void add_partials(const WeightProblem& p, const float* sums, float* dweight, ThreadPool& pool) {
-  for_ranges(pool, p.elements, p.partials, [&](int64_t begin, int64_t end) {
-    AddRows(p.partials, p.elements, end - begin, sums + begin, false, dweight + begin);
+void add_partials(const WeightProblem& p, float* sums, float* dweight, ThreadPool& pool) {
+  const bool turned = p.filters_are_lanes();
+  float* const total = turned ? sums : dweight;
+  if (p.partials > 1 || !turned)
+    for_ranges(pool, p.elements, p.partials, [&](int64_t begin, int64_t end) {
+      AddRows(p.partials, p.elements, end - begin, sums + begin, false, total + begin);
+    });
+  if (!turned) return;
+  const int64_t filters = p.s.filters, length = p.elements / filters;
+  for_ranges(pool, filters, length, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o)
+      for (int64_t i = 0; i < length; ++i) dweight[o * length + i] = total[i * filters + o];
   });
 }
 
@@ -39,13 +48,13 @@ HWY_EXPORT(add_partials);
 
 void convolution_weights_by_pixels(const convolution_layout::WeightProblem& problem, const float* x, const float* dy,
                                    float* dweight, float* workspace, ThreadPool& pool) {
-  const bool parts = problem.partials > 1;
+  const bool parts = problem.has_sums();
   const WeightCall call{problem, x, dy, parts ? workspace : dweight, workspace + problem.shared_floats()};
   HWY_DYNAMIC_DISPATCH(convolution_weights)(call, pool);
   if (parts) add_weight_partials(problem, workspace, dweight, pool);
 }
 
-void add_weight_partials(const convolution_layout::WeightProblem& problem, const float* sums, float* dweight,
+void add_weight_partials(const convolution_layout::WeightProblem& problem, float* sums, float* dweight,
                          ThreadPool& pool) {
   HWY_DYNAMIC_DISPATCH(add_partials)(problem, sums, dweight, pool);
 }

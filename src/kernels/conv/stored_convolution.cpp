@@ -20,11 +20,12 @@ struct Parts {
   Parts(const StoredConvolution& c, ConvolutionPass pass, int threads)
       : whole(c.sizes),
         pairs(c.bf16_products && !c.packed && has_bf16_convolution(c.sizes, pass)),
+        stores_bf16(pairs && pass != ConvolutionPass::kWeightGradient && bf16_convolution_stores_bf16(c.sizes, pass)),
         x_floats(whole.height * whole.width * whole.channels),
         y_floats(whole.out_height * whole.out_width * whole.filters) {
-    // Operands are converted to what is multiplied, results from fp32.
-    const bool x = c.x_bf16 != (pairs && pass != ConvolutionPass::kInputGradient);
-    const bool y = c.y_bf16 != (pairs && pass != ConvolutionPass::kForward);
+    // Operands are converted to what is multiplied, results from fp32 where the convolution stores that alone.
+    const bool x = pass == ConvolutionPass::kInputGradient ? c.x_bf16 && !stores_bf16 : c.x_bf16 != pairs;
+    const bool y = pass == ConvolutionPass::kForward ? c.y_bf16 && !stores_bf16 : c.y_bf16 != pairs;
     images = std::max<int64_t>(1, whole.images);
     if (x || y || c.residual_bf16)
       images = std::clamp<int64_t>(kPartFloats / std::max<int64_t>(1, x_floats + y_floats), 1, images);
@@ -69,6 +70,7 @@ struct Parts {
 
   const ConvolutionSizes whole;
   const bool pairs;                  // bf16 is multiplied
+  const bool stores_bf16;            // results are rounded by the convolution
   const int64_t x_floats, y_floats;  // of an image
   int64_t images = 1, packed_floats = 0;
   size_t packed_at = 0, x_at = 0, y_at = 0, residual_at = 0, dweight_at = 0, own_at = 0, bytes = 0;
@@ -83,10 +85,11 @@ const T* as(StoredFloats from, int64_t count, std::byte* room, ThreadPool& pool)
   return to;
 }
 
-// Has compute(result) write `count` floats, and rounds them where `to` is bf16.
+// Has compute(result) write `count` floats, and rounds them where `to` is bf16 and compute() does not.
 template <class Compute>
-void rounded(MutableStoredFloats to, int64_t count, std::byte* room, ThreadPool& pool, const Compute& compute) {
-  if (!to.is_bf16) return compute(to.f32());
+void rounded(const Parts& parts, MutableStoredFloats to, int64_t count, std::byte* room, ThreadPool& pool,
+             const Compute& compute) {
+  if (!to.is_bf16 || parts.stores_bf16) return compute(to);
   auto* const result = reinterpret_cast<float*>(room);
   compute(result);
   convert_floats(count, result, to, pool);
@@ -99,7 +102,7 @@ const float* packed_for(const Parts& parts, ConvolutionPass pass, const float* w
   if (given || parts.packed_floats == 0) return given;
   auto* const packed = reinterpret_cast<float*>(workspace + parts.packed_at);
   if (parts.pairs)
-    pack_bf16_convolution_filters(parts.whole, pass, weight, packed, pool);
+    pack_bf16_convolution_filters(parts.whole, pass, weight, packed, workspace + parts.own_at, pool);
   else
     pack_convolution_filters(parts.sizes(parts.images), pass, weight, packed, workspace + parts.own_at, pool);
   return packed;
@@ -122,11 +125,11 @@ void stored_convolution_forward(const StoredConvolution& c, StoredFloats x, cons
     const StoredFloats from = x + first * parts.x_floats;
     if (residual)
       epilogue.residual = as<float>(residual + first * parts.y_floats, results, workspace + parts.residual_at, pool);
-    rounded(y + first * parts.y_floats, results, workspace + parts.y_at, pool, [&](float* to) {
+    rounded(parts, y + first * parts.y_floats, results, workspace + parts.y_at, pool, [&](MutableStoredFloats to) {
       if (parts.pairs)
         bf16_convolution_forward(s, as<Bfloat16>(from, images, x_room, pool), packed, to, own, pool, epilogue);
       else
-        convolution_forward(s, as<float>(from, images, x_room, pool), weight, to, own, pool, epilogue, packed);
+        convolution_forward(s, as<float>(from, images, x_room, pool), weight, to.f32(), own, pool, epilogue, packed);
     });
   });
 }
@@ -139,11 +142,12 @@ void stored_convolution_input_gradient(const StoredConvolution& c, StoredFloats 
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
     const int64_t results = s.images * parts.y_floats;
     const StoredFloats from = dy + first * parts.y_floats;
-    rounded(dx + first * parts.x_floats, s.images * parts.x_floats, workspace + parts.x_at, pool, [&](float* to) {
+    const int64_t images = s.images * parts.x_floats;
+    rounded(parts, dx + first * parts.x_floats, images, workspace + parts.x_at, pool, [&](MutableStoredFloats to) {
       if (parts.pairs)
         bf16_convolution_input_gradient(s, as<Bfloat16>(from, results, y_room, pool), packed, to, own, pool);
       else
-        convolution_input_gradient(s, as<float>(from, results, y_room, pool), weight, to, own, pool, packed);
+        convolution_input_gradient(s, as<float>(from, results, y_room, pool), weight, to.f32(), own, pool, packed);
     });
   });
 }

@@ -30,6 +30,14 @@ struct Bf16 {
     return V{reinterpret_cast<__m512>(_mm512_cvtne2ps_pbh(high.raw, low.raw))};
   }
 
+  // low[0], high[0], low[1], high[1], ... in half the width
+  static HWY_INLINE V Pairs(V low, V high) {
+    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512i pairs = reinterpret_cast<__m512i>(Round(low, high).raw);
+    return V{reinterpret_cast<__m512>(_mm512_permutexvar_epi16(_mm512_load_si512(kZip), pairs))};
+  }
+
   static HWY_INLINE V LoadQuads(const float* const* rows, int64_t k) {
     const hn::Half<D> half;
     const V low = hn::Combine(d, hn::LoadU(half, rows[4] + k), hn::LoadU(half, rows[0] + k));
@@ -58,11 +66,7 @@ struct Bf16 {
 
   template <class Lanes>
   static HWY_INLINE V LoadAcross(const float* source, int64_t stride, int64_t rows, const Lanes& at) {
-    const V low = at.load(source), high = rows > 1 ? at.load(source + stride) : hn::Zero(d);
-    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    const __m512i pairs = reinterpret_cast<__m512i>(Round(low, high).raw);
-    return V{reinterpret_cast<__m512>(_mm512_permutexvar_epi16(_mm512_load_si512(kZip), pairs))};
+    return Pairs(at.load(source), rows > 1 ? at.load(source + stride) : hn::Zero(d));
   }
 
   template <class Lanes>

@@ -35,6 +35,13 @@ TEST(Conv2d, ValuesAndGradients) {
   check({5, 16, 16, 5}, {3, 4, 4, 5}, 3, 2);
 }
 
+// Few channels and many filters: the weight gradient's vectors hold filters.
+TEST(Conv2d, FewChannels) {
+  check({2, 9, 9, 3}, {16, 3, 3, 3}, 1, 1);
+  check({3, 11, 10, 3}, {48, 7, 7, 3}, 2, 3);
+  check({1, 6, 6, 2}, {32, 3, 2, 2}, 1, 1);  // one partial sum
+}
+
 TEST(Conv2d, Dilation) {
   check({2, 9, 8, 3}, {4, 3, 3, 3}, 1, 2, 2);
   check({1, 11, 12, 2}, {3, 3, 2, 2}, 2, 1, 3);
