@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/conv/max_pool.h"
 #include "ops/max_pool/max_pool.h"
 #include "ops/stored_operands.h"
 
@@ -41,76 +42,26 @@ void run_reference(const KernelArgs& args) {
   });
 }
 
-constexpr int64_t kBlock = 64;  // channels
-
-// A row of results at a time, all channels of a window's element together, so that the compiler makes vectors of it.
-template <class T>
-void largest_of_rows(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
-  const Shape &image = args.in[0].shape(), &result = args.out[0].shape();
-  const int64_t channels = image[3];
-  args.pool.run(result[0] * result[1], [&](int64_t task, int) {
-    const T* rows =
-        args.in[0].as<T>() + (task / result[1] * image[1] + task % result[1] * attrs.stride) * image[2] * channels;
-    for (int64_t column = 0; column < result[2]; ++column)
-      for (int64_t block = 0; block < channels; block += kBlock) {
-        const int64_t count = std::min(kBlock, channels - block);
-        const T* first = rows + column * attrs.stride * channels + block;
-        float largest[kBlock];
-        int32_t where[kBlock] = {};
-        std::copy_n(first, count, largest);
-        for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
-          const T* x = first + (i / attrs.size * image[2] + i % attrs.size) * channels;
-          for (int64_t c = 0; c < count; ++c) {
-            const float value = x[c];
-            const bool is_larger = (value > largest[c]) | (value != value);  // or NaN
-            largest[c] = is_larger ? value : largest[c];
-            where[c] = is_larger ? static_cast<int32_t>(i) : where[c];
-          }
-        }
-        const int64_t out = (task * result[2] + column) * channels + block;
-        for (int64_t c = 0; c < count; ++c) {
-          args.out[0].as<T>()[out + c] = T(largest[c]);  // one of the values: nothing is rounded
-          args.out[1].as<uint8_t>()[out + c] = static_cast<uint8_t>(where[c]);
-        }
-      }
-  });
+MaxPoolSizes sizes_of(const MaxPoolAttrs& attrs, const Shape& image, const Shape& result) {
+  return {.images = image[0],
+          .height = image[1],
+          .width = image[2],
+          .channels = image[3],
+          .out_height = result[1],
+          .out_width = result[2],
+          .size = attrs.size,
+          .stride = attrs.stride};
 }
 
 void run(const KernelArgs& args) {
-  (args.out[0].type.dtype == DType::kBF16 ? largest_of_rows<Bfloat16> : largest_of_rows<float>)(args);
-}
-
-// A row of the image at a time, of all windows that meet it: sums are fp32 until the row is complete.
-template <class T>
-void gradient_of_rows(const KernelArgs& args) {
-  const auto& attrs = args.node.attrs.as<MaxPoolAttrs>();
-  const Shape &image = args.out[0].shape(), &result = args.in[0].shape();
-  const int64_t channels = image[3], row_size = image[2] * channels;
-  args.pool.run(image[0] * image[1], [&](int64_t task, int worker) {
-    const int64_t n = task / image[1], row = task % image[1];
-    float* const sums = reinterpret_cast<float*>(args.workspace) + worker * row_size;
-    std::fill_n(sums, row_size, 0.0f);
-    const int64_t first = std::max<int64_t>(0, (row - attrs.size + attrs.stride) / attrs.stride);
-    const int64_t last = std::min(result[1] - 1, row / attrs.stride);
-    for (int64_t window_row = first; window_row <= last; ++window_row) {
-      const int64_t inside = (row - window_row * attrs.stride) * attrs.size;  // the row's first element in a window
-      for (int64_t column = 0; column < result[2]; ++column) {
-        const int64_t at = ((n * result[1] + window_row) * result[2] + column) * channels;
-        const T* dy = args.in[0].as<T>() + at;
-        const auto* locations = args.in[1].as<uint8_t>() + at;
-        float* to = sums + column * attrs.stride * channels;
-        for (int64_t i = 0; i < attrs.size; ++i, to += channels)
-          for (int64_t c = 0; c < channels; ++c) to[c] += locations[c] == inside + i ? static_cast<float>(dy[c]) : 0.0f;
-      }
-    }
-    T* dx = args.out[0].as<T>() + task * row_size;
-    for (int64_t i = 0; i < row_size; ++i) dx[i] = T(sums[i]);
-  });
+  max_pool_forward(sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.in[0].shape(), args.out[0].shape()),
+                   stored(args.in[0]), mutable_stored(args.out[0]), args.out[1].as<uint8_t>(), args.pool);
 }
 
 void run_grad(const KernelArgs& args) {
-  (args.out[0].type.dtype == DType::kBF16 ? gradient_of_rows<Bfloat16> : gradient_of_rows<float>)(args);
+  max_pool_backward(sizes_of(args.node.attrs.as<MaxPoolAttrs>(), args.out[0].shape(), args.in[0].shape()),
+                    stored(args.in[0]), args.in[1].as<uint8_t>(), mutable_stored(args.out[0]), args.workspace,
+                    args.pool);
 }
 
 size_t grad_workspace(const KernelQuery& query) {
@@ -135,9 +86,9 @@ void run_grad_reference(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"rows", f32_or_all_reduced, nullptr, run},
+constexpr Kernel kKernels[] = {{"simd", f32_or_all_reduced, nullptr, run},
                                {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kGradKernels[] = {{"rows", f32_or_all_reduced, grad_workspace, run_grad},
+constexpr Kernel kGradKernels[] = {{"simd", f32_or_all_reduced, grad_workspace, run_grad},
                                    {"reference", nullptr, nullptr, run_grad_reference}};
 
 }  // namespace
