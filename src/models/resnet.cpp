@@ -109,9 +109,11 @@ ResidualBlock::ResidualBlock(Module* parent, std::string name, int64_t in, int64
 
 Tensor ResidualBlock::operator()(At x) {
   ModuleScope scope(*this);
+  // First, so that the last norm can add it (passes/fuse_batch_norm.cpp).
+  const Tensor shortcut = downsample ? (*downsample)(x) : x.value;
   Tensor y = bn2(conv2(relu(bn1(conv1(x)))));
   if (conv3) y = (*bn3)((*conv3)(relu(y)));
-  return relu(y + (downsample ? (*downsample)(x) : x.value));
+  return relu(y + shortcut);
 }
 
 ResidualStage::ResidualStage(Module* parent, std::string name, int64_t count, int64_t in, int64_t width, int64_t stride,

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "passes/fuse_batch_norm.h"
 #include "passes/fuse_int8_convolution.h"
 #include "passes/passes.h"
 
@@ -40,6 +41,7 @@ constexpr std::array kPasses{
     Pass{"fuse_loss", plain<fuse_loss>},
     Pass{"recompute", plain<recompute>, [](const PassOptions& o) { return o.recompute; }},
     Pass{"fuse_residual_norm", plain<fuse_residual_norm>},
+    Pass{"fuse_batch_norm", [](const Graph& g, const PassOptions& o) { return fuse_batch_norm(g, *o.backend); }},
     Pass{"fuse_pool_gradient", [](const Graph& g, const PassOptions& o) { return fuse_pool_gradient(g, *o.backend); }},
     Pass{"fuse_epilogue", plain<fuse_epilogue>},
     Pass{"fuse_convolution", [](const Graph& g, const PassOptions& o) { return fuse_convolution(g, *o.backend); }},

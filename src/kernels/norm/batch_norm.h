@@ -20,14 +20,17 @@ struct BatchNormArgs {
   StoredFloats x;
   const float *weight = nullptr, *bias = nullptr;  // [channels]
   double epsilon = 1e-5;
+  bool relu = false;  // y = relu(...)
 };
 
 size_t batch_norm_workspace(int64_t rows, int64_t channels);  // bytes, of either function
 
-// mean, variance [channels]: of the rows; the variance over `rows`, not rows - 1.
-void batch_norm_forward(const BatchNormArgs& args, MutableStoredFloats y, float* mean, float* variance,
-                        std::byte* workspace, ThreadPool& pool);
-// The bias is not used.
+// mean, variance [channels]: of the rows; the variance over `rows`, not rows - 1. residual: of x's shape and type,
+// added before the ReLU; or null.
+void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, MutableStoredFloats y, float* mean,
+                        float* variance, std::byte* workspace, ThreadPool& pool);
+// The gradient of a forward pass without residual. With ReLU, elements of dy whose y was not above zero count as zero:
+// y is computed again from x, with the bits of the forward pass. Without, the bias is not used.
 void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float* mean, const float* variance,
                          MutableStoredFloats dx, float* dweight, float* dbias, std::byte* workspace, ThreadPool& pool);
 

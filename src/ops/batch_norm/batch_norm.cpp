@@ -1,5 +1,6 @@
 #include "ops/batch_norm/batch_norm.h"
 
+#include "base/error.h"
 #include "ops/graph_of.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -8,22 +9,26 @@ namespace linnet {
 namespace {
 
 std::vector<TensorType> infer(const InferArgs& args) {
-  expect_inputs(args, 3);
+  const bool residual = args.attrs.as<BatchNormAttrs>().residual;
+  expect_inputs(args, residual ? 4 : 3);
   const TensorType &x = args.in[0], &weight = args.in[1], &bias = args.in[2];
   const std::string got = "got " + x.text() + ", weight " + weight.text() + " and bias " + bias.text();
   expect(is_float(x.dtype) && x.shape.rank() >= 1, got + ", expected [..., channels] of a float type");
   const TensorType channels{full_type(x.dtype), {x.shape[-1]}};
   expect(weight == channels && bias == channels, got + ", expected " + channels.text() + " for both");
+  expect(!residual || args.in[3] == x, got + ", the residual differs from x");
   expect(x.shape.elements() > 0, got + ", there is nothing to take the mean of");
   return {x, channels, channels};
 }
 
 std::vector<TensorType> infer_grad(const InferArgs& args) {
-  expect_inputs(args, 5);
+  expect_inputs(args, args.attrs.as<BatchNormAttrs>().relu ? 6 : 5);
   return {args.in[1], args.in[2], args.in[2]};
 }
 
 std::vector<Tensor> gradient(const GradientArgs& args) {
+  const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
+  if (attrs.residual || attrs.relu) fail_internal("batch_norm: the gradient of a fused one");
   if (!args.out_grad[0].defined()) return {{}, {}, {}};
   return args.graph.add(kBatchNormGrad, std::array{args.out_grad[0], args.in[0], args.in[1], args.out[1], args.out[2]},
                         args.node.attrs, args.node.where);
@@ -34,8 +39,10 @@ std::vector<Tensor> decompose(const DecomposeArgs& args) {
   const double share = static_cast<double>(weight.shape().elements()) / static_cast<double>(x.shape().elements());
   const Tensor mean = sum_to(x, weight.shape()) * share, centered = x - mean;
   const Tensor variance = sum_to(square(centered), weight.shape()) * share;
-  const double epsilon = args.node.attrs.as<BatchNormAttrs>().epsilon;
-  return {centered * (rsqrt(variance + epsilon) * weight) + bias, mean, variance};
+  const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
+  Tensor y = centered * (rsqrt(variance + attrs.epsilon) * weight) + bias;
+  if (attrs.residual) y = y + args.in[3];
+  return {attrs.relu ? relu(y) : y, mean, variance};
 }
 
 }  // namespace
@@ -45,7 +52,7 @@ const OpDef kBatchNorm{.name = "batch_norm",
                        .gradient = gradient,
                        .read_attrs = read_attrs<BatchNormAttrs>,
                        .decompose = decompose,
-                       .storage = reduced<0b001, 0b001>};
+                       .storage = reduced<0b1001, 0b001>};
 const OpDef kBatchNormGrad{.name = "batch_norm_grad",
                            .infer = infer_grad,
                            .read_attrs = read_attrs<BatchNormAttrs>,

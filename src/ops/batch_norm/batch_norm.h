@@ -4,6 +4,9 @@
 //
 // x [..., C], weight [C], bias [C] -> y [..., C], mean [C], variance [C]: those of the batch, the variance over the N
 // elements of a channel, not N - 1. Nothing flows back through mean and variance: they are for running statistics.
+//
+// The pass fuse_batch_norm makes what follows a part of it: y = relu(... + residual). The gradient of a fused ReLU
+// computes again which elements were above zero, from x.
 #pragma once
 #include "ir/graph.h"
 #include "ops/kernel.h"
@@ -12,12 +15,14 @@ namespace linnet {
 
 struct BatchNormAttrs {
   double epsilon = 1e-5;
-  void fields(FieldVisitor& visit) { visit("epsilon", epsilon); }
+  // Set by fuse_batch_norm, which runs after gradients are traced. The CPU's kernels have them.
+  bool residual = false, relu = false;
+  void fields(FieldVisitor& visit) { visit("epsilon", epsilon), visit("residual", residual), visit("relu", relu); }
 };
 
-// x, weight, bias -> y, mean, variance
+// x, weight, bias[, residual of x's shape] -> y, mean, variance
 extern const OpDef kBatchNorm;
-// dy, x, weight, mean, variance -> dx, dweight, dbias
+// dy, x, weight, mean, variance[, bias: with relu] -> dx, dweight, dbias
 extern const OpDef kBatchNormGrad;
 KernelList batch_norm_kernels();
 KernelList batch_norm_grad_kernels();

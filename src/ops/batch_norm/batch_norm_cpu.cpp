@@ -19,6 +19,7 @@ void run_reference(const KernelArgs& args) {
   const Sizes s(args.in[0].shape(), args);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     const T *x = args.in[0].as<T>(), *weight = args.in[1].as<T>(), *bias = args.in[2].as<T>();
+    const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
     for (int64_t c = 0; c < s.channels; ++c) {
       double mean = 0, variance = 0;
       for (int64_t r = 0; r < s.rows; ++r) mean += x[r * s.channels + c];
@@ -26,9 +27,11 @@ void run_reference(const KernelArgs& args) {
       for (int64_t r = 0; r < s.rows; ++r) variance += (x[r * s.channels + c] - mean) * (x[r * s.channels + c] - mean);
       variance /= static_cast<double>(s.rows);
       const double scale = weight[c] / std::sqrt(variance + s.epsilon);
-      for (int64_t r = 0; r < s.rows; ++r)
-        args.out[0].as<T>()[r * s.channels + c] =
-            static_cast<T>((x[r * s.channels + c] - mean) * scale + static_cast<double>(bias[c]));
+      for (int64_t i = c; i < s.rows * s.channels; i += s.channels) {
+        T y = static_cast<T>((x[i] - mean) * scale + static_cast<double>(bias[c]));
+        if (attrs.residual) y += args.in[3].as<T>()[i];
+        args.out[0].as<T>()[i] = attrs.relu && y < 0 ? 0 : y;
+      }
       args.out[1].as<T>()[c] = static_cast<T>(mean);
       args.out[2].as<T>()[c] = static_cast<T>(variance);
     }
@@ -37,18 +40,24 @@ void run_reference(const KernelArgs& args) {
 
 // With x^ = (x - mean) * rstd:
 //   dbias = sum(dy),  dweight = sum(dy * x^),  dx = weight * rstd * (dy - dbias / N - x^ * dweight / N)
+// where dy is zero below a fused ReLU.
 void run_grad_reference(const KernelArgs& args) {
   const Sizes s(args.in[1].shape(), args);
   for_float(args.in[1].type.dtype, [&]<class T>() {
     const T *dy = args.in[0].as<T>(), *x = args.in[1].as<T>(), *weight = args.in[2].as<T>();
     for (int64_t c = 0; c < s.channels; ++c) {
       const double mean = args.in[3].as<T>()[c], rstd = 1 / std::sqrt(args.in[4].as<T>()[c] + s.epsilon);
+      const bool relu = args.node.attrs.as<BatchNormAttrs>().relu;
+      const auto slope = [&](int64_t i) {
+        const double scale = weight[c] * rstd;
+        return relu && !((x[i] - mean) * scale + static_cast<double>(args.in[5].as<T>()[c]) > 0) ? T{0} : dy[i];
+      };
       double sum = 0, product = 0;
       for (int64_t i = c; i < s.rows * s.channels; i += s.channels)
-        sum += dy[i], product += dy[i] * (x[i] - mean) * rstd;
+        sum += slope(i), product += slope(i) * (x[i] - mean) * rstd;
       for (int64_t i = c; i < s.rows * s.channels; i += s.channels)
         args.out[0].as<T>()[i] = static_cast<T>(
-            weight[c] * rstd * (dy[i] - (sum + (x[i] - mean) * rstd * product) / static_cast<double>(s.rows)));
+            weight[c] * rstd * (slope(i) - (sum + (x[i] - mean) * rstd * product) / static_cast<double>(s.rows)));
       args.out[1].as<T>()[c] = static_cast<T>(product);
       args.out[2].as<T>()[c] = static_cast<T>(sum);
     }
@@ -63,14 +72,28 @@ size_t workspace(const KernelQuery& query) {
 
 void run(const KernelArgs& args) {
   const Sizes s(args.in[0].shape(), args);
-  batch_norm_forward(
-      {s.rows, s.channels, stored(args.in[0]), args.in[1].as<float>(), args.in[2].as<float>(), s.epsilon},
-      mutable_stored(args.out[0]), args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
+  const auto& attrs = args.node.attrs.as<BatchNormAttrs>();
+  batch_norm_forward({.rows = s.rows,
+                      .channels = s.channels,
+                      .x = stored(args.in[0]),
+                      .weight = args.in[1].as<float>(),
+                      .bias = args.in[2].as<float>(),
+                      .epsilon = s.epsilon,
+                      .relu = attrs.relu},
+                     attrs.residual ? stored(args.in[3]) : nullptr, mutable_stored(args.out[0]),
+                     args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }
 
 void run_grad(const KernelArgs& args) {
   const Sizes s(args.in[1].shape(), args);
-  batch_norm_backward({s.rows, s.channels, stored(args.in[1]), args.in[2].as<float>(), nullptr, s.epsilon},
+  const bool relu = args.node.attrs.as<BatchNormAttrs>().relu;
+  batch_norm_backward({.rows = s.rows,
+                       .channels = s.channels,
+                       .x = stored(args.in[1]),
+                       .weight = args.in[2].as<float>(),
+                       .bias = relu ? args.in[5].as<float>() : nullptr,
+                       .epsilon = s.epsilon,
+                       .relu = relu},
                       stored(args.in[0]), args.in[3].as<float>(), args.in[4].as<float>(), mutable_stored(args.out[0]),
                       args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }

@@ -69,8 +69,13 @@ void run_grad(const KernelArgs& args) {
   });
 }
 
-constexpr Kernel kKernels[] = {{"channels", nullptr, nullptr, run}};
-constexpr Kernel kGradKernels[] = {{"channels", nullptr, nullptr, run_grad}};
+bool is_plain(const KernelQuery& query) {
+  const auto& attrs = query.node.attrs.as<BatchNormAttrs>();
+  return !attrs.residual && !attrs.relu;
+}
+
+constexpr Kernel kKernels[] = {{"channels", is_plain, nullptr, run}};
+constexpr Kernel kGradKernels[] = {{"channels", is_plain, nullptr, run_grad}};
 
 }  // namespace
 
