@@ -3,14 +3,18 @@
 
     tools/check_faults.py build/release/src/cli/linnet [--kills 50] [--ranks 2] [--seed 1] [--part PART]...
 
-PART: kills     ranks chosen at random get SIGKILL or SIGSTOP at random times, under --restart
+PART: all       one run whose faults are drawn at random from all kinds: SIGKILL and SIGSTOP of a rank, after which it
+                goes on by --restart, and a full disk and a cut link, after which it goes on by --resume
+      kills     ranks chosen at random get SIGKILL or SIGSTOP at random times, under --restart
       disk      the run's file system becomes full at a random time: one line names the reason, --resume goes on
       network   two network namespaces stand for two machines; the link between them is cut, and --resume goes on
       starters  mpirun, srun and torchrun, those that are installed, give the bits of one process
-The parts `disk` and `network` need root. Needs mpirun; `network` needs iproute2.
+Without --part: all parts but `all`. The parts `disk` and `network` need root. Needs mpirun; `network` needs iproute2.
+`all` leaves out the kinds that need what is missing, and says so.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -23,10 +27,10 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+from two_machines import TwoMachines, missing, mpirun  # noqa: E402
+
 PATIENCE = 900  # seconds after which a run counts as hanging
-# What has mpirun and its daemons notice that the other machine is gone.
-KEEP_ALIVE = ["--mca", "oob_tcp_keepalive_time", "3", "--mca", "oob_tcp_keepalive_intvl", "1", "--mca",
-              "oob_tcp_keepalive_probes", "4"]
 NOTICE = 15  # seconds within which a lost rank or link ends all: 8 to notice, some for a busy machine
 
 
@@ -53,6 +57,9 @@ class Check:
                     "train_samples=4000", "threads=1"]
         return ["train", "dates", "--run", str(run), *(word for one in settings for word in ("--set", one)), *more]
 
+    def command(self, run: Path, *more: str) -> list[str]:
+        return [self.linnet, *self.arguments(run, *more), "--ranks", str(self.options.ranks)]
+
     def start(self, command: list[str], log: Path) -> subprocess.Popen:
         return subprocess.Popen(command, stdout=log.open("a"), stderr=subprocess.STDOUT, env=self.environment,
                                 stdin=subprocess.DEVNULL, start_new_session=True)
@@ -78,95 +85,129 @@ class Check:
         left = processes_of(run)
         expect(not left, f"processes are left: {left}")
 
-    def mpirun(self, *options: str) -> list[str]:
-        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        return ["mpirun", *root, "--oversubscribe", "--bind-to", "none", *options]
+    def signal_a_rank(self, run: Path, name: str) -> bool:
+        """False: they have not all started, or it has just ended."""
+        alive = ranks_of(run)
+        if len(alive) < self.options.ranks:
+            return False
+        try:
+            os.kill(self.random.choice(list(alive.values())), getattr(signal, name))
+        except ProcessLookupError:
+            return False
+        return True
 
     def kills(self) -> str:
         run, log = self.folder / "kills", self.folder / "kills.log"
-        ranks = str(self.options.ranks)
-        process = self.start([self.linnet, *self.arguments(run), "--ranks", ranks, "--restart", "1000000"], log)
+        process = self.start(self.command(run, "--restart", "1000000"), log)
         done = {"SIGKILL": 0, "SIGSTOP": 0}
         began = time.time()
         while sum(done.values()) < self.options.kills and process.poll() is None:
             time.sleep(self.random.uniform(0.1, 3.0))
-            alive = ranks_of(run)
-            if len(alive) < self.options.ranks:
-                continue  # they have not all started yet
-            chosen = self.random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
-            try:
-                os.kill(self.random.choice(list(alive.values())), chosen)
-                done[chosen.name] += 1
-            except ProcessLookupError:
-                pass
+            chosen = self.random.choice(["SIGKILL", "SIGKILL", "SIGSTOP"])
+            done[chosen] += self.signal_a_rank(run, chosen)
         code = self.finish(process, log)
         expect(code == 0, f"the run ended with {code}: {last_lines(log)}")
         self.same(run)
         return f"{done['SIGKILL']} ranks killed, {done['SIGSTOP']} stopped, {time.time() - began:.0f} s"
 
+    def all(self) -> str:
+        kinds, left_out = ["SIGKILL", "SIGSTOP"], []
+        for kind, problem in (("disk", None if os.geteuid() == 0 else "a small disk needs root"),
+                              ("network", missing() if self.options.ranks == 2 else "it is for --ranks 2")):
+            left_out.append(f"{kind} left out: {problem}") if problem else kinds.append(kind)
+        done = dict.fromkeys(kinds, 0)
+        with contextlib.ExitStack() as stack:
+            place = self.folder / "all"
+            stack.enter_context(small_disk(place)) if "disk" in kinds else place.mkdir()
+            machines = stack.enter_context(TwoMachines(self.folder)) if "network" in kinds else None
+            run, log = place / "run", self.folder / "all.log"
+            command = [*(machines.inside() if machines else []), *self.command(run, "--restart", "1000000")]
+            process = self.start(command, log)
+            began, seen = time.time(), 0
+            while sum(done.values()) < self.options.kills and process.poll() is None:
+                time.sleep(self.random.uniform(0.1, 3.0))
+                if steps_of(run) <= seen or len(ranks_of(run)) < self.options.ranks:
+                    continue  # it has not gone on yet
+                seen = steps_of(run)
+                kind = self.random.choice(kinds)
+                if kind.startswith("SIG"):
+                    done[kind] += self.signal_a_rank(run, kind)
+                    continue
+                if kind == "disk":
+                    self.fill_disk(place, process, log)
+                else:
+                    self.cut_link(machines, run, process, log)
+                done[kind] += 1
+                if process.poll():  # a fault that --restart leaves to the user
+                    process = self.start([*command, "--resume"], log)
+            code = self.finish(process, log)
+            expect(code == 0, f"the run ended with {code}: {last_lines(log)}")
+            self.same(run)
+            expect(sum(done.values()) >= self.options.kills,
+                   f"the run ended after {sum(done.values())} faults: give it more --steps")
+        return "; ".join([", ".join(f"{count} {kind}" for kind, count in done.items()) +
+                          f", {time.time() - began:.0f} s", *left_out])
+
+    def fill_disk(self, place: Path, process: subprocess.Popen, log: Path) -> float:
+        """Seconds to the run's end. There is room again then."""
+        before = len(log.read_text(errors="replace"))
+        filler = place / "filler"
+        with filler.open("wb") as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"\0" * 65536)
+                file.flush()
+        began = time.time()
+        code = self.finish(process, log, 60)
+        filler.unlink()
+        expect(code != 0, "a full disk was not told")
+        expect("No space left" in log.read_text(errors="replace")[before:], f"the reason is not told: {last_lines(log)}")
+        return time.time() - began
+
+    def cut_link(self, machines: TwoMachines, run: Path, process: subprocess.Popen, log: Path) -> float:
+        """Seconds to the end of all ranks. The link is there again then, and the run has ended or goes on."""
+        machines.cut()
+        began = time.time()
+        wait_for(lambda: not ranks_of(run), None, log)
+        seconds = time.time() - began
+        machines.join()
+        expect(seconds < NOTICE, f"the cut link was noticed after {seconds:.0f} s")
+        wait_for(lambda: process.poll() is not None or ranks_of(run), None, log)
+        return seconds
+
     def disk(self) -> str:
         place, log = self.folder / "disk", self.folder / "disk.log"
-        place.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)], check=True)
-        try:
+        with small_disk(place):
             run = place / "run"
-            process = self.start([self.linnet, *self.arguments(run), "--ranks", str(self.options.ranks)], log)
+            process = self.start(self.command(run), log)
             wait_for(lambda: steps_of(run) > 20, process, log)
-            filler = place / "filler"
-            with filler.open("wb") as file:
-                try:
-                    while True:
-                        file.write(b"\0" * 65536)
-                        file.flush()
-                except OSError:
-                    pass
-            began = time.time()
-            code = self.finish(process, log)
-            seconds = time.time() - began
-            expect(code != 0, "a full disk was not told")
-            expect("No space left" in log.read_text(), f"the reason is not told: {last_lines(log)}")
-            filler.unlink()
-            code = self.finish(self.start([self.linnet, *self.arguments(run, "--resume"), "--ranks",
-                                           str(self.options.ranks)], log), log)
+            seconds = self.fill_disk(place, process, log)
+            code = self.finish(self.start(self.command(run, "--resume"), log), log)
             expect(code == 0, f"--resume ended with {code}: {last_lines(log)}")
             self.same(run)
             return f"ended {seconds:.1f} s after the disk was full; resumed"
-        finally:
-            subprocess.run(["umount", "-l", str(place)], check=False)
 
     def network(self) -> str:
-        names = [f"linnet{os.getpid()}{side}" for side in "ab"]
-        addresses = ["10.213.7.1", "10.213.7.2"]
-        agent = self.folder / "agent"
-        agent.write_text(f"#!/bin/sh\nshift\nexec nsenter --net=/var/run/netns/{names[1]} unshare --uts sh -c "
-                         f"'hostname {names[1]}; exec sh -c \"$0\"' \"$*\"\n")
-        agent.chmod(0o755)
-        try:
-            link(names, addresses)
+        if problem := missing():
+            raise Failure(problem)
+        with TwoMachines(self.folder) as machines:
             run, log = self.folder / "network", self.folder / "network.log"
-            net = "10.213.7.0/24"
-            command = ["ip", "netns", "exec", names[0], *self.mpirun(
-                "--mca", "plm_rsh_agent", str(agent), "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", net,
-                "--mca", "oob_tcp_if_include", net, *KEEP_ALIVE, "--host", f"{addresses[0]}:1,{addresses[1]}:1", "-n", "2"), self.linnet]
+            command = [*machines.inside(), *mpirun("-n", "2"), self.linnet]
             process = self.start([*command, *self.arguments(run)], log)
             wait_for(lambda: steps_of(run) > 20, process, log)
-            subprocess.run(["ip", "-n", names[0], "link", "set", "veth0", "down"], check=True)
+            machines.cut()
             began = time.time()
             code = self.finish(process, log, 60)
             seconds = time.time() - began
             expect(code != 0 and seconds < NOTICE, f"the cut link was noticed after {seconds:.0f} s, exit code {code}")
             wait_for(lambda: not ranks_of(run), None, log)
-            subprocess.run(["ip", "-n", names[0], "link", "set", "veth0", "up"], check=True)
+            machines.join()
             code = self.finish(self.start([*command, *self.arguments(run, "--resume")], log), log)
             expect(code == 0, f"--resume ended with {code}: {last_lines(log)}")
             self.same(run)
             return f"two machines; all ended {seconds:.1f} s after the cut; resumed"
-        finally:
-            for name in names:
-                subprocess.run(["ip", "netns", "del", name], check=False)
 
     def starters(self) -> str:
-        ways = {"mpirun": self.mpirun("-n", "2"), "srun": ["srun", "--mpi=pmix", "-n", "2"],
+        ways = {"mpirun": mpirun("-n", "2"), "srun": ["srun", "--mpi=pmix", "-n", "2"],
                 "torchrun": ["torchrun", "--nproc-per-node", "2", "--no-python", "--"]}
         done, left_out = [], []
         for name, command in ways.items():
@@ -181,17 +222,14 @@ class Check:
         return ", ".join(done) + (f" (not installed: {', '.join(left_out)})" if left_out else "")
 
 
-def link(names: list[str], addresses: list[str]) -> None:
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True)
-
-    for name in names:
-        ip("netns", "add", name)
-    ip("-n", names[0], "link", "add", "veth0", "type", "veth", "peer", "name", "veth0", "netns", names[1])
-    for name, address in zip(names, addresses):
-        ip("-n", name, "addr", "add", f"{address}/24", "dev", "veth0")
-        ip("-n", name, "link", "set", "veth0", "up")
-        ip("-n", name, "link", "set", "lo", "up")
+@contextlib.contextmanager
+def small_disk(place: Path):
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
 
 
 def last_lines(log: Path) -> str:
@@ -247,7 +285,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = ("kills", "disk", "network", "starters")
     parser.add_argument("linnet")
-    parser.add_argument("--part", dest="parts", action="append", choices=parts, help="may be repeated; default: all")
+    parser.add_argument("--part", dest="parts", action="append", choices=("all", *parts), help="may be repeated")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2000)
