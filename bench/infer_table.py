@@ -185,7 +185,8 @@ class Decoder:
                          show(rate / rates["fp32"] if own else None, 2),
                          show(100 * result["shares"][side] if own else None, 0, "%"),
                          show(rate / max(peers) if peers else None, 2), show(fact["p50_ms"], 2),
-                         show(fact["p99_ms"], 2), show(fact["load_seconds"], 2), show(fact["file_mb"]), show(fact["memory_mb"])])
+                         show(fact["p99_ms"], 2), show(fact["load_seconds"], 2), show(fact["file_mb"]),
+                         show(fact["memory_mb"])])
         head = ["", "tokens/s", "of own fp32", "of what memory allows", "of the best peer's speed", "p50, ms",
                 "p99, ms", "loaded in s", "file, MB", "memory, MB"]
         notes = "".join(f"\n{note}\n" for note in result["notes"])
@@ -224,8 +225,8 @@ def main():
         groups += side.groups(results[-1])
     runs.write("Models at inference", (
         "Speed is the best peer's latency in the same class by Linnet's: fp32 and bf16 are held against PyTorch's and "
-        "ONNX Runtime's fp32, int8 and static int8 against their dynamic int8. In the last columns it is that of PyTorch in "
-        "fp32, eager.\n\n" + "".join(text)), {"results": results})
+        "ONNX Runtime's fp32, int8 and static int8 against their dynamic int8. In the last columns it is that of "
+        "PyTorch in fp32, eager.\n\n" + "".join(text)), {"results": results})
     study.report.replace(Path(options.out) / "infer_table.svg",
                          bars.bars("Models at inference. " + runs.machine(), groups))
 

@@ -8,6 +8,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_bf16.h"
 #include "kernels/gemm/gemm_blocking.h"
+#include "kernels/gemm/gemm_few_rows.h"
 #include "kernels/gemm/panels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -43,14 +44,18 @@ const float* added(const GemmArgs& g) { return g.accumulate ? g.c.f32() : g.resi
 
 void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
   if (g.trans_a) transpose(g.a.f32(), g.lda, g.k, g.m, scratch);
-  const float *a = g.trans_a ? scratch : g.a.f32(), *b = g.b.f32();
+  const float* a = g.trans_a ? scratch : g.a.f32();
   float* c = g.c.f32();
   const int64_t lda = g.trans_a ? g.k : g.lda;
   if (g.trans_b) {
-    tile::SmallDots(g.m, g.k, a, lda, b, g.ldb, begin, end, {c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)});
+    const tile::DotOutput output{c, g.ldc, 1, g.bias, 0, 1, added(g), relu(g)};
+    if (g.b.is_bf16)
+      tile::SmallDots(g.m, g.k, a, lda, g.b.bf16(), g.ldb, begin, end, output);
+    else
+      tile::SmallDots(g.m, g.k, a, lda, g.b.f32(), g.ldb, begin, end, output);
   } else {
     const Finish finish{g.accumulate, g.residual.f32(), g.bias, relu(g)};
-    tile::SmallPlain(g.m, g.k, a, lda, b, g.ldb, c, g.ldc, begin, end, finish);
+    tile::SmallPlain(g.m, g.k, a, lda, g.b.f32(), g.ldb, c, g.ldc, begin, end, finish);
   }
   if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, c + begin, g.m, end - begin);
 }
@@ -73,6 +78,8 @@ void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& po
     (rows ? few_rows : few_columns)(tile::item(g, task / tasks), begin, end, workspace + worker * scratch_floats);
   });
 }
+
+void gemm_few_rows(const GemmArgs& g, ThreadPool& pool) { few_product(g, Method::kFewRows, nullptr, pool); }
 
 void gemm_panels(const GemmArgs& g, const float* panels, float* workspace, ThreadPool& pool) {
   tile::packed_product<tile::F32Pack>(g, workspace, pool, panels);
@@ -109,6 +116,7 @@ namespace linnet {
 namespace {
 
 HWY_EXPORT(gemm);
+HWY_EXPORT(gemm_few_rows);
 HWY_EXPORT(gemm_panels);
 HWY_EXPORT(pack_panels);
 HWY_EXPORT(empty_sums);
@@ -158,6 +166,12 @@ void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {
   if (merged.precision == Precision::kBf16 && gemm_bf16(merged, nullptr, scratch, pool)) return;
   if (is_stored_in_bf16(args)) fail_internal("a product of fp32 was given bf16");
   HWY_DYNAMIC_DISPATCH(gemm)(merged, scratch, pool);
+}
+
+void gemm_few_rows(const GemmArgs& args, ThreadPool& pool) {
+  if (args.batch != 1 || args.trans_a || !args.trans_b || args.a.is_bf16 || args.c.is_bf16 || args.k == 0)
+    fail_internal("a product that is not one of few rows by a weight");
+  if (args.m > 0 && args.n > 0) HWY_DYNAMIC_DISPATCH(gemm_few_rows)(args, pool);
 }
 
 bool has_panels(int64_t m, int64_t n, int64_t k) {

@@ -12,6 +12,7 @@
 
 #include "kernels/gemm/gemm_tile-inl.h"
 #include "kernels/lanes-inl.h"
+#include "kernels/stored_floats.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
@@ -34,12 +35,19 @@ struct DotOutput {
   }
 };
 
+HWY_INLINE V LoadFloats(const float* from) { return hn::LoadU(d, from); }
+HWY_INLINE V LoadFloats(const Bfloat16* from) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::LoadU(hn::Rebind<uint16_t, D>(), reinterpret_cast<const uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+}
+
 constexpr int kDotColumns = kLanes >= 16 ? 4 : 2;
 
 // M rows of x by N rows of y, lanes along k; i and j are the first of them.
-template <int M, int N>
-HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx, const float* HWY_RESTRICT y,
-                        int64_t ldy, int64_t i, int64_t j, const DotOutput& output) {
+template <int M, int N, class T>
+HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx, const T* HWY_RESTRICT y, int64_t ldy,
+                        int64_t i, int64_t j, const DotOutput& output) {
   x += i * ldx;
   y += j * ldy;
   V r[M][N];
@@ -51,7 +59,7 @@ HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx,
   for (; k + kLanes <= depth; k += kLanes) {
     V b[N];
 #pragma GCC unroll 4
-    for (int q = 0; q < N; ++q) b[q] = hn::LoadU(d, y + q * ldy + k);
+    for (int q = 0; q < N; ++q) b[q] = LoadFloats(y + q * ldy + k);
 #pragma GCC unroll 4
     for (int p = 0; p < M; ++p) {
       const V a = hn::LoadU(d, x + p * ldx + k);
@@ -64,21 +72,22 @@ HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT x, int64_t ldx,
 #pragma GCC unroll 4
     for (int q = 0; q < N; ++q) {
       float sum = hn::GetLane(hn::SumOfLanes(d, r[p][q]));
-      for (int64_t t = k; t < depth; ++t) sum += x[p * ldx + t] * y[q * ldy + t];
+      for (int64_t t = k; t < depth; ++t) sum += x[p * ldx + t] * static_cast<float>(y[q * ldy + t]);
       output.write(i + p, j + q, sum);
     }
 }
 
-template <int M>
-HWY_INLINE void DotRows(int64_t depth, const float* x, int64_t ldx, const float* y, int64_t ldy, int64_t i,
-                        int64_t begin, int64_t end, const DotOutput& output) {
+template <int M, class T>
+HWY_INLINE void DotRows(int64_t depth, const float* x, int64_t ldx, const T* y, int64_t ldy, int64_t i, int64_t begin,
+                        int64_t end, const DotOutput& output) {
   int64_t j = begin;
   for (; j + kDotColumns <= end; j += kDotColumns) DotTile<M, kDotColumns>(depth, x, ldx, y, ldy, i, j, output);
   for (; j < end; ++j) DotTile<M, 1>(depth, x, ldx, y, ldy, i, j, output);
 }
 
 // All `few` rows of x by the rows [begin, end) of y. A strip of y stays in the cache while the rows of x pass by.
-HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ldx, const float* y, int64_t ldy,
+template <class T>
+HWY_INLINE void SmallDots(int64_t few, int64_t depth, const float* x, int64_t ldx, const T* y, int64_t ldy,
                           int64_t begin, int64_t end, const DotOutput& output) {
   for (constexpr int64_t kStrip = 16; begin < end; begin += kStrip) {
     const int64_t strip = std::min(end, begin + kStrip);

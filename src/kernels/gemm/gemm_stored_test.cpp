@@ -5,6 +5,7 @@
 #include <random>
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_few_rows.h"
 #include "kernels/kernel_testing.h"
 
 namespace linnet {
@@ -166,6 +167,35 @@ TEST(GemmStored, PartialSumsAreNeverRounded) {
   ThreadPool pool(1);
   gemm(g, reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64), pool);
   for (const Bfloat16 x : c) ASSERT_EQ(static_cast<float>(x), 4.0f);
+}
+
+// Decoding with weights of bf16, on every processor.
+TEST(FewRows, AWeightInBf16GivesTheBitsOfItsNumbersInFp32) {
+  for (const int64_t m : {1, 3, 7, 11}) {
+    constexpr int64_t n = 37, k = 131;
+    const Matrix a(m * k, 1), w(n * k, 2);
+    const std::vector<float> bias = random_floats(n, 3), residual = random_floats(m * n, 4);
+    const auto run = [&](bool reduced, ThreadPool& pool) {
+      std::vector<float> c(static_cast<size_t>(m * n), kNan);
+      GemmArgs g{.m = m, .n = n, .k = k, .trans_b = true};
+      g.a = a.floats.data(), g.lda = k, g.b = w.stored(reduced), g.ldb = k, g.c = c.data(), g.ldc = n;
+      g.bias = bias.data(), g.residual = residual.data(), g.activation = GemmActivation::kGelu;
+      g.independent_rows = true;
+      if (reduced) {
+        gemm_few_rows(g, pool);
+        return c;
+      }
+      std::vector<std::byte> workspace(gemm_workspace(1, m, n, k, pool.size()) + 64);
+      auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64);
+      gemm(g, aligned, pool);
+      return c;
+    };
+    for_every_isa([&](ThreadPool& pool) { return run(true, pool); },
+                  [&](const std::vector<float>& got) {
+                    ThreadPool one(1);
+                    EXPECT_TRUE(same_bits(got, run(false, one))) << m << " rows";
+                  });
+  }
 }
 
 }  // namespace

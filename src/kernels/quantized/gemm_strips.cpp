@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/gemm/gemm_blocking.h"
+#include "kernels/gemm/gemm_few_rows.h"
 
 namespace linnet {
 namespace {
@@ -51,12 +52,18 @@ void multiply_plain(GemmArgs part, int64_t begin, bool is_last, std::byte* works
   gemm(part, workspace, pool);
 }
 
-// Products whose rows are so few that a weight is read once for all: each thread turns strips of its own into fp32 and
-// multiplies by them while they are in its cache. The bits are those of large strips, as B's rows do not depend on each
-// other.
+// Products whose rows are so few that a weight is read once for all. bf16 is read as it is; otherwise each thread turns
+// strips of its own into fp32 and multiplies by them while they are in its cache. The bits are those of large strips,
+// as B's rows do not depend on each other.
 void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
-  static ThreadPool alone(1);  // runs its tasks in the thread that asks
   const PackedShape& shape = weight.shape;
+  if (shape.format == WeightFormat::kBf16) {
+    GemmArgs product = args;
+    product.b = reinterpret_cast<const Bfloat16*>(weight.data), product.ldb = shape.columns;
+    product.n = shape.rows, product.k = shape.columns;
+    return gemm_few_rows(product, pool);
+  }
+  static ThreadPool alone(1);  // runs its tasks in the thread that asks
   const int64_t step = strip_rows(shape, kFewStripFloats);
   pool.run((shape.rows + step - 1) / step, [&](int64_t task, int worker) {
     const int64_t begin = task * step, end = std::min(shape.rows, begin + step);
