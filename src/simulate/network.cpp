@@ -93,18 +93,18 @@ std::string network_text(const Network& network) {
          (network.overlaps ? "" : ",no-overlap");
 }
 
-// Weighted least squares of seconds = latency + bytes * slope, with weights 1 / seconds^2.
+// From the smallest exchange to each other one, in seconds a byte: the median. A few sizes may be far from the line, as
+// where a token bucket lets small messages pass at once, or where an MPI sends large ones in another way.
 Network fit_network(std::span<const TimedExchange> exchanges) {
-  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-  for (const auto& [bytes, seconds] : exchanges) {
-    const double weight = 1 / (seconds * seconds);
-    n += weight, x += weight * bytes, y += weight * seconds;
-    xx += weight * bytes * bytes, xy += weight * bytes * seconds;
-  }
-  const double spread = n * xx - x * x;
-  if (spread <= 0) fail_internal("a network is fitted to exchanges of one size");
-  const double slope = (n * xy - x * y) / spread;
-  return {.bytes_per_second = 1 / std::max(slope, 1e-15), .latency = std::max((y - slope * x) / n, 0.0)};
+  const auto smallest = std::ranges::min_element(exchanges, {}, &TimedExchange::bytes);
+  std::vector<double> slopes;
+  for (const TimedExchange& exchange : exchanges)
+    if (exchange.bytes > smallest->bytes)
+      slopes.push_back((exchange.seconds - smallest->seconds) / (exchange.bytes - smallest->bytes));
+  if (slopes.empty()) fail_internal("a network is fitted to exchanges of one size");
+  std::ranges::sort(slopes);
+  const double slope = std::max(slopes[slopes.size() / 2], 1e-15);
+  return {.bytes_per_second = 1 / slope, .latency = std::max(smallest->seconds - slope * smallest->bytes, 0.0)};
 }
 
 double seconds_of(const Traffic& traffic, const Network& network) {

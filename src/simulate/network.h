@@ -25,7 +25,7 @@ std::string network_text(const Network& network);
 struct TimedExchange {
   double bytes, seconds;
 };
-// The latency and bandwidth that come closest to measured exchanges, by relative error. Of at least two sizes.
+// The latency and bandwidth of most of the measured exchanges. Of at least two sizes.
 Network fit_network(std::span<const TimedExchange> exchanges);
 
 // What one rank sends and receives in an operation of comm/, which is one exchange after another. Of an operation in

@@ -65,5 +65,19 @@ TEST(Network, IsFittedToMeasuredExchanges) {
   EXPECT_NEAR(network.bytes_per_second, 3e9, 0.1e9);
 }
 
+// Small messages pass a token bucket at once, and the largest are sent at half the speed.
+TEST(Network, IsFittedToWhatMostExchangesTake) {
+  const Network network = fit_network(std::vector<TimedExchange>{{1e3, 17e-6},
+                                                                 {4e3, 34e-6},
+                                                                 {16e3, 340e-6},
+                                                                 {64e3, 1.3e-3},
+                                                                 {256e3, 5.2e-3},
+                                                                 {1e6, 20e-3},
+                                                                 {4e6, 80e-3},
+                                                                 {16e6, 640e-3},
+                                                                 {64e6, 2.6}});
+  EXPECT_NEAR(network.bytes_per_second, 50e6, 2e6);
+}
+
 }  // namespace
 }  // namespace linnet

@@ -188,13 +188,18 @@ class Builder {
       Operation sum = exchange("gradients " + std::to_string(i), OperationKind::kGradients, bucket.traffic, group,
                                !early || !network_.overlaps);
       sum.seconds += bucket.add_seconds;
-      if (before != kNone) sum.after.push_back(before);
+      Operation wait =
+          exchange("wait for gradients " + std::to_string(i), OperationKind::kGradients, {}, group, !early);
+      wait.seconds = bucket.wait_seconds;
+      if (before != kNone) wait.after.push_back(before);
       for (const int rank : group) {
         const auto& completed = completed_[static_cast<size_t>(rank)];
         const OperationId ready =
             early ? completed[std::min(bucket.after, completed.size() - 1)] : last_[static_cast<size_t>(rank)];
-        if (ready != kNone) sum.after.push_back(ready);
+        if (ready != kNone) wait.after.push_back(ready);
       }
+      sum.after = wait.after;
+      if (wait.seconds > 0) sum.after.push_back(schedule_.add(std::move(wait)));
       before = schedule_.add(std::move(sum));
     }
     return before;
@@ -250,7 +255,7 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
   forecast.sent_bytes = sent[static_cast<size_t>(std::ranges::max_element(total) - total.begin())];
   TrainingStep without_sums = step;
   for (StageWork& stage : without_sums.stages)
-    for (GradientTraffic& gradient : stage.gradients) gradient.add_seconds = 0;
+    for (GradientTraffic& gradient : stage.gradients) gradient.add_seconds = gradient.wait_seconds = 0;
   const Network none{.bytes_per_second = std::numeric_limits<double>::infinity()};
   const double without_network = duration_of(schedule_of(without_sums, none).simulate());
   forecast.bubble_seconds = without_network - forecast.compute_seconds;

@@ -36,8 +36,9 @@ struct WorkItem {
 // Gradients that the data groups add together.
 struct GradientTraffic {
   Traffic traffic;
-  double add_seconds = 0;  // of the rank that adds most
-  size_t after = 0;        // items of the backward pass after which the gradients are complete
+  double add_seconds = 0;   // of the rank that adds most
+  double wait_seconds = 0;  // until messages are seen, in which ranks sleep
+  size_t after = 0;         // items of the backward pass after which the gradients are complete
 };
 
 // What each rank of a stage of the pipeline does for it in a step.
@@ -52,7 +53,7 @@ struct StageWork {
 
 struct TrainingStep {
   RankLayout layout;
-  int64_t micro_batches = 1;      // of each rank; with interleaved stages a multiple of layout.pipeline
+  int64_t micro_batches = 1;      // of each rank
   std::vector<StageWork> stages;  // layout.stages() of them
   // Gradients leave while the last backward pass still computes others; otherwise after it.
   bool adds_early = false;

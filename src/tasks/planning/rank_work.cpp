@@ -269,10 +269,9 @@ TrainingStep step_of(const RankWork& work, const RankLayout& layout, bool detail
     const Traffic one = reduce_scatter_traffic(values, part, of_round);
     Traffic traffic;
     for (int64_t round = 0; round < rounds; ++round) traffic += one;
-    const double waits = step.adds_early ? kLook * static_cast<double>(traffic.exchanges) : 0;
     return {.traffic = traffic,
-            .add_seconds =
-                static_cast<double>(rounds) * added_bytes(values, part, of_round) / work.bytes_per_second + waits,
+            .add_seconds = static_cast<double>(rounds) * added_bytes(values, part, of_round) / work.bytes_per_second,
+            .wait_seconds = step.adds_early ? kLook * static_cast<double>(traffic.exchanges) : 0,
             .after = after};
   };
   size_t bucket = 0;
