@@ -7,37 +7,28 @@ FILE.txt is what GPT-2 trains on; R trains on random pairs. Each round measures 
 is the median of the steps' after the first three. Results: bench/results/ranks_table.md and .json.
 """
 
-import json
-import statistics
-import tempfile
 from pathlib import Path
 
+import rank_runs
 import study
 from study import median, show
 
 DDP = Path(__file__).parent / "peers" / "ddp.py"
-SHARED = ["log_every=1", "eval_every=100000", "save_every=100000", "schedule=constant", "warmup_steps=0"]
 WORKLOADS = {
     "gpt2-124m": ("gpt2-124m", ["context=1024", "batch_size=2", "accumulate_steps=1", "sample_length=0"], 2 * 1024),
     "r-256": ("reference", ["max_seq_len=256"], 16),
 }
 WAYS = {"1 process, 2 threads": ["--threads", "2"], "2 ranks, 1 thread each": ["--ranks", "2", "--threads", "1"]}
-SKIPPED = 3  # steps: plans, pages and the first messages
 
 
 def train(runs, workload: str, arguments: list[str], turn: int) -> dict:
     preset, settings, units = WORKLOADS[workload]
 
     def measure() -> dict:
-        with tempfile.TemporaryDirectory() as folder:
-            data = ["--data", runs.options.data] if preset != "reference" else []
-            command = ["train", preset, "--run", f"{folder}/run", *data, "--steps", runs.options.steps + SKIPPED + 1,
-                       *(word for setting in settings + SHARED for word in ("--set", setting)), *arguments]
-            runs.run(command, threads=False)
-            lines = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
-        ends = [line["seconds"] for line in lines if line["split"] == "train"]
-        seconds = statistics.median(after - before for before, after in zip(ends[SKIPPED:], ends[SKIPPED + 1:]))
-        return {"seconds": seconds, "median": units / seconds, "memory_mb": max(line["memory_mb"] for line in lines)}
+        data = ["--data", runs.options.data] if preset != "reference" else []
+        found = rank_runs.steps(runs, [preset, *data, *rank_runs.with_settings(settings), *arguments],
+                                runs.options.steps)
+        return found | {"median": units / found["seconds"]}
 
     key = {"side": "linnet", "workload": workload, "arguments": arguments, "round": turn, "build": runs.build,
            "steps": runs.options.steps}

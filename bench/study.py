@@ -97,9 +97,10 @@ class Study:
         key = {"side": "pytorch", "workload": workload, "arguments": list(map(str, arguments)), "round": turn}
         return self.once(key, lambda: compare.execute(command, common.environment(self.options.threads), self.pinned))
 
-    def run(self, arguments: list, threads: bool = True) -> tuple[subprocess.CompletedProcess, float, float]:
+    def run(self, arguments: list, threads: bool = True,
+            prefix: list[str] = ()) -> tuple[subprocess.CompletedProcess, float, float]:
         """Any command of the program -> (what it printed, its highest resident memory in MB, processor seconds)."""
-        command = [self.linnet, *map(str, arguments)]
+        command = [*prefix, self.linnet, *map(str, arguments)]
         command += ["--threads", str(self.options.threads)] if threads else []
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env=common.plain_environment(),
