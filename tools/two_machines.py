@@ -7,6 +7,7 @@
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 # What has mpirun and its daemons notice that the other machine is gone.
@@ -77,7 +78,14 @@ class TwoMachines:
         ip("-n", self.names[0], "link", "set", self.DEVICE, "down")
 
     def join(self) -> None:
+        """Comes back when the link is up on both sides: mpirun gives up at once where there is no route."""
         ip("-n", self.names[0], "link", "set", self.DEVICE, "up")
+        shown = [["ip", "-n", name, "-o", "link", "show", self.DEVICE] for name in self.names]
+        for _ in range(100):
+            if all(b"state UP" in subprocess.run(each, stdout=subprocess.PIPE, check=True).stdout for each in shown):
+                break
+            time.sleep(0.05)
+        time.sleep(0.5)  # routes follow
 
     def slow(self, rate: str) -> None:
         """Each direction of the link gets a token bucket of `rate`, as tc writes it: "300mbit"."""
