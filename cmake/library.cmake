@@ -39,6 +39,13 @@ function(linnet_small target)
   set_source_files_properties(${ARG_FAST} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 endfunction()
 
+# The same for some sources of a target whose others are fast: they infer shapes, open files or set up, and loop over
+# little.
+function(linnet_small_sources)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>;-ffunction-sections;-fdata-sections")
+endfunction()
+
 # A GoogleTest program whose cases ctest runs one by one. LABELS slow keeps it out of `ctest -L fast`.
 function(linnet_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})

@@ -4,83 +4,12 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "base/thread_pool.h"
 #include "io/data_checksum.h"
+#include "io/packed_checksum.h"
 #include "io/safetensors_format.h"
 
 namespace linnet {
 namespace {
-
-uint64_t add_text(uint64_t state, std::string_view text) { return data_checksum(state, text.data(), text.size()); }
-
-uint64_t add_head(uint64_t state, const std::string& name, FileDType dtype, const Shape& shape) {
-  return add_text(state, name + " " + file_dtype_name(dtype) + shape.text());
-}
-
-uint64_t metadata_checksum(const SafetensorsMetadata& metadata, int version) {
-  auto state = static_cast<uint64_t>(version);
-  for (const auto& [key, value] : metadata)
-    if (key != kPackedChecksumKey) state = add_text(add_text(state, key), value);
-  return state;
-}
-
-constexpr size_t kChecksumPiece = 1 << 22;  // bytes whose checksums are computed at once
-
-// The checksum of a tensor's bytes is made of those of its pieces, so that several threads compute it.
-uint64_t fold(const std::vector<uint64_t>& pieces) {
-  return data_checksum(0, pieces.data(), pieces.size() * sizeof(uint64_t));
-}
-
-size_t pieces_of(size_t bytes) { return (bytes + kChecksumPiece - 1) / kChecksumPiece; }
-
-uint64_t piece_checksum(const std::byte* data, size_t bytes, size_t piece) {
-  const size_t first = piece * kChecksumPiece;
-  return data_checksum(0, data + first, std::min(kChecksumPiece, bytes - first));
-}
-
-using Entries = std::vector<const SafetensorsEntry*>;
-
-Entries by_name(const SafetensorsFile& file) {
-  Entries entries;
-  for (const SafetensorsEntry& entry : file.entries()) entries.push_back(&entry);
-  std::ranges::sort(entries, {}, &SafetensorsEntry::name);
-  return entries;
-}
-
-// Of the data of each tensor, computed by several threads.
-std::vector<uint64_t> data_sums(const Entries& entries) {
-  struct Task {
-    const SafetensorsEntry* entry;
-    size_t piece;
-  };
-  std::vector<Task> tasks;
-  for (const SafetensorsEntry* entry : entries)
-    for (size_t piece = 0; piece < pieces_of(entry->bytes()); ++piece) tasks.push_back({entry, piece});
-  std::vector<uint64_t> found(tasks.size());
-  const auto compute = [&](int64_t i, int) {
-    const auto& [entry, piece] = tasks[static_cast<size_t>(i)];
-    found[static_cast<size_t>(i)] = piece_checksum(entry->data, entry->bytes(), piece);
-  };
-  ThreadPool pool(tasks.size() > entries.size() ? available_threads() : 1);  // small tensors are not worth a thread
-  pool.run(static_cast<int64_t>(tasks.size()), compute);
-  std::vector<uint64_t> sums;
-  auto next = found.begin();
-  for (const SafetensorsEntry* entry : entries) {
-    const auto count = static_cast<std::ptrdiff_t>(pieces_of(entry->bytes()));
-    sums.push_back(fold({next, next + count}));
-    next += count;
-  }
-  return sums;
-}
-
-// The same of a tensor that is made as it is needed.
-uint64_t data_sum(const WeightSource& weight, std::vector<std::byte>& bytes) {
-  bytes.resize(static_cast<size_t>(weight.shape.elements()) * file_dtype_size(weight.dtype));
-  weight.fill(0, weight.shape.elements(), bytes.data());
-  std::vector<uint64_t> pieces(pieces_of(bytes.size()));
-  for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = piece_checksum(bytes.data(), bytes.size(), i);
-  return fold(pieces);
-}
 
 std::string text_of(const SafetensorsMetadata& metadata, const char* key) {
   const auto found = metadata.find(key);
@@ -93,7 +22,8 @@ constexpr size_t kDigits = 16;  // of a checksum's text
 class PackedChecks {
  public:
   // `version`: check_version().
-  PackedChecks(const SafetensorsFile& file, int version) : file_(file), version_(version), entries_(by_name(file)) {}
+  PackedChecks(const SafetensorsFile& file, int version)
+      : file_(file), version_(version), entries_(entries_by_name(file)) {}
 
   // The header; of version 2 the data, too.
   void check_index() const {
@@ -113,7 +43,7 @@ class PackedChecks {
   void check_data(bool files) const {
     if (version_ == 2) return;
     const std::string known = text_of(file_.metadata(), kPackedSumsKey);
-    Entries entries;
+    PackedEntries entries;
     std::string wanted;
     for (size_t i = 0; i < entries_.size(); ++i) {
       if (entries_[i]->name.starts_with(kPackedFilePrefix) != files) continue;
@@ -130,7 +60,7 @@ class PackedChecks {
 
   const SafetensorsFile& file_;
   const int version_;
-  const Entries entries_;
+  const PackedEntries entries_;
 };
 
 // A path that stays inside: no part is empty, "." or "..".
@@ -189,34 +119,6 @@ PackedFiles files_of(const SafetensorsFile& file, bool whole) {
 }
 
 }  // namespace
-
-void save_packed_model(const std::string& path, const PackedContents& contents) {
-  std::vector<WeightSource> all = contents.weights;
-  // Behind the weights, which end a page, tables lie at multiples of the 16 bytes that they need: their sizes are such.
-  std::vector<std::pair<std::string_view, const std::string*>> files;
-  for (const auto& [name, text] : contents.files) files.emplace_back(name, &text);
-  std::stable_partition(files.begin(), files.end(),
-                        [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
-  for (const auto& [name, text] : files)
-    all.push_back({kPackedFilePrefix + std::string(name), FileDType::kU8, Shape{static_cast<int64_t>(text->size())},
-                   [text = text](int64_t first, int64_t count, std::byte* out) {
-                     std::copy_n(reinterpret_cast<const std::byte*>(text->data()) + first, count, out);
-                   }});
-  SafetensorsMetadata metadata = contents.metadata;
-  metadata.erase(kSafetensorsChecksumKey);
-  metadata[kPackedVersionKey] = std::to_string(kPackedVersion);
-  std::vector<const WeightSource*> by_name;
-  for (const WeightSource& weight : all) by_name.push_back(&weight);
-  std::ranges::sort(by_name, {}, &WeightSource::name);
-  std::string& sums = metadata[kPackedSumsKey];
-  sums.clear();
-  std::vector<std::byte> bytes;
-  for (const WeightSource* weight : by_name) sums += checksum_text(data_sum(*weight, bytes));
-  uint64_t state = metadata_checksum(metadata, kPackedVersion);
-  for (const WeightSource* weight : by_name) state = add_head(state, weight->name, weight->dtype, weight->shape);
-  metadata[kPackedChecksumKey] = checksum_text(state);
-  save_weight_file(path, all, metadata, WeightOrder::kGivenInPages);
-}
 
 PackedFiles read_packed_model(const std::string& path) {
   const auto opened = std::make_shared<const OpenedPackedModel>(path);

@@ -6,7 +6,6 @@
 #include "ops/attention/cached_attention.h"
 #include "ops/cache/cache.h"
 #include "ops/distance_buckets/distance_buckets.h"
-#include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
 #include "ops/fake_quantize/fake_quantize.h"
 #include "ops/layer_norm/layer_norm.h"
@@ -55,7 +54,6 @@ std::span<const OpEntry> inference_ops() {
       OpEntry{&kMaskScores, mask_scores_kernels()},
       OpEntry{&kRope, rope_kernels()},
       OpEntry{&kDistanceBuckets, distance_buckets_kernels()},
-      OpEntry{&kDropout, dropout_kernels()},
       OpEntry{&kArgmax, argmax_kernels()},
       OpEntry{&kCacheWrite, cache_write_kernels()},
       OpEntry{&kCachePut, cache_put_kernels()},

@@ -9,6 +9,6 @@ namespace linnet {
 
 std::span<const OpEntry> inference_ops();  // of models of texts
 std::span<const OpEntry> image_ops();      // the forward ops of networks for images
-std::span<const OpEntry> training_ops();   // gradients, losses, optimizers
+std::span<const OpEntry> training_ops();   // gradients, losses, dropout, optimizers
 
 }  // namespace linnet

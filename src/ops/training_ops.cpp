@@ -1,4 +1,4 @@
-// Gradients, losses, optimizers, and what training steps without the host need.
+// Gradients, losses, dropout, optimizers, and what training steps without the host need.
 #include <array>
 
 #include "ops/attention/attention.h"
@@ -7,6 +7,7 @@
 #include "ops/conv2d/conv2d.h"
 #include "ops/conv_pool/conv_pool.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
 #include "ops/fake_quantize/fake_quantize.h"
 #include "ops/layer_norm/layer_norm.h"
@@ -30,6 +31,7 @@ std::span<const OpEntry> training_ops() {
       OpEntry{&kAllGather, all_gather_kernels()},
       OpEntry{&kHold, hold_kernels()},
       OpEntry{&kStageOutput, stage_output_kernels()},
+      OpEntry{&kDropout, dropout_kernels()},
       OpEntry{&kEmbeddingGrad, embedding_grad_kernels()},
       OpEntry{&kFakeQuantizeGrad, fake_quantize_grad_kernels()},
       OpEntry{&kBatchNormGrad, batch_norm_grad_kernels()},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "ir/op.h"
 #include "plan/byte_map.h"
 #include "plan/plan.h"
@@ -87,8 +88,7 @@ class Replay {
   const Root& root(ValueId id) const { return roots_[static_cast<size_t>(id)]; }
 
   // The bytes of a value: of a dense one a single part, of columns of a matrix their rows, of others more parts.
-  template <class Body>
-  void each_part(ValueId id, const Body& body) {
+  void each_part(ValueId id, FunctionRef<void(ByteMap&, const ByteRows&)> body) {
     const TensorType& type = graph_.value(id).type;
     const Location& location = plan_.location[static_cast<size_t>(id)];
     if (type.shape.elements() == 0) return;

@@ -1,5 +1,6 @@
 // What there is to know of a family of models to read its folders: one Family per value of config.json's "model_type".
-// A new family is a file of its own with one constant, declared here and listed in families.cpp.
+// A new family is a file of its own with one constant, declared here and listed in families.cpp (and, if it is of
+// texts, in runtime/left_out.cpp).
 #pragma once
 #include <memory>
 #include <string>

@@ -4,27 +4,44 @@
 #include "base/files.h"
 #include "io/onnx/lowering.h"
 #include "kernels/attention/attention_blocking.h"
+#include "kernels/attention/attention_few_queries.h"
 #include "kernels/gemm/gemm_bf16.h"
 #include "ops/matmul/dense_head.h"
 #include "ops/op_lists.h"
 #include "passes/fuse_int8_convolution.h"
 #include "passes/passes.h"
+#include "pretrained/family.h"
 #include "run/pretrained_run.h"
 #include "tasks/classification/text_classifier.h"
+#include "text/bpe/bpe_model.h"
+#include "text/sentencepiece/unigram_model.h"
+#include "text/wordpiece/wordpiece_model.h"
 
 namespace linnet {
 
 // ops/all_ops.cpp: neither gradients nor images.
 std::span<const OpEntry> all_ops() { return inference_ops(); }
 
-// kernels/attention/attention_bf16_simd.cpp: activations are fp32.
-attention_blocking::ForwardTask attention_blocking::bf16_forward_task() { return nullptr; }
+// kernels/attention/attention_bf16_simd.cpp, attention_few_queries_bf16_simd.cpp, attention_forward_dropout_simd.cpp:
+// activations are fp32, none is dropped.
+AttendHeads bf16_attend_heads() { fail_internal("this library has no keys and values in bf16"); }
+attention_blocking::ForwardTask attention_blocking::bf16_forward_task(bool) { return nullptr; }
+attention_blocking::ForwardTask attention_blocking::dropout_forward_task() {
+  fail_internal("this library has no dropout");
+}
 attention_blocking::BackwardTask attention_blocking::bf16_backward_task() { return nullptr; }
 
 // kernels/gemm/gemm_bf16_simd.cpp: so are products.
 bool gemm_has_bf16() { return false; }
 bool gemm_bf16(const GemmArgs&, const float*, float*, ThreadPool&) { return false; }
 bool pack_bf16_panels(const GemmArgs&, float*, ThreadPool&) { return false; }
+
+// pretrained/families.cpp: no images.
+const std::vector<const Family*>& families() {
+  static const std::vector<const Family*> list{&kGpt2Family,  &kBertFamily, &kLlamaFamily, &kMistralFamily,
+                                               &kQwen2Family, &kT5Family,   &kMarianFamily};
+  return list;
+}
 
 // ops/matmul/dense_head_gradient_cpu.cpp
 void run_dense_head_gradient(const DenseHeadShape&, bool, const KernelArgs&) {
@@ -57,12 +74,23 @@ std::vector<std::string> new_nodes(const Graph&, const Graph&) { return {}; }
 namespace {
 
 [[noreturn]] void fail_precision() { fail_user("this library computes in fp32, with weights of any --quantize"); }
+[[noreturn]] void fail_writing() { fail_internal("this library writes no tokenizers"); }
 [[noreturn]] void fail_export() { fail_internal("this library exports no ONNX files"); }
 
 }  // namespace
 
 Graph lower_precision(const Graph&, Precision, Precision) { fail_precision(); }
 Graph cast_to_storage_type(const Graph&, DType, const Backend&) { fail_precision(); }
+
+// text/*/*_model_writer.cpp
+std::string BpeModel::to_json() const { fail_writing(); }
+std::string BpeModel::settings_json() const { fail_writing(); }
+void BpeModel::add_tables(TokenizerTableWriter&) const { fail_writing(); }
+std::string UnigramModel::to_json() const { fail_writing(); }
+std::string UnigramModel::settings_json() const { fail_writing(); }
+void UnigramModel::add_tables(TokenizerTableWriter&) const { fail_writing(); }
+std::string WordPieceModel::to_json() const { fail_writing(); }
+std::string WordPieceModel::settings_json() const { fail_writing(); }
 
 // ops/*/*_onnx.cpp: what rows of ops name for the export to ONNX.
 void argmax_to_onnx(OnnxLowering&) { fail_export(); }

@@ -116,12 +116,16 @@ HWY_INLINE void WithType(StoredFloats rows, const Body& body) {
   rows.is_bf16 ? body(rows.bf16()) : body(rows.f32());
 }
 
-// Rows of a left operand, each scaled.
-template <class P, int kRow>
+// Rows of a left operand, each scaled, in slices that are `slice` floats apart.
+template <class P>
 HWY_INLINE void PackScaledRows(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float factor,
-                               float* out) {
+                               int64_t slice, float* out) {
+  constexpr int64_t kSlice = attention_blocking::kSlice;
   WithType(source, [=](const auto* from) LINNET_LAMBDA {
-    for (int64_t i = 0; i < rows; ++i) P::PackScaled(from + i * stride, width, factor, out + i * kRow);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t k = 0; k < width; k += kSlice)
+        P::PackScaled(from + i * stride + k, std::min(kSlice, width - k), factor,
+                      out + k / kSlice * slice + i * P::kKeyRow);
   });
 }
 
@@ -328,8 +332,8 @@ HWY_INLINE void WeighKeys(const Window& window, int64_t width, const float* weig
     for (int64_t t = 0; t < tiles.tiles; ++t) {
       const int64_t i = tiles.begin(t), last = std::min(tiles.begin(t + 1), window.queries) - 1;
       TileFor<P, 1, P::kAlongKeys, StoreSums>(tiles.half_rows(t), width - k)(
-          ceil_div(window.limit(last), P::kPair) - begin, weights + begin * P::kAlongKeys + i, panels + begin * kWidth,
-          {out + i * stride + k, stride, accumulate});
+          ceil_div(window.limit(last), P::kPair) - begin, weights + begin * P::kAlongKeys + i, 0,
+          panels + begin * kWidth, {out + i * stride + k, stride, accumulate});
     }
 }
 
@@ -346,7 +350,7 @@ HWY_INLINE void WeighQueries(const Window& window, int64_t width, const float* w
       if (window.first_seer(j) >= window.queries) break;  // and neither does any see later keys
       if (tiles.begin(t + 1) <= window.begin) continue;
       TileFor<P, P::kAlongQueries, 1, StoreSums>(tiles.half_rows(t), width - k)(
-          depth - first, weights + j * P::kAlongQueries + first, panels + first * kWidth,
+          depth - first, weights + j * P::kAlongQueries + first, 0, panels + first * kWidth,
           {out + j * stride + k, stride, true});
     }
 }

@@ -132,7 +132,7 @@ HWY_INLINE void AddDiagonals(int64_t keys, int64_t queries, const float* ds, flo
 // Gradients of one key-value head and the query heads that use it. With p = exp(s - lse), D = sum_k do * o of a row:
 //   dv = (keep p)^T do,  dp = keep (do v^T),  ds = p (dp - D),  dq = scale ds k,  dk = scale ds^T q
 // where keep is the dropout mask with its scale. Blocks of keys outside, heads and blocks of queries inside.
-template <class P, int kRow>
+template <class P>
 class BackwardHead {
  public:
   BackwardHead(const AttentionArgs& args, const attention_blocking::BackwardLayout& at, int64_t sample, float* scratch)
@@ -146,8 +146,8 @@ class BackwardHead {
 
   void start_keys(const Head& k, const Head& v, int64_t first, int64_t keys) {
     first_key_ = first, keys_ = keys;
-    PackScaledRows<P, kRow>(k.row(first), k.stride, keys, size_, args_.scale * kLog2E, scratch_ + at_.k_rows);
-    PackScaledRows<P, kRow>(v.row(first), v.stride, keys, size_, dropout_.scale, scratch_ + at_.v_rows);
+    PackScaledRows<P>(k.row(first), k.stride, keys, size_, args_.scale * kLog2E, at_.slice, scratch_ + at_.k_rows);
+    PackScaledRows<P>(v.row(first), v.stride, keys, size_, dropout_.scale, at_.slice, scratch_ + at_.v_rows);
     PackPanels<P>(k.row(first), k.stride, keys, size_, scratch_ + at_.k);
     keys_finite_ = AllFinite(k.row(first), k.stride, keys, size_);
     std::fill_n(scratch_ + at_.dk, round_up(keys, 2) * width_, 0.0f);
@@ -254,15 +254,16 @@ class BackwardHead {
     using First = Probabilities<P, kOfScores>;
     using Second = ScoreGradients<P, kMasking>;
     const int64_t columns = location.columns, depth = ceil_div(size_, P::kPair);
-    const int64_t panel = location.query / kWidth * depth * kWidth + location.in_panel(), row = location.key * kRow;
+    const int64_t panel = location.query / kWidth * depth * kWidth + location.in_panel(),
+                  row = location.key * P::kKeyRow, skip = at_.slice - kSliceDepth<P>;
     // In fp32 probabilities go where they will be read; in bf16 they wait in fp32 for the second tile.
     const int64_t stride = P::kOneForm ? P::kAlongKeys : kWidth;
     float* p = scratch_ + (P::kOneForm ? at_.p + location.key * stride + location.query : at_.tile);
-    TileFor<P, kRow, 1, First>(half_rows, columns)(depth, scratch_ + at_.k_rows + row,
-                                                   scratch_ + at_.q_transposed + panel,
-                                                   First{location, scratch_ + at_.lse + location.query, p, stride});
-    TileFor<P, kRow, 1, Second>(half_rows, columns)(
-        depth, scratch_ + at_.v_rows + row, scratch_ + at_.do_transposed + panel,
+    TileFor<P, P::kKeyRow, 1, First>(half_rows, columns)(
+        depth, scratch_ + at_.k_rows + row, skip, scratch_ + at_.q_transposed + panel,
+        First{location, scratch_ + at_.lse + location.query, p, stride});
+    TileFor<P, P::kKeyRow, 1, Second>(half_rows, columns)(
+        depth, scratch_ + at_.v_rows + row, skip, scratch_ + at_.do_transposed + panel,
         Second{location, scratch_ + at_.correction + location.query, p, stride, scratch_ + at_.p, scratch_ + at_.ds,
                scratch_ + at_.ds_by_key, scratch_ + at_.ds_exact});
   }
@@ -277,14 +278,14 @@ class BackwardHead {
   bool keys_finite_ = true;
 };
 
-template <class P, int kRow>
-void BackwardTaskOf(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
-                    const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
+template <class P>
+void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
+                  const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
   const int64_t kv_head = task % args.kv_heads, sample = task / args.kv_heads, size = args.head_size;
   const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
   const Head k(x.k, sample, kv_head, size), v(x.v, sample, kv_head, size);
   const MutableHead dk(x.dk, sample, kv_head, size), dv(x.dv, sample, kv_head, size);
-  BackwardHead<P, kRow> backward(args, layout, sample, scratch);
+  BackwardHead<P> backward(args, layout, sample, scratch);
   const int64_t bias_row = attention_blocking::bias_gradient_row(args);
   const auto bias_gradient = [&](int64_t h) {
     return x.bias_gradients ? x.bias_gradients + (sample * args.query_heads + h) * bias_row : nullptr;
@@ -317,15 +318,6 @@ void BackwardTaskOf(const AttentionArgs& args, const attention_blocking::Backwar
       else
         WriteScaled(sums.row(i).f32(), 1, size, false, dq.row(i));
   }
-}
-
-// kRow is the distance of packed rows of keys and values: a constant, so that a tile needs one address.
-template <class P>
-void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
-                  const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
-  const auto function = args.head_size <= attention_blocking::kShortHeadSize ? BackwardTaskOf<P, P::kShortRow>
-                                                                             : BackwardTaskOf<P, P::kLongRow>;
-  function(args, layout, x, task, scratch);
 }
 
 }  // namespace linnet::HWY_NAMESPACE::attention

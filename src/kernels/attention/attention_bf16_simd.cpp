@@ -38,7 +38,7 @@ using attention_blocking::ForwardTask;
 struct Bf16Weights : tile::Bf16 {
   static constexpr int kExpDegree = 4;
   static constexpr bool kOneForm = false;
-  static constexpr int kShortRow = 48, kLongRow = 144;  // elements of two values
+  static constexpr int kKeyRow = 48;  // elements of two values
   static constexpr int kAlongKeys = attention_blocking::kScoreStride, kAlongQueries = 48;
 
   template <int kVectors>
@@ -83,9 +83,10 @@ struct Bf16Weights : tile::Bf16 {
   }
 };
 
+template <bool kDrops>
 void forward(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
              const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
-  attention::ForwardTask<Bf16Weights>(args, layout, x, task, scratch);
+  attention::ForwardTask<Bf16Weights, kDrops>(args, layout, x, task, scratch);
 }
 void backward(const AttentionArgs& args, const attention_blocking::BackwardLayout& layout,
               const attention_blocking::BackwardOperands& x, int64_t task, float* scratch) {
@@ -95,11 +96,11 @@ bool has_bf16() {
   static const bool has = __builtin_cpu_supports("avx512bf16");
   return has;
 }
-ForwardTask forward_task() { return has_bf16() ? forward : nullptr; }
+ForwardTask forward_task(bool drops) { return !has_bf16() ? nullptr : drops ? forward<true> : forward<false>; }
 BackwardTask backward_task() { return has_bf16() ? backward : nullptr; }
 
 #else
-ForwardTask forward_task() { return nullptr; }
+ForwardTask forward_task(bool) { return nullptr; }
 BackwardTask backward_task() { return nullptr; }
 #endif
 
@@ -116,7 +117,7 @@ namespace linnet::attention_blocking {
 HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
-ForwardTask bf16_forward_task() { return HWY_DYNAMIC_DISPATCH(forward_task)(); }
+ForwardTask bf16_forward_task(bool drops) { return HWY_DYNAMIC_DISPATCH(forward_task)(drops); }
 BackwardTask bf16_backward_task() { return HWY_DYNAMIC_DISPATCH(backward_task)(); }
 
 }  // namespace linnet::attention_blocking

@@ -16,9 +16,11 @@ namespace linnet::attention_blocking {
 constexpr int64_t kKeyBlock = 256;
 constexpr int64_t kQueryBlock = 64;
 constexpr int kScoreStride = 80;  // between rows of weights: >= kQueryBlock, and no power of two (cache sets)
-// Between packed rows of keys and values: >= kShortHeadSize or kMaxHeadSize, and no power of two.
-constexpr int kShortRow = 80, kLongRow = 272;
-constexpr int64_t kShortHeadSize = 64, kMaxHeadSize = 256;
+// Keys and values are packed in slices of so many columns, with rows kKeyRow floats apart: >= kSlice, and no power of
+// two. It is the same for every head size, so that one register tile, whose rows are at constant distances, serves all.
+constexpr int64_t kSlice = 64;
+constexpr int kKeyRow = 80;
+constexpr int64_t kMaxHeadSize = 256;
 constexpr int64_t kUnit = 32;           // blocks of queries start at multiples of the widest panel
 constexpr int64_t kKeyUnit = 16;        // and blocks of keys of this
 constexpr int64_t kMostRows = 14;       // of a register tile
@@ -78,7 +80,8 @@ class Layout {
       : queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
         keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)),
         width(round_up(args.head_size, 32)),
-        row(args.head_size <= kShortHeadSize ? kShortRow : kLongRow),
+        slice((keys + kMostRows) * kKeyRow),
+        packed_rows(ceil_div(args.head_size, kSlice) * slice),
         mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)),
         starts(take(kQueryBlock)),
         bias(take(args.biased ? kBiasLead + kKeyBlock + kQueryBlock + kUnit : 0)) {}
@@ -90,7 +93,13 @@ class Layout {
   }
 
   int64_t size_ = 0;
-  int64_t queries, keys, width, row;
+  int64_t queries, keys, width;
+
+ public:
+  int64_t slice;  // floats of a slice of packed keys or values
+
+ protected:
+  int64_t packed_rows;  // floats of all slices
 
  public:
   int64_t mask;    // of dropout: up to two bytes for every four queries
@@ -103,7 +112,7 @@ struct ForwardLayout : Layout {
     const int64_t chunk = chunks.largest();
     q = take(queries * width);
     weights = take((keys + kMostRows) * kScoreStride);
-    k = take((keys + kMostRows) * row);
+    k = take(packed_rows);
     v = take(keys * width);
     o = take((chunk + kMostRows) * width);
     shift = take(chunk);
@@ -121,8 +130,8 @@ struct BackwardLayout : Layout {
     do_transposed = take(queries * width);
     q = take(queries * width);
     d_o = take(queries * width);
-    k_rows = take((keys + kMostRows) * row);
-    v_rows = take((keys + kMostRows) * row);
+    k_rows = take(packed_rows);
+    v_rows = take(packed_rows);
     k = take(keys * width);
     tile = take(kMostRows * kUnit);
     p = take((keys + kMostRows) * kScoreStride);
@@ -161,10 +170,12 @@ struct BackwardOperands {
   float* bias_gradients;  // [batch, query_heads, bias_gradient_row()], or null
 };
 
-// One task on one thread's scratch memory, and the tasks of bf16: null where the current instruction set has none.
+// One task on one thread's scratch memory.
 using ForwardTask = void (*)(const AttentionArgs&, const ForwardLayout&, const ForwardOperands&, int64_t, float*);
 using BackwardTask = void (*)(const AttentionArgs&, const BackwardLayout&, const BackwardOperands&, int64_t, float*);
-ForwardTask bf16_forward_task();
+ForwardTask dropout_forward_task();  // with dropout, in fp32
+// Those of bf16: null where the current instruction set has none.
+ForwardTask bf16_forward_task(bool drops);
 BackwardTask bf16_backward_task();
 
 }  // namespace linnet::attention_blocking

@@ -2,6 +2,7 @@
 // products. Queries are computed one by one, so that the bits of each depend on itself and the keys that it sees alone.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/attention/attention.h"
 
@@ -21,5 +22,12 @@ size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
                            MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool,
                            const int32_t* key_rows = nullptr);
+
+// The heads [head, head_end) of one sample, with the keys and values of sample `keys_of`. `scores` has room for a key's
+// float each.
+using AttendHeads = void (*)(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
+                             MutableAttentionRows o, float* lse, int64_t sample, int64_t keys_of, int64_t head,
+                             int64_t head_end, float* scores);
+AttendHeads bf16_attend_heads();  // of keys and values in bf16
 
 }  // namespace linnet

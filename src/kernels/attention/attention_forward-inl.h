@@ -25,7 +25,7 @@ constexpr float kHighest = 30, kLowest = -60;
 
 // A tile of scores: stores 2^(score - shift), zero where dropped or not seen; adds to the sums and raises the maxima of
 // the panel's queries. A NaN may get lost in the maximum; its exponential shows it.
-template <class P, Masking kMasking>
+template <class P, Masking kMasking, bool kDrops>
 struct Exponentials {
   const Location& location;
   const float* minus_shift;
@@ -58,7 +58,7 @@ struct Exponentials {
           e[row][h] = Exp2<P::kExpDegree>(score);
         }
         total[h] = hn::Add(total[h], hn::Add(e[0][h], e[1][h]));
-        if (kMasking == Masking::kDropout || (hides(kMasking) && location.kept)) {
+        if constexpr (kDrops) {
           e[0][h] = hn::IfThenElseZero(Kept(location, i, h), e[0][h]);
           e[1][h] = hn::IfThenElseZero(Kept(location, i + 1, h), e[1][h]);
         }
@@ -73,8 +73,14 @@ struct Exponentials {
   }
 };
 
-// One chunk of queries of one query head, block of keys by block of keys.
-template <class P, int kRow>
+struct NoDropout {
+  NoDropout(const AttentionArgs&, int64_t, float*) {}
+  static const uint8_t* draw(const Window&, int64_t) { return nullptr; }
+  static constexpr float scale = 1;
+};
+
+// One chunk of queries of one query head, block of keys by block of keys. kDrops: with dropout.
+template <class P, bool kDrops>
 class ForwardHead {
  public:
   ForwardHead(const AttentionArgs& args, const attention_blocking::ForwardLayout& at, int64_t sample, float* scratch)
@@ -87,6 +93,7 @@ class ForwardHead {
         q_(scratch + at.q),
         weights_(scratch + at.weights),
         k_(scratch + at.k),
+        slice_(at.slice),
         v_(scratch + at.v),
         o_(scratch + at.o),
         minus_shift_(scratch + at.shift),
@@ -105,7 +112,7 @@ class ForwardHead {
 
   void pack_keys(StoredFloats k, int64_t k_stride, StoredFloats v, int64_t v_stride, int64_t first, int64_t keys) {
     first_key_ = first, keys_ = keys;
-    PackScaledRows<P, kRow>(k + first * k_stride, k_stride, keys, args_.head_size, args_.scale * kLog2E, k_);
+    PackScaledRows<P>(k + first * k_stride, k_stride, keys, args_.head_size, args_.scale * kLog2E, slice_, k_);
     PackPanels<P>(v + first * v_stride, v_stride, keys, args_.head_size, v_);
     exact_ = (args_.causal || hides_) && !AllFinite(v + first * v_stride, v_stride, keys, args_.head_size);
   }
@@ -170,9 +177,8 @@ class ForwardHead {
                        [&](const Location& location, int64_t half_rows, Masking masking) LINNET_LAMBDA {
                          switch (masking) {
                            case Masking::kNone:
-                             return tile<Masking::kNone>(location, half_rows, at, q);
                            case Masking::kDropout:
-                             return tile<Masking::kDropout>(location, half_rows, at, q);
+                             return tile<Masking::kNone>(location, half_rows, at, q);
                            case Masking::kAny:
                              return tile<Masking::kAny>(location, half_rows, at, q);
                            case Masking::kLimited:
@@ -182,10 +188,10 @@ class ForwardHead {
   }
   template <Masking kMasking>
   HWY_INLINE void tile(const Location& location, int64_t half_rows, int64_t at, const float* q) {
-    using Finish = Exponentials<P, kMasking>;
+    using Finish = Exponentials<P, kMasking, kDrops>;
     const int64_t i = location.in_panel();
-    TileFor<P, kRow, 1, Finish>(half_rows, location.columns)(
-        ceil_div(args_.head_size, P::kPair), k_ + location.key * kRow, q + i,
+    TileFor<P, P::kKeyRow, 1, Finish>(half_rows, location.columns)(
+        ceil_div(args_.head_size, P::kPair), k_ + location.key * P::kKeyRow, slice_ - kSliceDepth<P>, q + i,
         Finish{location, minus_shift_ + at + i, maximum_ + i, block_sum_ + i, weights_});
   }
 
@@ -219,17 +225,19 @@ class ForwardHead {
   const AttentionArgs& args_;
   const int64_t sample_;
   const bool hides_ = attention_blocking::hides_keys(args_);
-  const Dropout dropout_;
+  const std::conditional_t<kDrops, Dropout, NoDropout> dropout_;
   float *starts_, *bias_;
   const int64_t width_;  // of rows of o_
-  float *q_, *weights_, *k_, *v_, *o_, *minus_shift_, *maximum_, *sum_, *block_sum_;
+  float *q_, *weights_, *k_;
+  const int64_t slice_;  // of k_
+  float *v_, *o_, *minus_shift_, *maximum_, *sum_, *block_sum_;
   int64_t first_ = 0, queries_ = 0, first_key_ = 0, keys_ = 0;
   bool exact_ = false;
 };
 
-template <class P, int kRow>
-void ForwardTaskOf(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
-                   const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
+template <class P, bool kDrops>
+void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
+                 const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
   const auto& [q, k, v, o, lse] = x;
   const Pieces& chunks = layout.chunks;
   const int64_t chunk = task % chunks.pieces, first = chunks.begin(chunk), end = chunks.begin(chunk + 1);
@@ -237,7 +245,7 @@ void ForwardTaskOf(const AttentionArgs& args, const attention_blocking::ForwardL
   const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
   const int64_t keys = args.causal ? std::clamp<int64_t>(end + args.key_length - args.query_length, 0, valid) : valid;
   if (first == end) return;
-  ForwardHead<P, kRow> head(args, layout, sample, scratch);
+  ForwardHead<P, kDrops> head(args, layout, sample, scratch);
   const Pieces blocks = Pieces::of_keys(keys);
   int64_t seen_from = 0;
   if (attention_blocking::hides_keys(args)) {
@@ -258,15 +266,6 @@ void ForwardTaskOf(const AttentionArgs& args, const attention_blocking::ForwardL
     head.finish(valid, o.data + (sample * o.batch_stride + h * args.head_size), o.row_stride,
                 lse + (sample * args.query_heads + h) * args.query_length);
   }
-}
-
-// kRow is the distance of packed rows of keys and values: a constant, so that a tile needs one address.
-template <class P>
-void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardLayout& layout,
-                 const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
-  const auto function = args.head_size <= attention_blocking::kShortHeadSize ? ForwardTaskOf<P, P::kShortRow>
-                                                                             : ForwardTaskOf<P, P::kLongRow>;
-  function(args, layout, x, task, scratch);
 }
 
 }  // namespace linnet::HWY_NAMESPACE::attention

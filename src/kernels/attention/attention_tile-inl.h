@@ -31,22 +31,31 @@ using tile::kRows;
 using tile::kWidth;
 using tile::V;
 
+// Packed elements in a row of a slice.
+template <class P>
+constexpr int64_t kSliceDepth = attention_blocking::kSlice / P::kPair;
+
 // out[M, columns] = a[M, depth] b[depth, columns] with columns = kVectors * kLanes, as in kernels/gemm/gemm_tile-inl.h,
 // where finish.start(r) sets the sums before the products are added and finish.end(r) takes them. Depths count packed
-// elements of the policy P, which is also that of gemm_pack-inl.h.
+// elements of the policy P, which is also that of gemm_pack-inl.h. `skip` floats of a lie between the end of a slice of
+// its columns (attention_blocking::kSlice) and the next; 0 if a is in one piece.
 template <class P, int M, int kRow, int kColumn, int kVectors, class Finish>
-HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, const Finish& finish) {
+HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t skip, const float* HWY_RESTRICT b,
+                       const Finish& finish) {
   V r[M][kVectors];
   finish.start(r);
-  for (int64_t k = 0; k < depth; ++k, a += kColumn, b += kWidth) {
-    V y[kVectors];
+  for (; depth > 0; depth -= kSliceDepth<P>, a += skip) {
+    const int64_t steps = std::min(depth, kSliceDepth<P>);
+    for (int64_t k = 0; k < steps; ++k, a += kColumn, b += kWidth) {
+      V y[kVectors];
 #pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
+      for (int h = 0; h < kVectors; ++h) y[h] = hn::Load(d, b + h * kLanes);
 #pragma GCC unroll 14
-    for (int i = 0; i < M; ++i) {
-      const V x = hn::Set(d, a[i * kRow]);
+      for (int i = 0; i < M; ++i) {
+        const V x = hn::Set(d, a[i * kRow]);
 #pragma GCC unroll 2
-      for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+        for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(x, y[h], r[i][h]);
+      }
     }
   }
   finish.end(r);
@@ -54,7 +63,7 @@ HWY_NOINLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, const float* 
 
 // Tiles have an even number of rows, 2 to kRows: two keys make a packed element in bf16. The table's index is half it.
 template <class Finish>
-using TileFunction = void (*)(int64_t, const float*, const float*, const Finish&);
+using TileFunction = void (*)(int64_t, const float*, int64_t, const float*, const Finish&);
 template <class P, int kRow, int kColumn, int kVectors, class Finish, int... I>
 constexpr std::array<TileFunction<Finish>, kRows / 2 + 1> tile_table(std::integer_sequence<int, I...>) {
   return {nullptr, Tile<P, 2 * I + 2, kRow, kColumn, kVectors, Finish>...};
@@ -120,8 +129,8 @@ HWY_INLINE void StartWithRow(const float* row, V (&r)[M][kVectors]) {
 // for the products along the keys (element j, i of a transposed left operand) and along the queries (rows of one).
 struct F32Weights : tile::F32Pack {
   static constexpr int kExpDegree = 5;
-  static constexpr bool kOneForm = true;  // both forms are the same
-  static constexpr int kShortRow = attention_blocking::kShortRow, kLongRow = attention_blocking::kLongRow;
+  static constexpr bool kOneForm = true;                       // both forms are the same
+  static constexpr int kKeyRow = attention_blocking::kKeyRow;  // between packed rows of keys and values
   static constexpr int kAlongKeys = kScoreStride, kAlongQueries = kScoreStride;  // strides
 
   template <int kVectors>

@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/thread_pool.h"
 #include "kernels/gemm/gemm.h"
@@ -397,7 +398,8 @@ class Product {
         } else {
           EdgeTile(functions[rows], rows, columns, k.size, rows_of_a, panels, c, g_.ldc, finish);
         }
-        if (epilogue) Epilogue<P>(g_, c, rows, std::min<int64_t>(columns, kWidth));
+        if (epilogue)
+          Epilogue<std::conditional_t<P::kPair == 1, TargetAlone, P>>(g_, c, rows, std::min<int64_t>(columns, kWidth));
       }
     }
   }

@@ -84,8 +84,13 @@ inline bool has_epilogue(const GemmArgs& g) {
   return g.activation > GemmActivation::kRelu || g.derivative != GemmActivation::kNone;
 }
 
-// For a rectangle of C whose sums, bias and ReLU are done. P: compiled once for each precision's file.
-template <class P>
+// Files compile the epilogue for the instructions that they switch on beside those of the target: `Unit` is what keeps
+// the linker from giving one file another's. A file with bf16 takes its policy.
+struct TargetAlone;
+struct WithVnni;
+
+// For a rectangle of C whose sums, bias and ReLU are done.
+template <class Unit>
 HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t columns) {
   if (g.activation == GemmActivation::kGelu) Activate<Gelu>(g, c, rows, columns);
   if (g.activation == GemmActivation::kGeluTanh) Activate<GeluTanh>(g, c, rows, columns);

@@ -57,7 +57,7 @@ void few_rows(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
     const Finish finish{g.accumulate, g.residual.f32(), g.bias, relu(g)};
     tile::SmallPlain(g.m, g.k, a, lda, g.b.f32(), g.ldb, c, g.ldc, begin, end, finish);
   }
-  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, c + begin, g.m, end - begin);
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::TargetAlone>(g, c + begin, g.m, end - begin);
 }
 
 void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) {
@@ -66,7 +66,7 @@ void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) 
   float* c = g.c.f32();
   const int64_t ldb = g.trans_b ? g.ldb : g.k;
   tile::SmallDots(g.n, g.k, b, ldb, a, g.lda, begin, end, {c, 1, g.ldc, g.bias, 1, 0, added(g), relu(g)});
-  if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, c + begin * g.ldc, end - begin, g.n);
+  if (tile::has_epilogue(g)) tile::Epilogue<tile::TargetAlone>(g, c + begin * g.ldc, end - begin, g.n);
 }
 
 void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& pool) {
@@ -103,7 +103,7 @@ void empty_sums(const GemmArgs& all) {
         const float x = (added(g) ? added(g)[location] : 0.0f) + (g.bias ? g.bias[j] : 0.0f);
         g.c.f32()[location] = relu(g) && x < 0 ? 0.0f : x;
       }
-    if (tile::has_epilogue(g)) tile::Epilogue<tile::F32>(g, g.c.f32(), g.m, g.n);
+    if (tile::has_epilogue(g)) tile::Epilogue<tile::TargetAlone>(g, g.c.f32(), g.m, g.n);
   }
 }
 

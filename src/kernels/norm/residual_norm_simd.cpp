@@ -29,16 +29,10 @@ class RowDropout {
   // body(piece, count, values): for elements [piece, piece + count) of the row, whose random values are values[0 ..].
   template <class Body>
   HWY_INLINE void for_pieces(int64_t row, int64_t width, const Body& body) const {
-    constexpr int64_t longest = 512;
-    constexpr auto step = static_cast<int64_t>(kPhiloxValues);
-    HWY_ALIGN uint16_t values[longest + 8 + 2 * kPhiloxValues];
-    const auto sample = static_cast<uint32_t>(row / dropout_.rows_per_sample);
-    const int64_t start = row % dropout_.rows_per_sample * width;
-    for (int64_t piece = 0; piece < width; piece += longest) {
-      const int64_t count = std::min(longest, width - piece), block = (start + piece) / 8, skip = (start + piece) % 8;
-      for (int64_t done = 0; done < skip + count; done += step)
-        PhiloxKeep16(static_cast<uint32_t>(block + done / 8), kDenseDropout, 0, sample, dropout_.key, values + done);
-      body(piece, count, values + skip);
+    HWY_ALIGN uint16_t values[kPiece + 8 + 2 * kPhiloxValues];
+    for (int64_t piece = 0; piece < width; piece += kPiece) {
+      const int64_t count = std::min(kPiece, width - piece);
+      body(piece, count, draw(row, width, piece, count, values));
     }
   }
 
@@ -49,6 +43,18 @@ class RowDropout {
   }
 
  private:
+  static constexpr int64_t kPiece = 512;
+
+  // Once for every type of the rows, as it is much code.
+  HWY_NOINLINE const uint16_t* draw(int64_t row, int64_t width, int64_t piece, int64_t count, uint16_t* values) const {
+    constexpr auto step = static_cast<int64_t>(kPhiloxValues);
+    const auto sample = static_cast<uint32_t>(row / dropout_.rows_per_sample);
+    const int64_t start = row % dropout_.rows_per_sample * width + piece, block = start / 8, skip = start % 8;
+    for (int64_t done = 0; done < skip + count; done += step)
+      PhiloxKeep16(static_cast<uint32_t>(block + done / 8), kDenseDropout, 0, sample, dropout_.key, values + done);
+    return values + skip;
+  }
+
   const ResidualDropout& dropout_;
   hn::Vec<hn::RebindToSigned<FloatTag>> limit_;
   Floats factor_;

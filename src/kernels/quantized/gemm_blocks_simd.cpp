@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "base/thread_pool.h"
 #include "kernels/quantized/activation_block.h"
@@ -26,6 +27,8 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
+
+using EpilogueUnit = std::conditional_t<HWY_TARGET == HWY_AVX3, tile::WithVnni, tile::TargetAlone>;
 
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
@@ -70,7 +73,7 @@ void finish(const GemmArgs& g, const float* sums, int64_t stride, int64_t row, i
       at.store(value, out);
     });
   }
-  if (tile::has_epilogue(g)) tile::Epilogue<Blocks>(g, g.c.f32() + row * g.ldc + column, rows, columns);
+  if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(g, g.c.f32() + row * g.ldc + column, rows, columns);
 }
 
 template <class Blocks>

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "base/thread_pool.h"
 #include "kernels/gemm/gemm.h"
@@ -25,6 +26,8 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
+
+using EpilogueUnit = std::conditional_t<HWY_TARGET == HWY_AVX3, tile::WithVnni, tile::TargetAlone>;
 
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
@@ -127,7 +130,7 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* code
       Sums::run(rows, panels, depth, codes + row * depth, weight.codes(column / kPanel), weight.shape.panel_bytes(),
                 weight.sums() + column, sums, kStride);
       finish_tile(g, weight, sums, kStride, row_scales, row, rows, column, columns);
-      if (tile::has_epilogue(g)) tile::Epilogue<Sums>(g, g.c.f32() + row * g.ldc + column, rows, columns);
+      if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(g, g.c.f32() + row * g.ldc + column, rows, columns);
     }
   }
 }

@@ -1,7 +1,6 @@
 #include "text/wordpiece/wordpiece_model.h"
 
 #include "base/error.h"
-#include "text/pipeline/tokenizer_json.h"
 #include "text/unicode/utf8.h"
 
 namespace linnet {
@@ -43,16 +42,6 @@ void WordPieceModel::tokenize(std::string_view word, ModelScratch& scratch, std:
     tokens.push_back({id, static_cast<uint32_t>(end)});
     begin = end;
   }
-}
-
-std::string WordPieceModel::to_json() const {
-  return "{" + settings_json() + ",\"vocab\":" + vocabulary_json(vocabulary_) + "}";
-}
-
-std::string WordPieceModel::settings_json() const {
-  return "\"type\":\"WordPiece\",\"unk_token\":" + quote_json(unknown_piece_) +
-         ",\"continuing_subword_prefix\":" + quote_json(prefix_) +
-         ",\"max_input_chars_per_word\":" + std::to_string(longest_word_);
 }
 
 }  // namespace linnet
