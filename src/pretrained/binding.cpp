@@ -103,13 +103,17 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
   if (bound.row->form != TensorForm::kTransposed) return read_floats(dtype, data, elements, to);
   constexpr int64_t kRows = 64;  // of the file at once, so that whole cache lines of the parameter are written
   const int64_t in = bound.shape[0], width = bound.shape[1];
-  std::vector<float> rows(static_cast<size_t>(kRows * width));
+  // An odd number of cache lines apart: a column of rows at a power of two would fall into a few sets of the cache.
+  const int64_t stride = ((width + 15) / 16 | 1) * 16;
+  std::vector<float> rows(static_cast<size_t>(kRows * stride));
   for (int64_t first = 0; first < in; first += kRows) {
     const int64_t count = std::min(kRows, in - first);
-    read_floats(dtype, data + static_cast<size_t>(first * width) * file_dtype_size(dtype), count * width, rows.data());
+    for (int64_t row = 0; row < count; ++row)
+      read_floats(dtype, data + static_cast<size_t>((first + row) * width) * file_dtype_size(dtype), width,
+                  rows.data() + row * stride);
     for (int64_t column = 0; column < width; ++column)
       for (int64_t row = 0; row < count; ++row)
-        to[column * in + first + row] = rows[static_cast<size_t>(row * width + column)];
+        to[column * in + first + row] = rows[static_cast<size_t>(row * stride + column)];
   }
 }
 
