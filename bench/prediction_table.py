@@ -54,7 +54,7 @@ def once(runs, workload: str, text: Path, prefix: list[str]) -> dict:
     preset, settings = WORKLOADS[workload]
     data = ["--data", text] if preset != "reference" else []
     arguments = [preset, *data, *rank_runs.with_settings(settings), "--ranks", 2, "--threads", 1]
-    network = answer(runs, ["bench", "network", "--ranks", 2], prefix)["network"]
+    network = answer(runs, ["bench", "network", "--ranks", 2, "--threads", 1], prefix)["network"]
     plan = answer(runs, ["plan", *arguments, "--network", network, "--measure", "--ranks-here", 2])["rows"][0]
     measured = rank_runs.steps(runs, arguments, runs.options.steps, prefix)["seconds"]
     return {"network": network, "predicted": plan["step_seconds"], "computing": plan["compute_seconds"],

@@ -244,7 +244,8 @@ int bench(const Arguments& arguments) {
   const uint64_t resident = resident_bytes();
   if (arguments.list) return list_workloads();
   if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
-  if (arguments.name == "network") return bench_network(static_cast<int>(arguments.ranks), arguments.json);
+  if (arguments.name == "network")
+    return bench_network(static_cast<int>(arguments.ranks), arguments.threads, arguments.json);
   if (arguments.ranks > 0) fail_user("--ranks is of `linnet bench network`: leave it out");
   force_isa(arguments.isa);
   const Precision precision = precision_of(arguments.precision);
