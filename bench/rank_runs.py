@@ -14,11 +14,13 @@ def with_settings(settings: list[str]) -> list[str]:
 
 
 def steps(runs, arguments: list, count: int, prefix: list[str] = ()) -> dict:
-    """`linnet train ARGUMENTS` with `count` steps to measure -> the median step's seconds, and rank 0's memory."""
+    """`linnet train ARGUMENTS` with `count` steps to measure -> the median step's seconds, rank 0's memory, and
+    the model's parameters."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["train", *arguments, "--run", f"{folder}/run", "--steps", count + SKIPPED + 1]
         runs.run([*command, *with_settings(SETTINGS)], threads=False, prefix=prefix)
         lines = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
     ends = [line["seconds"] for line in lines if line["split"] == "train"]
     return {"seconds": statistics.median(after - before for before, after in zip(ends[SKIPPED:], ends[SKIPPED + 1:])),
-            "memory_mb": max(line["memory_mb"] for line in lines)}
+            "memory_mb": max(line["memory_mb"] for line in lines),
+            "parameters": json.loads(Path(f"{folder}/run/memory.json").read_text())["parameters"]}

@@ -4,9 +4,13 @@
     bench/ranks_table.py --data FILE.txt [--rounds 2] [--steps 8] [WORKLOAD...]
 
 FILE.txt is what GPT-2 trains on; R trains on random pairs. Each round measures every way once, in turns. A step's time
-is the median of the steps' after the first three. Results: bench/results/ranks_table.md and .json.
+is the median of the steps' after the first three. Then the sum of all gradients in the order that gives equal bits is
+measured beside MPI_Allreduce of as many floats, without the backward pass that it overlaps in training. Results:
+bench/results/ranks_table.md and .json.
 """
 
+import os
+import subprocess
 from pathlib import Path
 
 import rank_runs
@@ -44,6 +48,34 @@ def ddp(runs, workload: str, mode: str, turn: int) -> dict:
     return runs.once(key, lambda: study.compare.execute(command, study.common.environment(1), runs.pinned))
 
 
+def rank_sum(runs, floats: int, turn: int, more: list[str]) -> dict:
+    """Seconds that two ranks take to have the sum of so many floats: Linnet's, or with --mpi MPI's own."""
+    build = study.ROOT / "build" / "bench"
+    program = build / "bench" / "rank_sum"
+
+    def measure() -> dict:
+        if not program.exists():
+            return {"error": f"{program} is missing: `./dev bench ranks` builds it where MPI is installed"}
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        found = subprocess.run(["mpirun", *root, "-n", "2", str(program), str(floats), *more], text=True,
+                               capture_output=True, env=study.common.plain_environment() |
+                               {"LINNET_MPI_MODULE": str(build / "src" / "mpi" / "liblinnet_mpi.so")})
+        return {"seconds": float(found.stdout) / 1e3} if found.returncode == 0 else {"error": found.stderr.strip()}
+
+    return runs.once({"side": "sum", "floats": floats, "arguments": more, "round": turn, "build": runs.build}, measure)
+
+
+def cost_of_order(runs, floats: int, step_seconds: float, rounds: int) -> tuple[str, list]:
+    """A line on what the fixed order costs of a step, and what was measured."""
+    turns = [(rank_sum(runs, floats, turn, []), rank_sum(runs, floats, turn, ["--mpi"])) for turn in range(rounds)]
+    own, mpi = (median([record for record in side if "error" not in record], "seconds") for side in zip(*turns))
+    if own is None or mpi is None:
+        return "", turns
+    return (f"The sum of {floats:,} gradients in an order that does not depend on the ranks takes {1e3 * own:.0f} ms, "
+            f"MPI_Allreduce {1e3 * mpi:.0f} ms: {100 * (own - mpi) / step_seconds:+.1f}% of a step of "
+            f"{1e3 * step_seconds:.0f} ms.\n\n"), turns
+
+
 def main():
     parser = study.parser("ranks", __doc__)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"default: {', '.join(WORKLOADS)}")
@@ -72,7 +104,10 @@ def main():
         if best:
             text += (f"Two ranks are {ranks / speed[best]:.2f} times as fast as {best}, in "
                      f"{memory['2 ranks, 1 thread each'] / memory[best]:.2f} of its memory.\n\n")
-        whole.append({"workload": workload, "records": found})
+        line, sums = cost_of_order(runs, good["2 ranks, 1 thread each"][0]["parameters"],
+                                   median(good["2 ranks, 1 thread each"], "seconds"), options.rounds)
+        text += line
+        whole.append({"workload": workload, "records": found, "sums": sums})
         runs.write("Two processes of one thread", "A step's batch is the same in each row; with two processes each has "
                    "a half of it. Memory of DDP is what its process has beyond the imported library.\n\n" + text,
                    {"tables": whole})

@@ -1,7 +1,7 @@
 // Everything a training run depends on, as one plain struct, and its form as TOML.
 //
-// config_keys.cpp holds the one table of all keys: names, ranges, choices and documentation come from there. A file may
-// give keys flat or inside [model], [data], [lora] and [train]. Every problem is a user error of one line, with the
+// config_table.cpp holds the one table of all keys: names, ranges, choices and documentation come from there. A file
+// may give keys flat or inside [model], [data], [lora] and [train]. Every problem is a user error of one line, with the
 // file and line where there is one:
 //   config.toml:12: unknown key "learning_rat" (did you mean "learning_rate"?)
 #pragma once
@@ -173,15 +173,6 @@ void validate(const Config& config);
 void check_keys_belong(const Config& config);
 // The same for one --set, whatever its value.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
-
-// What train.parallel says of `ranks` processes: "tensor=2" of 4 is 2 ranks for each model, and 2 models that train on
-// different data. User error where it does not fit the number of ranks.
-struct RankDivision {
-  int data = 1, tensor = 1;
-};
-RankDivision divide_ranks(const std::string& parallel, int ranks);
-// The numbers in the text; 0 for one that is left out. User error where it is not understood.
-RankDivision parse_parallel(const std::string& text);
 
 // The configuration of one data shard: a step's batch is cut into train.data_shards parts, and each of them into
 // train.micro_batches, whose gradients are accumulated. batch_size and batch_tokens are those of one part, and

@@ -45,10 +45,7 @@ ParallelLayout parse(const std::string& text) {
 
 }  // namespace
 
-RankDivision parse_parallel(const std::string& text) {
-  const ParallelLayout layout = parse(text);
-  return {.data = layout.data, .tensor = layout.tensor};
-}
+void check_parallel(const std::string& parallel) { parse(parallel); }
 
 ParallelLayout parallel_layout(const std::string& parallel, int ranks) {
   ParallelLayout layout = parse(parallel);
@@ -65,14 +62,9 @@ ParallelLayout parallel_layout(const std::string& parallel, int ranks) {
   return layout;
 }
 
-RankDivision divide_ranks(const std::string& parallel, int ranks) {
-  const ParallelLayout layout = parallel_layout(parallel, ranks);
-  return {.data = layout.data, .tensor = layout.tensor};
-}
-
 Config of_one_shard(Config config) {
   int64_t shards = config.train.data_shards;
-  if (shards == 0) shards = divide_ranks(config.train.parallel, config.process.ranks).data;
+  if (shards == 0) shards = parallel_layout(config.train.parallel, config.process.ranks).data;
   const int64_t micro_batches = std::max<int64_t>(config.train.micro_batches, 1);
   const int64_t parts = std::max<int64_t>(shards, 1) * micro_batches;
   config.data.batch_size /= parts;

@@ -308,26 +308,16 @@ TEST(Config, LayoutsOfRanks) {
   };
   expect("data=2,tensor=4,pipeline=8", 64, 2, 4, 8);
   expect("tensor=4", 8, 2, 4, 1);
+  expect("data=2,tensor=2", 4, 2, 2, 1);
   expect("", 8, 8, 1, 1);
-  for (const char* wrong : {"data=3", "tensor=3", "tensor=2,tensor=2", "rows=2", "tensor=0", "tensor=x", "tensor"})
+  expect("tensor=1", 1, 1, 1, 1);
+  expect("pipeline=2", 4, 2, 1, 2);
+  for (const char* wrong : {"data=3", "data=1,tensor=2", "tensor=3", "tensor=2,tensor=2", "rows=2", "tensor=0",
+                            "tensor=x", "tensor", "tensor=", "tensor=2;data=2"})
     EXPECT_THROW(parallel_layout(wrong, 8), Error) << wrong;
 }
 
-TEST(Config, RanksAreDividedAsParallelSays) {
-  const auto expect = [](const char* parallel, int ranks, int data, int tensor) {
-    const RankDivision division = divide_ranks(parallel, ranks);
-    EXPECT_EQ(division.data, data) << parallel;
-    EXPECT_EQ(division.tensor, tensor) << parallel;
-  };
-  expect("", 4, 4, 1);
-  expect("tensor=2", 4, 2, 2);
-  expect("data=2,tensor=2", 4, 2, 2);
-  expect("tensor=1", 1, 1, 1);
-  expect("pipeline=2", 4, 2, 1);
-  for (const char* wrong : {"tensor=3", "data=1,tensor=2", "tensor", "tensor=", "tensor=0", "tensor=2,tensor=2",
-                            "rows=2", "tensor=2;data=2", "tensor=two"})
-    EXPECT_THROW(divide_ranks(wrong, 4), Error) << wrong;
-  // A shard is a part of what the groups of ranks train on together.
+TEST(Config, AShardIsAPartOfWhatGroupsOfRanksTrainOnTogether) {
   Config config = load_config("reference");
   config.data.batch_size = 16, config.train.parallel = "tensor=2", config.process = {0, 4};
   EXPECT_EQ(of_one_shard(config).data.batch_size, 8);

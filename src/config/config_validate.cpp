@@ -197,7 +197,7 @@ void check_shards(const Config& config) {
 // What ranks that share the layers of one model cannot do.
 void check_shared_layers(const Config& config) {
   const TrainConfig& train = config.train;
-  parse_parallel(train.parallel);
+  check_parallel(train.parallel);
   // One process may use what several have trained.
   if (config.process.ranks == 1) return;
   const ParallelLayout division = parallel_layout(train.parallel, config.process.ranks);

@@ -9,12 +9,14 @@ namespace linnet {
 struct ParallelLayout {
   int data = 1, tensor = 1, pipeline = 1;
   int interleave = 1;  // stages of each rank of a pipeline
-  bool splits_encoder =
-      false;  // "pipeline=encoder-decoder": two ranks, the encoder on one and the decoder on the other
+  // "pipeline=encoder-decoder": two ranks, the encoder on one and the decoder on the other
+  bool splits_encoder = false;
   int ranks_of_model() const { return tensor * pipeline; }
 };
 
 // User error where it does not fit the number of ranks.
 ParallelLayout parallel_layout(const std::string& parallel, int ranks);
+// User error where it is not understood, for whatever number of ranks.
+void check_parallel(const std::string& parallel);
 
 }  // namespace linnet

@@ -38,7 +38,10 @@ Buffer::Buffer(size_t bytes) : mapped_(mapped_bytes(bytes)) {
 }
 
 void Buffer::touch() const {
-  for (size_t offset = 0; offset < mapped_; offset += kPage) *const_cast<volatile std::byte*>(data_ + offset) = {};
+  for (size_t offset = 0; offset < mapped_; offset += kPage) {
+    volatile std::byte* byte = data_ + offset;
+    *byte = *byte;
+  }
 }
 
 Buffer::~Buffer() {

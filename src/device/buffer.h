@@ -21,7 +21,7 @@ class Buffer {
   }
 
   std::byte* data() const { return data_; }
-  void touch() const;  // takes the memory
+  void touch() const;  // takes the memory, and leaves its values
   // What a buffer of this many bytes takes of the system's memory.
   static size_t mapped_bytes(size_t bytes);
 

@@ -71,13 +71,14 @@ struct SafetensorsTensor {
   TensorType type;
   const void* data;
 };
-// The data of a tensor that has none in memory; valid until the next call.
-using FetchTensor = std::function<const void*(const SafetensorsTensor& tensor)>;
+// The data of a tensor that has none in memory, from byte `first` on: some of them (a multiple of 32 bytes, or the
+// rest); valid until the next call.
+using FetchTensor = std::function<std::span<const std::byte>(const SafetensorsTensor& tensor, size_t first)>;
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 // Replaces `path` in one step (see AtomicFile), straight from the memory given. Doubles come first, so that every
 // tensor is aligned to its elements. Adds a checksum of the data to the metadata. Tensors whose data are null are
-// fetched twice, each time all of them in their order.
+// fetched twice, each time all of them in their order, and each from its beginning to its end.
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
                       const SafetensorsMetadata& metadata = {}, const FetchTensor& fetch = {});
 

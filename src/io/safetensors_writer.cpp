@@ -77,14 +77,25 @@ uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const Safe
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
                       const SafetensorsMetadata& metadata, const FetchTensor& fetch) {
   const auto order = in_file_order(tensors);
-  const auto data = [&](const SafetensorsTensor& tensor) {
-    return tensor.data || !fetch ? tensor.data : fetch(tensor);
+  const auto for_pieces = [&](const SafetensorsTensor& tensor, const auto& visit) {  // visit(data, bytes)
+    const size_t bytes = tensor.type.bytes();
+    if (tensor.data || !fetch) return visit(tensor.data, bytes);
+    for (size_t first = 0; first < bytes;) {
+      const std::span<const std::byte> piece = fetch(tensor, first);
+      visit(piece.data(), piece.size());
+      first += piece.size();
+    }
   };
   uint64_t checksum = 0;
-  for (const SafetensorsTensor* tensor : order) checksum = data_checksum(checksum, data(*tensor), tensor->type.bytes());
+  for (const SafetensorsTensor* tensor : order) {
+    DataChecksum sum(checksum);
+    for_pieces(*tensor, [&](const void* data, size_t bytes) { sum.add(data, bytes); });
+    checksum = sum.value();
+  }
   AtomicFile file(path);
   file.write(header_text(order, metadata, checksum));
-  for (const SafetensorsTensor* tensor : order) file.write(data(*tensor), tensor->type.bytes());
+  for (const SafetensorsTensor* tensor : order)
+    for_pieces(*tensor, [&](const void* data, size_t bytes) { file.write(data, bytes); });
   file.commit();
 }
 

@@ -8,11 +8,15 @@
 
 namespace linnet {
 
-void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to) {
+const std::byte* tensor_data(const SafetensorsFile& file, const std::string& name, const TensorType& expected) {
   const SafetensorsEntry& entry = file.at(name);
   if (entry.type != expected)
     fail_user(file.path() + ": tensor " + entry.name + " is " + entry.type.text() + ", expected " + expected.text());
-  std::memcpy(to, entry.data, expected.bytes());
+  return entry.data;
+}
+
+void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to) {
+  std::memcpy(to, tensor_data(file, name, expected), expected.bytes());
   file.drop_pages();
 }
 

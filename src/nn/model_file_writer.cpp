@@ -15,8 +15,9 @@ void save_model(const std::string& path, const ParameterLayout& layout, const Pa
     tensors.push_back(
         {slot.spec.name, {DType::kF32, slot.spec.shape}, is_quantized ? nullptr : values.of(slot, unpacked)});
   }
-  save_safetensors(path, tensors, metadata, [&](const SafetensorsTensor& tensor) -> const void* {
-    return values.of(*quantized.at(tensor.name), unpacked);
+  save_safetensors(path, tensors, metadata, [&](const SafetensorsTensor& tensor, size_t) {
+    return std::span(reinterpret_cast<const std::byte*>(values.of(*quantized.at(tensor.name), unpacked)),
+                     tensor.type.bytes());
   });
 }
 

@@ -247,16 +247,19 @@ void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* 
 void ParameterLayout::initialize_parameters(uint64_t seed, float* parameters, ThreadPool& pool) const {
   const std::span<const ParameterSlot> slots = std::span(parameters_).first(stored_slots_);
   if (!division_ || division_->parameters.empty()) return initialize_all(slots, seed, parameters, pool);
-  std::vector<float> whole;  // one after another: a rank has no memory for several whole parameters
+  // One after another: a rank has no memory for several whole parameters.
   for (const ParameterSlot& slot : slots) {
-    const Shape shape = whole_shape(slot);
-    whole.resize(static_cast<size_t>(shape.elements()));
-    initialize(slot.spec.initializer, slot.spec.name, seed, shape, whole);
     const Sharding* sharding = sharding_of(slot);
-    for_runs(shape, sharding ? *sharding : Sharding::whole(), division_->rank,
-             [&](int64_t from, int64_t to, int64_t count) {
-               std::copy_n(whole.data() + from, count, parameters + slot.offset + to);
-             });
+    if (!sharding) {
+      initialize_all({&slot, 1}, seed, parameters, pool);
+      continue;
+    }
+    const Shape shape = whole_shape(slot);
+    std::vector<float> whole(static_cast<size_t>(shape.elements()));
+    initialize(slot.spec.initializer, slot.spec.name, seed, shape, whole);
+    for_runs(shape, *sharding, division_->rank, [&](int64_t from, int64_t to, int64_t count) {
+      std::copy_n(whole.data() + from, count, parameters + slot.offset + to);
+    });
   }
 }
 void ParameterLayout::initialize_constants(float* constants, ThreadPool& pool) const {

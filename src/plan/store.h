@@ -52,7 +52,7 @@ class Store {
   bool has(const std::string& name) const { return bindings_.contains(name); }
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
   void allocate();                                                    // every region, once: addresses, not yet memory
-  void touch() const;                                                 // takes the memory, which is zero
+  void touch() const;                                                 // takes the memory; what was not written is zero
   // Where plans find a region: on the device.
   std::byte* location(RegionId region) const;
   // The host's copy to the device, and back; waits.

@@ -17,6 +17,12 @@ int64_t announce(Communicator& world, int64_t index) {
   return index;
 }
 
+void scatter(WholeStates& whole, const ParameterSlot& slot, const float* values) {
+  whole.for_pieces(slot, [&](WholeStates::Piece piece) {
+    whole.scatter("parameters", slot, piece, values ? values + piece.first : nullptr);
+  });
+}
+
 void give_weights(Communicator& world, const Trainer& trainer, WholeStates& whole, const PretrainedModel& model,
                   uint64_t seed) {
   std::map<std::string, int64_t> index;
@@ -29,7 +35,7 @@ void give_weights(Communicator& world, const Trainer& trainer, WholeStates& whol
   target.finished = [&](const ParameterSlot& slot) {
     const int64_t which = announce(world, index.at(slot.spec.name));
     const ParameterSlot& of_ranks = WholeStates::layout(trainer).parameters()[static_cast<size_t>(which)];
-    whole.scatter("parameters", of_ranks, values.get() + slot.offset);
+    scatter(whole, of_ranks, values.get() + slot.offset);
     give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
   };
   load_parameters(model, layout, target, seed);
@@ -38,7 +44,7 @@ void give_weights(Communicator& world, const Trainer& trainer, WholeStates& whol
 void take_weights(Communicator& world, const Trainer& trainer, WholeStates& whole) {
   const std::vector<ParameterSlot>& slots = WholeStates::layout(trainer).parameters();
   for (int64_t next = announce(world, kEnd); next != kEnd; next = announce(world, kEnd))
-    whole.scatter("parameters", slots[static_cast<size_t>(next)], nullptr);
+    scatter(whole, slots[static_cast<size_t>(next)], nullptr);
 }
 
 }  // namespace

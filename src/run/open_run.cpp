@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "config/parallel_layout.h"
 #include "train/checkpoint.h"
 
 namespace linnet {
@@ -39,7 +40,7 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
 
 namespace {
 
-int data_ranks(const Config& config) { return divide_ranks(config.train.parallel, config.process.ranks).data; }
+int data_ranks(const Config& config) { return parallel_layout(config.train.parallel, config.process.ranks).data; }
 
 }  // namespace
 

@@ -117,6 +117,8 @@ class TrainingRun {
 
   void start() {
     progress_ = checkpoints_.load();
+    // Only now: where ranks divide a parameter, each draws it as a whole, and needs memory for that.
+    run_on_all(world_, [&] { task_.take_memory(); });
     catch_stop_signals();
     task_.batches().seek(progress_.epoch, progress_.batch);
     if (is_first_rank()) begin_files();
@@ -463,7 +465,6 @@ TrainOutcome run_training(const TrainRequest& given, MakeTask* make_task,
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)
     log_info("each batch is computed in " + std::to_string(request.config.train.micro_batches) + " micro-batches");
-  run_on_all(world, [&] { task->take_memory(); });
   const TrainOutcome outcome = TrainingRun(request, folder, *task).run();
   if (afterwards && !outcome.stopped) {
     load_run_weights(trainer, folder);

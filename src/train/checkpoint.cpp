@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <optional>
 
@@ -117,10 +118,14 @@ class Fetcher {
     tensors_.emplace(name, std::pair(state, &slot));
   }
   void add(const DividedPackedState& state) { packed_.emplace(kPackedPrefix + state.whole.name, &state); }
-  const void* operator()(const SafetensorsTensor& tensor) const {
-    if (const auto packed = packed_.find(tensor.name); packed != packed_.end()) return whole_->gather(*packed->second);
+  std::span<const std::byte> operator()(const SafetensorsTensor& tensor, size_t first_byte) const {
+    if (const auto packed = packed_.find(tensor.name); packed != packed_.end()) {
+      const WholeStates::Piece piece = whole_->piece(*packed->second, static_cast<int64_t>(first_byte));
+      return {whole_->gather(*packed->second, piece), static_cast<size_t>(piece.count)};
+    }
     const auto& [state, slot] = tensors_.at(tensor.name);
-    return whole_->gather(state, *slot);
+    const WholeStates::Piece piece = whole_->piece(*slot, static_cast<int64_t>(first_byte / sizeof(float)));
+    return std::as_bytes(std::span(whole_->gather(state, *slot, piece), static_cast<size_t>(piece.count)));
   }
 
  private:
@@ -131,13 +136,35 @@ class Fetcher {
 
 constexpr int kFetches = 2;  // of save_safetensors(), of each tensor
 
-// Rank 0 has read the tensor's file, and gives every rank its part.
+// What ranks other than the first do while it writes a tensor.
+void give_tensor(const std::string& state, const ParameterSlot& slot, WholeStates& whole) {
+  whole.for_pieces(slot, [&](WholeStates::Piece piece) { whole.gather(state, slot, piece); });
+}
+
+// Rank 0 has the tensor's file open, and gives every rank its part.
 void share_tensor(const std::optional<SafetensorsFile>& file, const std::string& name, const Trainer& trainer,
                   const std::string& state, const ParameterSlot& slot, WholeStates& whole) {
-  if (!file) return whole.scatter(state, slot, nullptr);
-  float* to = whole.place(slot);
-  copy_tensor(*file, name, {DType::kF32, trainer.layout().whole_shape(slot)}, to);
-  whole.scatter(state, slot, to);
+  const std::byte* data = nullptr;
+  if (file) data = tensor_data(*file, name, {DType::kF32, trainer.layout().whole_shape(slot)});
+  whole.for_pieces(slot, [&](WholeStates::Piece piece) {
+    float* values = nullptr;
+    if (file) {
+      const size_t bytes = static_cast<size_t>(piece.count) * sizeof(float);
+      values = whole.place(piece.count);
+      std::memcpy(values, data + static_cast<size_t>(piece.first) * sizeof(float), bytes);
+      file->drop_pages();
+    }
+    whole.scatter(state, slot, piece, values);
+  });
+}
+
+void share_packed(const std::optional<SafetensorsFile>& file, const DividedPackedState& state, WholeStates& whole) {
+  const std::byte* data = nullptr;
+  if (file) data = tensor_data(*file, kPackedPrefix + state.whole.name, state.whole.type);
+  whole.for_pieces(state, [&](WholeStates::Piece piece) {
+    whole.scatter(state, piece, file ? data + piece.first : nullptr);
+    if (file) file->drop_pages();
+  });
 }
 
 }  // namespace
@@ -157,8 +184,10 @@ void save_training_state(const std::string& path, const Trainer& trainer, const 
 
 void give_training_state(const Trainer& trainer, WholeStates& whole) {
   for (int times = 0; times < kFetches; ++times) {
-    for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) { whole.gather(state, slot); });
-    for_divided_packed(trainer, [&](const DividedPackedState& state) { whole.gather(state); });
+    for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) { give_tensor(state, slot, whole); });
+    for_divided_packed(trainer, [&](const DividedPackedState& state) {
+      whole.for_pieces(state, [&](WholeStates::Piece piece) { whole.gather(state, piece); });
+    });
   }
 }
 
@@ -168,11 +197,7 @@ void load_divided_states(const std::string& path, const Trainer& trainer, WholeS
   for_divided(trainer, [&](const std::string& state, const ParameterSlot& slot) {
     share_tensor(file, state + "." + slot.spec.name, trainer, state, slot, whole);
   });
-  for (const DividedPackedState& state : trainer.divided_packed()) {
-    std::byte* values = file ? whole.place(state) : nullptr;
-    if (file) copy_tensor(*file, kPackedPrefix + state.whole.name, state.whole.type, values);
-    whole.scatter(state, values);
-  }
+  for (const DividedPackedState& state : trainer.divided_packed()) share_packed(file, state, whole);
 }
 
 void save_divided_model(const std::string& path, const Trainer& trainer, const std::string& state,
@@ -182,7 +207,7 @@ void save_divided_model(const std::string& path, const Trainer& trainer, const s
     for (int times = 0; times < kFetches; ++times)
       for (const ParameterSlot& slot : layout.parameters())
         if (const std::string& from = state_of(trainer, slot, state); whole.is_divided(from, slot))
-          whole.gather(from, slot);
+          give_tensor(from, slot, whole);
     return;
   }
   std::vector<SafetensorsTensor> tensors;

@@ -85,40 +85,40 @@ void DividedStates::scatter(const std::string& state, int64_t first, int64_t cou
   world_.exchange(outgoing, incoming);
 }
 
-std::span<std::byte> DividedStates::own_part(const DividedPackedState& state) const {
-  const size_t bytes = slice(state.bytes, world_.rank()).count;
-  if (bytes == 0) return {};
-  return {trainer_.store().data(state.own_name()), bytes};
+std::span<std::byte> DividedStates::own_part(const DividedPackedState& state, Slice part) const {
+  const Slice own = slice(state.bytes, world_.rank()), both = overlap(own, part);
+  if (both.count == 0) return {};
+  return {trainer_.store().data(state.own_name()) + (both.first - own.first), both.count};
 }
 
-void DividedStates::gather(const DividedPackedState& state, std::byte* whole) {
-  const std::span<std::byte> own = own_part(state);
+void DividedStates::gather(const DividedPackedState& state, int64_t first, int64_t count, std::byte* whole) {
+  const Slice part{static_cast<size_t>(first), static_cast<size_t>(count)};
+  const std::span<std::byte> own = own_part(state, part);
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
   if (world_.rank() != 0) {
     outgoing.push_back({0, own});
   } else {
     std::ranges::copy(own, whole);
-    for (int rank = 1; rank < world_.size(); ++rank) {
-      const Slice part = slice(state.bytes, rank);
-      incoming.push_back({rank, {whole + part.first, part.count}});
-    }
+    for (int rank = 1; rank < world_.size(); ++rank)
+      if (const Slice of = overlap(slice(state.bytes, rank), part); of.count > 0)
+        incoming.push_back({rank, {whole + (of.first - part.first), of.count}});
   }
   world_.exchange(outgoing, incoming);
 }
 
-void DividedStates::scatter(const DividedPackedState& state, const std::byte* whole) {
-  const std::span<std::byte> own = own_part(state);
+void DividedStates::scatter(const DividedPackedState& state, int64_t first, int64_t count, const std::byte* whole) {
+  const Slice part{static_cast<size_t>(first), static_cast<size_t>(count)};
+  const std::span<std::byte> own = own_part(state, part);
   std::vector<Communicator::Outgoing> outgoing;
   std::vector<Communicator::Incoming> incoming;
   if (world_.rank() != 0) {
     incoming.push_back({0, own});
   } else {
     std::copy_n(whole, own.size(), own.begin());
-    for (int rank = 1; rank < world_.size(); ++rank) {
-      const Slice part = slice(state.bytes, rank);
-      outgoing.push_back({rank, {whole + part.first, part.count}});
-    }
+    for (int rank = 1; rank < world_.size(); ++rank)
+      if (const Slice of = overlap(slice(state.bytes, rank), part); of.count > 0)
+        outgoing.push_back({rank, {whole + (of.first - part.first), of.count}});
   }
   world_.exchange(outgoing, incoming);
 }

@@ -26,12 +26,13 @@ class DividedStates {
   void gather(const std::string& state, int64_t first, int64_t count, float* whole);
   // All ranks take their slices of the same elements, which rank 0 has in `whole`.
   void scatter(const std::string& state, int64_t first, int64_t count, const float* whole);
-  // The same of all bytes of a packed state.
-  void gather(const DividedPackedState& state, std::byte* whole);
-  void scatter(const DividedPackedState& state, const std::byte* whole);
+  // The same of the bytes [first, first + count) of a packed state.
+  void gather(const DividedPackedState& state, int64_t first, int64_t count, std::byte* whole);
+  void scatter(const DividedPackedState& state, int64_t first, int64_t count, const std::byte* whole);
 
  private:
-  std::span<std::byte> own_part(const DividedPackedState& state) const;
+  // What this rank has of `part`, which is of the whole state.
+  std::span<std::byte> own_part(const DividedPackedState& state, Slice part) const;
   // visit(rank, first in the state, first in the rank's slices, count) for what the ranks have of a part.
   template <class Visit>
   void for_parts(int64_t first, int64_t count, const Visit& visit) const;

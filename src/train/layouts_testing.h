@@ -168,7 +168,8 @@ inline std::vector<double> train_part(const std::string& family, const Layout& l
   run_ranks(layout.ranks(), [&](Communicator& world) {
     LayoutRank rank(family, layout, world);
     Trainer& trainer = rank.trainer();
-    WholeStates whole(trainer, rank.groups.data, rank.groups.tensor, rank.groups.pipeline);
+    constexpr int64_t kPieceFloats = 1000;  // most tensors have several pieces
+    WholeStates whole(trainer, rank.groups.data, rank.groups.tensor, rank.groups.pipeline, kPieceFloats);
     const bool is_first = world.rank() == 0;
     if (first > 0) {
       if (is_first) {

@@ -72,7 +72,7 @@ struct Rank {
                  .loss_scale = settings.loss_scale},
                 {}, settings.groups),
         shards(learner.trainer(), world),
-        whole(learner.trainer(), world, single_process(), single_process()) {}
+        whole(learner.trainer(), world, single_process(), single_process(), 200) {}
 
   StepReport step(int64_t number) {
     const BatchShare share = shards.batches();
