@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What 8 and 4 bits cost: accuracy and perplexity of trained models in every precision, as a table.
 
-    bench/check_quality.py --data FOLDER --bert FOLDER [--linnet PROGRAM] [--work FOLDER] [--only sst2|shakespeare]
+    bench/check_quality.py --data FOLDER --bert FOLDER [--linnet PROGRAM] [--work FOLDER] [--only sst2|shakespeare|wikitext]
                            [--out FILE.md]
 
-FOLDER of --data holds text-classification/sst2 and lm/tinyshakespeare; --bert is a MiniLM folder to fine-tune. Models are
+FOLDER of --data holds text-classification/sst2, lm/tinyshakespeare and lm/wikitext-2; --bert is a MiniLM folder to fine-tune. Models are
 trained, calibrated on training data alone and evaluated by the command line. Everything lies in the work folder: what is
 there already is not computed again, so an interrupted check goes on. Exit code 1 if a bound is missed.
 """
@@ -76,22 +76,39 @@ def sst2(check):
 def shakespeare(check):
     text = f"{check.data}/lm/tinyshakespeare/input.txt"
     run = check.train("shakespeare", "shakespeare", "--set", f"text={text}", "--steps", "1000", "--set", "warmup_steps=100")
-    examples = f"{check.work}/shakespeare-examples.txt"
+    return language(check, "GPT on tinyshakespeare, validation", run, text, 0.8)  # the validation text is the end
+
+
+def wikitext(check):
+    """WikiText-2's validation text is what is trained on: its training text is not needed for this comparison."""
+    folder = f"{check.data}/lm/wikitext-2"
+    run = check.train("wikitext", "text", "--set", "architecture=gpt", "--set", f"text={folder}/valid.txt", "--set",
+                      f"test_text={folder}/test.txt", "--set", "max_seq_len=128", "--set", "sample_length=0", "--steps",
+                      "800", "--set", "warmup_steps=80")
+    return language(check, "GPT on WikiText-2, test", run, f"{folder}/valid.txt", 0.9, "--split", "test")
+
+
+def language(check, name, run, text, share, *arguments):
+    """Perplexities of a language model, for whose static scales the first `share` of a text is read."""
+    examples = f"{run}-examples.txt"
     if not os.path.exists(examples):
         with open(text, encoding="utf-8") as file, open(examples, "w", encoding="utf-8") as out:
             body = file.read()
-            body = body[: len(body) * 8 // 10].replace("\n", " ")  # the validation text is the end
+            body = body[: int(len(body) * share)].replace("\n", " ")
             out.writelines(body[i : i + 128] + "\n" for i in range(0, len(body), len(body) // 256))
     static = check.quantize(run, examples, "minmax", "--examples", "256")
     rows, exact = [], None
     for model, quantize, bound in [(run, "none", None), (run, "int8", 1), (static, "static", 1), (run, "int8-weights", 0.1),
                                    (run, "int4-weights", 2)]:
-        perplexity = math.exp(check.evaluate(model, quantize)["loss"])
+        perplexity = math.exp(check.evaluate(model, quantize, *arguments)["loss"])
         exact = exact or perplexity
         change = 100 * (perplexity / exact - 1)
-        rows.append(("GPT on tinyshakespeare, validation", "fp32" if quantize == "none" else quantize, f"{perplexity:.4f}",
+        rows.append((name, "fp32" if quantize == "none" else quantize, f"{perplexity:.4f}",
                      "" if quantize == "none" else f"{change:+.2f} %", bound, bound is None or change <= bound))
     return rows
+
+
+PARTS = {"sst2": sst2, "shakespeare": shakespeare, "wikitext": wikitext}
 
 
 def main():
@@ -101,17 +118,17 @@ def main():
     parser.add_argument("--bert", default="")
     parser.add_argument("--work", default="build/quality")
     parser.add_argument("--nice", type=int, default=0)
-    parser.add_argument("--only", action="append", choices=["sst2", "shakespeare"])
+    parser.add_argument("--only", action="append", choices=PARTS)
     parser.add_argument("--out", help="also writes the table to this file")
     arguments = parser.parse_args()
-    parts = arguments.only or ["sst2", "shakespeare"]
+    parts = arguments.only or list(PARTS)
     if "sst2" in parts and not os.path.isdir(arguments.bert):
-        sys.exit("--bert names no model folder; --only shakespeare needs none")
+        sys.exit("--bert names no model folder; --only names parts that need none")
     check = Check(arguments)
     lines = ["| model | precision | accuracy or perplexity | change | bound | |", "|---|---|---|---|---|---|"]
     missed = False
     for part in parts:
-        for model, precision, figure, change, bound, good in {"sst2": sst2, "shakespeare": shakespeare}[part](check):
+        for model, precision, figure, change, bound, good in PARTS[part](check):
             missed = missed or not good
             lines.append(f"| {model} | {precision} | {figure} | {change} | {'' if bound is None else bound} | "
                          f"{'' if bound is None else 'yes' if good else 'no'} |")

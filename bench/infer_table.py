@@ -10,7 +10,7 @@ ONNX Runtime fused by its transformer optimizer in fp32, and dynamic int8; Linne
 int8. The decoder: transformers on PyTorch, llama.cpp in F32, Q8_0 and Q4_0; Linnet fp32, bf16, int8, int8-weights and
 int4-weights. Sides take turns, each in a process of its own; a cell is the median of the rounds' medians. Loading and
 tokens are not part of it. Run by --python, a Python with torch, transformers, onnx and onnxruntime; llama.cpp by
---llama-python, one with torch, llama-cpp-python, gguf and safetensors, if there is one. Results:
+--llama-python, one with torch, xllamacpp (a compiled llama.cpp), gguf and safetensors, if there is one. Results:
 bench/results/infer_table.md, .json and .svg.
 """
 
@@ -137,7 +137,7 @@ class Decoder:
     def peer(self, mode: str, arguments: list, turn: int) -> dict:
         if mode.startswith("llama"):
             if not self.options.llama_python:
-                return {"error": "not run: --llama-python names a Python with llama-cpp-python"}
+                return {"error": "not run: --llama-python names a Python with xllamacpp"}
             python, self.options.python = self.options.python, self.options.llama_python
             try:
                 return self.runs.peer(mode, arguments, turn, DECODER)
@@ -211,7 +211,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.5,
                         help="of each cell and round; a decoder takes four times that")
-    parser.add_argument("--llama-python", help="a Python with llama-cpp-python and gguf")
+    parser.add_argument("--llama-python", help="a Python with xllamacpp and gguf")
     options = parser.parse_args()
     for model in options.models:
         if model not in models:

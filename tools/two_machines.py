@@ -6,7 +6,9 @@
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -42,6 +44,7 @@ class TwoMachines:
         self.agent, self.hosts = folder / "agent", folder / "hosts"
 
     def __enter__(self):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that __exit__() is called then, too
         # mpirun calls the agent with a host's name and a command. A daemon of the same host name would be taken for
         # one of the first machine.
         self.agent.write_text(f"#!/bin/sh\nshift\nexec nsenter --net=/var/run/netns/{self.names[1]} unshare --uts "

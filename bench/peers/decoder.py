@@ -10,6 +10,7 @@ of the mode; in Q4_0 the embedding, which is the head too, in Q8_0, as Linnet's 
 """
 
 import argparse
+import ctypes
 import importlib.metadata
 import json
 import sys
@@ -87,19 +88,64 @@ def gguf_file(folder: str, kind: str) -> Path:
     return path
 
 
-def llama(path: Path, tokens: int, threads: int):
-    """-> write(count) -> seconds of each token."""
-    import llama_cpp
+class Opaque(ctypes.Structure):
+    """A structure of llama.cpp that is only handed on. Its sizes differ by version; all are passed in memory, and more
+    bytes than it has do no harm."""
 
-    model = llama_cpp.Llama(str(path), n_ctx=PROMPT + tokens, n_threads=threads, n_threads_batch=threads, verbose=False)
+    _fields_ = [("bytes", ctypes.c_uint64 * 128)]
+
+
+def llama_library() -> ctypes.CDLL:
+    """llama.cpp's C interface, in the module of the package xllamacpp."""
+    import xllamacpp
+
+    library = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
+    pointer, count = ctypes.c_void_p, ctypes.c_int32
+    for name, result, arguments in (
+            ("llama_print_system_info", ctypes.c_char_p, []),
+            ("llama_model_default_params", Opaque, []),
+            ("llama_model_load_from_file", pointer, [ctypes.c_char_p, Opaque]),
+            ("llama_context_default_params", Opaque, []),
+            ("llama_init_from_model", pointer, [pointer, Opaque]),
+            ("llama_set_n_threads", None, [pointer, count, count]),
+            ("llama_get_memory", pointer, [pointer]),
+            ("llama_memory_clear", None, [pointer, ctypes.c_bool]),
+            ("llama_batch_get_one", Opaque, [ctypes.POINTER(ctypes.c_int32), count]),
+            ("llama_decode", count, [pointer, Opaque])):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    library.llama_backend_init()
+    return library
+
+
+def llama_version() -> str:
+    """With the instruction sets that its processor code was compiled for."""
+    info = llama_library().llama_print_system_info().decode()
+    sets = [part.split("=")[0].split(":")[-1].strip() for part in info.split("|") if part.strip().endswith("= 1")]
+    return f"llama.cpp (xllamacpp {importlib.metadata.version('xllamacpp')}; {', '.join(sets)})"
+
+
+def llama(path: Path, threads: int):
+    """-> write(count) -> seconds of each token."""
+    library = llama_library()
+    model = library.llama_model_load_from_file(str(path).encode(), library.llama_model_default_params())
+    context = model and library.llama_init_from_model(model, library.llama_context_default_params())
+    if not context:
+        sys.exit(f"llama.cpp does not open {path}")
+    library.llama_set_n_threads(context, threads, threads)
+
+    def decode(tokens: list[int]) -> None:
+        array = (ctypes.c_int32 * len(tokens))(*tokens)
+        if library.llama_decode(context, library.llama_batch_get_one(array, len(tokens))):
+            sys.exit("llama.cpp does not decode")
 
     def write(count: int) -> list[float]:
-        model.reset()
-        model.eval([TOKEN] * PROMPT)
+        library.llama_memory_clear(library.llama_get_memory(context), True)
+        decode([TOKEN] * PROMPT)
         times = []
         for _ in range(count - 1):  # the prompt gave the first; which token it is takes no time to speak of
             began = time.perf_counter()
-            model.eval([TOKEN])
+            decode([TOKEN])
             times.append(time.perf_counter() - began)
         return times
 
@@ -146,11 +192,9 @@ def main():
         make(options.folder, options.layers, options.width, options.heads)
         return
     if options.mode in TYPES:
-        import llama_cpp
-
         file = gguf_file(options.model, TYPES[options.mode])
-        version = f"llama.cpp (llama-cpp-python {llama_cpp.__version__})"
-        make_writer = lambda: llama(file, options.tokens, options.threads)  # noqa: E731
+        version = llama_version()
+        make_writer = lambda: llama(file, options.threads)  # noqa: E731
     else:
         import torch
         import transformers
