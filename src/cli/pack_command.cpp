@@ -8,6 +8,7 @@
 #include "config/task_rows.h"
 #include "infer/pack.h"
 #include "nn/model_file.h"
+#include "pretrained/pretrained.h"
 #include "run/run_folder.h"
 #include "tasks/images/image_session.h"
 
@@ -20,9 +21,16 @@ struct Arguments {
   bool overwrite = false;
 };
 
-// Images are told apart by models of their own, whose weights are packed as they are unless they are quantized.
+// Images are told apart by models of their own; the weights of a run are packed as they are unless they are quantized.
 PackReport pack_any(const Arguments& arguments) {
   const auto& [folder, out, words, overwrite] = arguments;
+  if (!is_packed(folder) && is_vit_folder(folder)) {
+    const PretrainedModel model = open_pretrained(folder);
+    const auto load = [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+      load_parameters(model, layout, parameters);
+    };
+    return pack_model(folder, out, words, {*model.module, load, &model});
+  }
   const RunFolder run(folder);
   if (is_packed(folder) || !run.has_config() || !words.parsed().any()) return pack_model(folder, out, words);
   const Config config = run.load_config();

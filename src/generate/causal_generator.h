@@ -28,7 +28,7 @@ class CausalGenerator {
 
   // Inside a listener: what the token was picked from.
   std::span<const float> last_logits() const { return last_logits_; }
-  const std::vector<const Plan*>& plans() const { return engine_.plans(); }  // for reports
+  std::vector<const Plan*> plans() const { return engine_.plans(); }  // for reports
 
  private:
   Engine engine_;

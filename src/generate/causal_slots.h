@@ -60,6 +60,8 @@ class CausalSlots : public SlotModel {
   std::vector<int32_t> first_tokens(const std::vector<int32_t>& prompt) const override { return prompt; }
   int64_t room() const override { return options_.max_length; }
   bool computes_again() const override { return !options_.cache; }
+  // A step reads all weights with few rows.
+  std::vector<Plan*> packable_plans() override { return {}; }
   // Tokens of the longest prompt that can be computed.
   int64_t longest_prompt() const { return std::min(options_.prompt_lengths.back(), options_.max_length - 1); }
   bool keeps_prefixes() const { return prefixes_.has_value(); }

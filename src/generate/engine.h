@@ -94,8 +94,9 @@ class Engine {
   std::vector<FinishedRequest> take_finished();
 
   int64_t slots() const { return model_->slots(); }
-  int64_t beams() const { return model_->beams(); }                          // the most of a request
-  const std::vector<const Plan*>& plans() const { return model_->plans(); }  // for reports
+  int64_t beams() const { return model_->beams(); }                   // the most of a request
+  std::vector<const Plan*> plans() const { return model_->plans(); }  // for reports
+  std::vector<Plan*> packable_plans() { return model_->packable_plans(); }
 
  private:
   struct Job;

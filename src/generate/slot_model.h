@@ -90,7 +90,9 @@ class SlotModel {
   int64_t slots() const { return options_.slots(); }
   int64_t beams() const { return options_.beams; }
   int64_t vocab_size() const { return vocab_; }
-  const std::vector<const Plan*>& plans() const { return plan_list_; }  // for reports
+  std::vector<const Plan*> plans() const { return {plan_list_.begin(), plan_list_.end()}; }  // for reports
+  // All plans, whose weights may be packed (plan/packed_weights.h); none of a model that plans some later.
+  virtual std::vector<Plan*> packable_plans() { return plan_list_; }
   const SlotCounts& counts() const { return counts_; }
 
  protected:
@@ -140,7 +142,7 @@ class SlotModel {
   const SlotOptions options_;
   const int64_t vocab_;
   std::vector<Decode> decodes_;  // by rows, ascending; the last has all
-  std::vector<const Plan*> plan_list_;
+  std::vector<Plan*> plan_list_;
   std::unique_ptr<Inputs> inputs_;
   std::vector<int64_t> adapters_;  // of each slot
   int64_t choice_rows_ = 0;        // of the input by which rows choose their adapters

@@ -33,7 +33,8 @@ class SourceGenerator {
                                                 ThreadPool& pool,
                                                 const std::function<void(int64_t done)>& progress = {});
 
-  const std::vector<const Plan*>& plans() const { return engine_.plans(); }  // for reports
+  std::vector<const Plan*> plans() const { return engine_.plans(); }  // for reports
+  std::vector<Plan*> packable_plans() { return engine_.packable_plans(); }
 
  private:
   Engine engine_;

@@ -49,8 +49,10 @@ ModelKind model_kind(const std::string& folder) {
   if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
   if (is_translation_folder(folder)) return ModelKind::kTranslation;
   if (is_text_classifier_folder(folder)) return ModelKind::kClassifier;
-  const bool is_bert = &find_family(ConfigFile(folder + "/config.json")) == &kBertFamily;
-  return is_bert ? ModelKind::kEmbedder : ModelKind::kLanguage;
+  const Family& family = find_family(ConfigFile(folder + "/config.json"));
+  if (std::string_view(family.model_type) == "vit")
+    fail_user("'" + folder + "' classifies images; `linnet predict` does that");
+  return &family == &kBertFamily ? ModelKind::kEmbedder : ModelKind::kLanguage;
 }
 
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {

@@ -212,7 +212,7 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
 
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
                       const ModelToPack& model) {
-  return pack_parameters(folder, path, words, {nullptr, &model.module, nullptr, model.load});
+  return pack_parameters(folder, path, words, {nullptr, &model.module, model.pretrained, model.load});
 }
 
 }  // namespace linnet

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "nn/parameter_file.h"
+#include "pretrained/pretrained.h"
 
 namespace linnet {
 
@@ -21,6 +22,7 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
 struct ModelToPack {
   const Module& module;
   std::function<void(const ParameterLayout&, const ParameterTarget&)> load;
+  const PretrainedModel* pretrained = nullptr;  // says in which types the model folder has its weights; null: in fp32
 };
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words,
                       const ModelToPack& model);

@@ -20,17 +20,16 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   }
   const SharedRegions shared = declare_model(store_, layout_);
   bind_inputs(graphs);
-  if (options.pack_weights) find_filters(graphs), find_weights(graphs, options.precision);
+  if (options.pack_weights) find_filters(graphs);
   for (Graph& graph : graphs) {
-    PassOptions passes{.precision = options.precision, .filters = filters_, .backend = &store_.backend()};
-    if (weights_.empty()) {
-      graph = optimize(std::move(graph), passes);
-    } else {  // packed before values are placed in each other's memory
-      passes.off.insert("make_views");
-      graph = make_views(pack_weights(optimize(std::move(graph), passes), weights_));
-      verify(graph);
-    }
+    graph =
+        optimize(std::move(graph), {.precision = options.precision, .filters = filters_, .backend = &store_.backend()});
     plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
+  }
+  if (options.pack_weights) {
+    std::vector<Plan*> plans;
+    for (Plan& plan : plans_) plans.push_back(&plan);
+    weights_ = PackedWeights(plans, store_);
   }
   store_.allocate();
   store_.touch();
@@ -59,17 +58,8 @@ void Forward::find_filters(const std::vector<Graph>& graphs) {
   }
 }
 
-// Parameters alone: constants are not loaded. Panels begin at a multiple of 64 bytes.
-void Forward::find_weights(const std::vector<Graph>& graphs, Precision precision) {
-  weights_ = packable_weights(graphs, precision, store_.backend());
-  std::erase_if(weights_, [&](const PackedMatrix& weight) {
-    const size_t offset = store_.find(weight.flat, 0).offset + static_cast<size_t>(weight.offset) * sizeof(float);
-    return weight.flat == "constants" || offset % 64 != 0;
-  });
-}
-
 void Forward::pack_loaded() {
-  for (const PackedMatrix& weight : weights_) pack(weight, store_.as<float>(weight.flat), pool_);
+  weights_.pack(store_, pool_);
   for (const PackedFilters& filters : filters_)
     pack(filters, store_.as<float>(filters.flat), store_.as<float>(filters.input()), pool_);
 }

@@ -21,7 +21,7 @@
 #include "nn/parameter_layout.h"
 #include "nn/trace.h"
 #include "passes/pack_filters.h"
-#include "passes/pack_weights.h"
+#include "plan/packed_weights.h"
 
 namespace linnet {
 
@@ -33,9 +33,9 @@ struct ForwardOptions {
   Precision precision = Precision::kF32;
   std::string device = "cpu";
   // load() packs filters of convolutions, beside the parameters, and weights of linear layers, in their place, once,
-  // where otherwise every run would (passes/pack_filters.h, pack_weights.h). Results keep their bits. load() must then
-  // fill all parameters, and parameters() is neither to be written nor read. A packed model that is mapped gets pages
-  // of its own for these weights, which other processes do not share.
+  // where otherwise every run would (passes/pack_filters.h, plan/packed_weights.h). Results keep their bits. load()
+  // must then fill all parameters, and parameters() is neither to be written nor read. A packed model that is mapped
+  // gets pages of its own for these weights, which other processes do not share.
   bool pack_weights = false;
 };
 
@@ -79,13 +79,12 @@ class Forward {
   void* location(const std::string& input, size_t bytes);
   void bind_inputs(const std::vector<Graph>& graphs);
   void find_filters(const std::vector<Graph>& graphs);
-  void find_weights(const std::vector<Graph>& graphs, Precision precision);
   void pack_loaded();
 
   ParameterLayout layout_;
   Store store_;
   std::vector<PackedFilters> filters_;
-  std::vector<PackedMatrix> weights_;
+  PackedWeights weights_;
   std::map<std::string, size_t> inputs_;  // capacity in bytes
   std::vector<Plan> plans_;
   std::vector<std::unique_ptr<Executor>> executors_;

@@ -11,7 +11,6 @@
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/literal/literal.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/panel_matmul.h"
 #include "ops/movement/movement.h"
 #include "ops/op_lists.h"
 #include "ops/pointwise/pointwise.h"
@@ -29,7 +28,6 @@ std::span<const OpEntry> inference_ops() {
       OpEntry{&kPointwise, pointwise_kernels()},
       OpEntry{&kReduce, reduce_kernels()},
       OpEntry{&kMatmul, matmul_kernels()},
-      OpEntry{&kPanelMatmul, panel_matmul_kernels()},
       OpEntry{&kReshape, reshape_kernels()},
       OpEntry{&kStopGradient, reshape_kernels()},
       OpEntry{&kSplit, split_kernels()},

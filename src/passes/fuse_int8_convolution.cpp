@@ -88,10 +88,6 @@ class Int8Convolutions {
   const Expression relu_ = relu_expression();
 };
 
-bool same(const RoundingAttrs& a, const RoundingAttrs& b) {
-  return a.scale == b.scale && a.zero == b.zero && a.least == b.least && a.most == b.most;
-}
-
 // The codes that results are handed on as.
 class Codes {
  public:
@@ -117,7 +113,7 @@ class Codes {
       const auto& attrs = node.attrs.as<QuantizedConv2dAttrs>();
       for (size_t i = 0; i < node.in.size(); ++i) {
         if (node.in[i] != value || (attrs.residual && i == attrs.residual_at())) continue;
-        if (i != 0 || attrs.rounding.scale == 0 || (found && !same(*found, attrs.rounding))) return {};
+        if (i != 0 || attrs.rounding.scale == 0 || (found && *found != attrs.rounding)) return {};
         found = attrs.rounding;
       }
     }

@@ -1,5 +1,11 @@
 // A product with a quantized weight, or a lookup in a quantized table, reads it as it lies in memory. What else reads
 // such a parameter computes with the numbers that it stands for.
+//
+// A product whose result is read by products alone that round it by one scale, known beforehand (static int8: the first
+// layer of a feed-forward block), writes the codes that they would round it to: its floats are never stored.
+#include <algorithm>
+#include <optional>
+
 #include "ops/embedding/embedding.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/movement/movement.h"
@@ -82,8 +88,48 @@ class Quantized {
   Rewriter rewriter_;
 };
 
+// For graphs of Quantized.
+class CodedResults {
+ public:
+  explicit CodedResults(const Graph& graph) : matcher_(graph), rewriter_(graph) {}
+
+  Graph run() {
+    for (const Node& node : rewriter_.old().nodes())
+      if (!take(node)) rewriter_.copy(node);
+    return rewriter_.finish();
+  }
+
+ private:
+  bool take(const Node& node) {
+    if (!is(node, kQuantizedMatmul)) return false;
+    auto attrs = node.attrs.as<QuantizedMatmulAttrs>();
+    const std::optional<RoundingAttrs> codes = codes_of(node.out[0]);
+    if (!codes || attrs.weight.format != WeightFormat::kInt8) return false;
+    attrs.result_rounding = *codes;
+    rewriter_.map(node.out[0], rewriter_.add(node, kQuantizedMatmul, rewriter_.inputs_of(node), attrs)[0]);
+    return true;
+  }
+
+  // How all that read a result round it; empty: not all do, or not alike.
+  std::optional<RoundingAttrs> codes_of(ValueId value) const {
+    std::optional<RoundingAttrs> found;
+    for (const NodeId reader : matcher_.readers(value)) {
+      if (reader == rewriter_.old().node_count()) return {};  // the graph's result
+      const Node& node = rewriter_.old().node(reader);
+      if (!is(node, kQuantizedMatmul) || std::ranges::count(node.in, value) > 1 || node.in[0] != value) return {};
+      const RoundingAttrs& rounding = node.attrs.as<QuantizedMatmulAttrs>().rounding;
+      if (rounding.scale == 0 || (found && *found != rounding)) return {};
+      found = rounding;
+    }
+    return found;
+  }
+
+  const Matcher matcher_;
+  Rewriter rewriter_;
+};
+
 }  // namespace
 
-Graph fuse_quantized(const Graph& graph) { return Quantized(graph).run(); }
+Graph fuse_quantized(const Graph& graph) { return CodedResults(Quantized(graph).run()).run(); }
 
 }  // namespace linnet

@@ -13,6 +13,7 @@
 #include "nn/pipeline_parallel.h"
 #include "nn/quantized_training.h"
 #include "nn/tensor_parallel.h"
+#include "plan/packed_weights.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
 #include "run/trainer_options.h"
@@ -160,16 +161,27 @@ bool allocate_within(Session& session, const std::string& advice, Capacity capac
   return true;
 }
 
-void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
-  check_fits(session.store, advice);
+namespace {
+
+void fill(Session& session, const LoadWeights& load) {
   session.allocate();
   session.store.touch();
   session.trainer->initialize();  // the constants; the parameters are read next
   session.trainer->load_parameters([&](const ParameterTarget& parameters) { load(session.layout, parameters); });
 }
 
+}  // namespace
+
+void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
+  check_fits(session.store, advice);
+  const PackedWeights packed(session.inference_plans(), session.store);
+  fill(session, load);
+  packed.pack(session.store, session.trainer->pool());
+}
+
 void take_run_weights(Session& session, const std::string& folder) {
-  take_weights(session, "", [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
+  check_fits(session.store, "");
+  fill(session, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     load_model(RunFolder(folder).best_weights(), layout, parameters);
   });
 }

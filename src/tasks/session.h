@@ -30,6 +30,9 @@ class Session {
   // happens.
   void finish_planning(uint64_t resident);
   virtual void allocate();  // takes addresses and binds the plans to them; until then the store only has sizes
+  // All plans that a session runs which does not train, so that take_weights() packs weights for them. A session with
+  // plans beside the trainer's adds those, or gives none: then nothing is packed.
+  virtual std::vector<Plan*> inference_plans() { return trainer->evaluation_plans(); }
 
   const bool training;
   ParameterLayout layout;
@@ -58,10 +61,11 @@ enum class Capacity { kMustSuffice, kMayBeShort };
 bool allocate_within(Session& session, const std::string& advice, Capacity capacity);
 
 using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
-// For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. `advice`:
-// what needs less, for the error when it does not fit.
+// For a session that only evaluates or generates: takes the memory it has planned and has `load` fill it. Weights of
+// linear layers are packed for the plans, in their place (plan/packed_weights.h): "parameters" is not to be read
+// afterwards. `advice`: what needs less, for the error when it does not fit.
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load);
-// The best weights of the run in `folder`.
+// The best weights of the run in `folder`, as they were saved: for whoever reads "parameters".
 void take_run_weights(Session& session, const std::string& folder);
 
 }  // namespace linnet

@@ -237,6 +237,8 @@ class Trainer {
   // All plans, by "train.SHAPE", "evaluate.SHAPE" and "apply". A stage of a pipeline that is not the last has
   // "train.forward.SHAPE" and "train.backward.SHAPE" instead of the first, and the same of each slot but the first.
   NamedPlans plans() const;
+  // The plans of evaluate(), which nothing but PackedWeights may change; none with a pipeline, which has others too.
+  std::vector<Plan*> evaluation_plans();
   // The arena's size of the largest plan, and what no placement could have gone below.
   std::pair<size_t, size_t> arena_use() const;
 

@@ -30,6 +30,13 @@ int Trainer::add_evaluation_shape(LossFunction loss) {
   return shape;
 }
 
+std::vector<Plan*> Trainer::evaluation_plans() {
+  std::vector<Plan*> plans;
+  for (const auto& shape : shapes_)
+    if (!pipeline_) plans.push_back(&shape->evaluate);
+  return plans;
+}
+
 Graph Trainer::training_graph(const LossFunction& loss, int chunk) {
   if (!accumulates()) return single_graph(layout_, loss, step_options_);
   StepOptions options = step_options_;

@@ -167,6 +167,18 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   const Outcome piped = run({"run", folder_ / "vit"}, {.input = folder_ / "upper.bmp" + "\n"});
   EXPECT_EQ(piped.exit_code, 0) << piped.error;
 
+  // So does one file.
+  const Outcome packed = run({"pack", folder_ / "vit", "-o", folder_ / "vit.linnet"});
+  ASSERT_EQ(packed.exit_code, 0) << packed.error;
+  EXPECT_EQ(predict("vit.linnet"), predict("vit"));
+  const Outcome int8 = run({"pack", folder_ / "vit", "-o", folder_ / "int8.linnet", "--quantize", "int8"});
+  ASSERT_EQ(int8.exit_code, 0) << int8.error;
+  EXPECT_NE(int8.out.find("weights int8"), std::string::npos) << int8.out;
+  EXPECT_EQ(predict("int8.linnet")[0].substr(0, 1), predict("vit")[0].substr(0, 1));
+  const Outcome served = run({"serve", folder_ / "vit.linnet"});
+  EXPECT_EQ(served.exit_code, 2);
+  EXPECT_NE(served.error.find("classifies images; `linnet predict` does that"), std::string::npos) << served.error;
+
   // One small step leaves what was learned.
   const std::string from = "model.from=" + folder_ / "vit";
   Arguments more = settings({"max_steps=1", "learning_rate=1e-6", "final_learning_rate=0"});

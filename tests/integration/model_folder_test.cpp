@@ -193,7 +193,7 @@ TEST_F(ModelFolder, WhatIsNoDecoderIsNamed) {
     EXPECT_EQ(lines(outcome.error).size(), 1u);
   };
   const std::string bert = LINNET_GOLDEN "/bert_model", t5 = LINNET_GOLDEN "/t5";
-  refused({"generate", bert, "--prompt", "a"}, "is a BertModel, and no decoder alone");
+  refused({"generate", bert, "--prompt", "a"}, "is a BertModel, which does not predict the next token");
   refused({"generate", t5, "--prompt", "a"}, "holds no tokenizer");  // an encoder-decoder answers, with a tokenizer
   refused({"eval", t5, "--data", *made_ / "input.txt"}, "expected source<TAB>target");  // of pairs
 }

@@ -41,7 +41,7 @@ void taps_of_pairs(const TapCall& call, bool stores_bf16, ThreadPool& pool) {
 }
 void weights_of_pairs(const WeightCall& call, ThreadPool& pool) { convolution::run_weights<tile::Bf16>(call, pool); }
 #else
-[[noreturn]] void fail_without() { fail_internal("a convolution in bf16 on a processor without"); }
+[[noreturn]] void fail_without() { fail_internal("a convolution in bf16 on a processor without bf16 instructions"); }
 void pack_pairs(const PackCall&, ThreadPool&) { fail_without(); }
 void taps_of_pairs(const TapCall&, bool, ThreadPool&) { fail_without(); }
 void weights_of_pairs(const WeightCall&, ThreadPool&) { fail_without(); }

@@ -45,7 +45,7 @@ void weights_of_pairs(const WinogradWeightCall& call, ThreadPool& pool) {
   convolution::run_winograd_weights<tile::Bf16, Bfloat16>(call, pool);
 }
 #else
-[[noreturn]] void fail_without() { fail_internal("a convolution in bf16 on a processor without"); }
+[[noreturn]] void fail_without() { fail_internal("a convolution in bf16 on a processor without bf16 instructions"); }
 void pack_pairs(const WinogradPackCall&, ThreadPool&) { fail_without(); }
 void winograd_of_pairs(const WinogradCall&, bool, ThreadPool&) { fail_without(); }
 void weights_of_pairs(const WinogradWeightCall&, ThreadPool&) { fail_without(); }

@@ -32,15 +32,23 @@ struct StaticRounding {
   bool any_weight = false;
 };
 
-// Bytes of workspace for m rows. `few`: of a product that is computed as those of few rows are.
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
+// Of kInt8: operands that are bytes in memory, in place of args.a and args.c.
+struct ByteOperands {
+  const uint8_t* a = nullptr;           // [m, k], dense: codes by the product's StaticRounding
+  uint8_t* c = nullptr;                 // [m, n], rows args.ldc apart: C as round_to_codes() rounds it
+  StaticRounding result_rounding = {};  // of c
+};
+
+// Bytes of workspace for m rows. `few`: of a product that is computed as those of few rows are. `codes`: of one with
+// ByteOperands::a.
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes = false);
 
 // The sizes n and k of `args` and the operand b are not read: they are the weight's. `trans_b` must be set for kInt8,
 // whose results have no pre_activation and no derivative. With `independent_rows` any number of rows is computed as few
 // rows are. `workspace` is 64-byte aligned.
-// `rounding` is of kInt8 alone.
+// `rounding` and `bytes` are of kInt8 alone; codes as `bytes.a` need a rounding that has a scale.
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
-                    const StaticRounding& rounding = {});
+                    const StaticRounding& rounding = {}, const ByteOperands& bytes = {});
 
 // The product of rows that are bytes already and need not lie in memory all at once: write_rows(first, count, codes)
 // writes rows [first, first + count) of A, round up(k, 32) codes each, the padding `rounding.zero`. It is called by

@@ -79,29 +79,41 @@ float quantize_activations(const float* x, int64_t k, uint8_t* codes) {
   return top / 127;
 }
 
-void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+// A vector's codes. Multiplying by 1 / scale gives the quotient but for an error of 2e-4, where it is small enough for
+// a code: so the same integer, unless it is that close to a tie, or no number. Only then are the numbers divided, which
+// takes several times as long.
+HWY_INLINE auto codes_by(const StaticRounding& rounding) {
+  const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint8_t, FloatTag> d8;
   const Floats scale = SetAll(rounding.scale), zero = SetAll(static_cast<float>(rounding.zero)),
                least = SetAll(static_cast<float>(rounding.least)), most = SetAll(static_cast<float>(rounding.most));
-  const auto round = [=](Floats values) LINNET_LAMBDA {
-    const Floats code = hn::Add(hn::Round(hn::Div(values, scale)), zero);
+  const Floats inverse = SetAll(1 / rounding.scale), sure = SetAll(0.4998F);
+  return [=](Floats values) LINNET_LAMBDA {
+    const Floats quotient = hn::Mul(values, inverse);
+    Floats whole = hn::Round(quotient);
+    if (!hn::AllTrue(d, hn::Lt(hn::Abs(hn::Sub(quotient, whole)), sure))) whole = hn::Round(hn::Div(values, scale));
+    const Floats code = hn::Add(whole, zero);
     const Floats limited = hn::IfThenElse(hn::Gt(code, least), hn::Min(code, most), least);
     return hn::DemoteTo(d8, hn::ConvertTo(di, limited));
   };
-  write_codes(x, k, round, codes);
 }
 
-// sums [rows][columns] to C. Multiplications and additions are not fused, as not every instruction set can.
+void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
+  write_codes(x, k, codes_by(rounding), codes);
+}
+
+// sums [rows][columns] to those rows and columns of C, whose numbers go to `c`, rows c_stride apart. Multiplications
+// and additions are not fused, as not every instruction set can.
 void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* sums, int64_t sums_stride,
-                 const float* row_scales, int64_t first_row, int64_t rows, int64_t column, int64_t columns) {
+                 const float* row_scales, int64_t first_row, int64_t rows, int64_t column, int64_t columns, float* c,
+                 int64_t c_stride) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const float* scales = weight.row_scales() + column;
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t location = (first_row + i) * g.ldc + column;
-    float* out = g.c.f32() + location;
-    const float* residual = g.residual ? g.residual.f32() + location : nullptr;
+    float* out = c + i * c_stride;
+    const float* residual = g.residual ? g.residual.f32() + (first_row + i) * g.ldc + column : nullptr;
     const Floats row_scale = SetAll(row_scales[first_row + i]);
     const int32_t* row = sums + i * sums_stride;
     ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
@@ -115,13 +127,17 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const int32_t* s
   }
 }
 
-// Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end.
+// Rows [first, last) of A by columns [begin, end) of C, both whole tiles but at the end. With bytes.c a tile's numbers
+// never reach memory that is not in the L1 cache.
 template <class Sums>
 void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* codes, const float* row_scales,
-              int64_t first, int64_t last, int64_t begin, int64_t end) {
+              int64_t first, int64_t last, int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
   const int64_t depth = padded(weight.shape.columns);
-  HWY_ALIGN int32_t sums[Sums::kRows * Sums::kPanels * kPanel];
   constexpr int64_t kStride = Sums::kPanels * kPanel;
+  HWY_ALIGN int32_t sums[Sums::kRows * kStride];
+  HWY_ALIGN float numbers[Sums::kRows * kStride];
+  GemmArgs apart = g;  // of a tile's numbers
+  apart.c = numbers, apart.ldc = kStride;
   for (int64_t column = begin; column < end; column += kStride) {
     const int64_t columns = std::min(kStride, weight.shape.rows - column);
     const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
@@ -129,32 +145,42 @@ void multiply(const GemmArgs& g, const PackedWeight& weight, const uint8_t* code
       const int rows = static_cast<int>(std::min<int64_t>(Sums::kRows, last - row));
       Sums::run(rows, panels, depth, codes + row * depth, weight.codes(column / kPanel), weight.shape.panel_bytes(),
                 weight.sums() + column, sums, kStride);
-      finish_tile(g, weight, sums, kStride, row_scales, row, rows, column, columns);
-      if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(g, g.c.f32() + row * g.ldc + column, rows, columns);
+      float* c = bytes.c ? numbers : g.c.f32() + row * g.ldc + column;
+      finish_tile(g, weight, sums, kStride, row_scales, row, rows, column, columns, c, bytes.c ? kStride : g.ldc);
+      if (tile::has_epilogue(g)) tile::Epilogue<EpilogueUnit>(bytes.c ? apart : g, c, rows, columns);
+      for (int64_t i = 0; bytes.c && i < rows; ++i)
+        round_by(numbers + i * kStride, columns, bytes.result_rounding, bytes.c + (row + i) * g.ldc + column);
     }
   }
 }
 
 template <class Sums>
-void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, std::byte* workspace,
-                 ThreadPool& pool) {
+void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
+                 const ByteOperands& bytes, std::byte* workspace, ThreadPool& pool) {
   const int64_t n = weight.shape.rows, k = weight.shape.columns, depth = padded(k);
-  auto* codes = reinterpret_cast<uint8_t*>(workspace);
-  auto* row_scales = reinterpret_cast<float*>(workspace + (g.m * depth + 63) / 64 * 64);
+  const bool are_rounded = bytes.a && depth == k;  // and need no padding
+  auto* written = reinterpret_cast<uint8_t*>(workspace);
+  const uint8_t* codes = are_rounded ? bytes.a : written;
+  auto* row_scales = reinterpret_cast<float*>(workspace + (are_rounded ? 0 : (g.m * depth + 63) / 64 * 64));
   constexpr int64_t kSerial = 1 << 14;
   // Sums are exact, so how the work is cut never shows.
   const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
   const auto round_row = [&](int64_t row) {
-    const float* x = g.a.f32() + row * g.lda;
+    uint8_t* to = written + row * depth;
     row_scales[row] = rounding.scale;
     if (rounding.scale == 0) {
-      row_scales[row] = quantize_activations(x, k, codes + row * depth);
+      row_scales[row] = quantize_activations(g.a.f32() + row * g.lda, k, to);
       return;
     }
-    round_by(x, k, rounding, codes + row * depth);
-    std::fill(codes + row * depth + k, codes + (row + 1) * depth, static_cast<uint8_t>(rounding.zero));
+    if (bytes.a)
+      std::memcpy(to, bytes.a + row * k, static_cast<size_t>(k));
+    else
+      round_by(g.a.f32() + row * g.lda, k, rounding, to);
+    std::fill(to + k, to + depth, static_cast<uint8_t>(rounding.zero));
   };
-  if (g.m * depth <= kSerial) {
+  if (are_rounded) {
+    std::fill_n(row_scales, g.m, rounding.scale);
+  } else if (g.m * depth <= kSerial) {
     for (int64_t row = 0; row < g.m; ++row) round_row(row);
   } else {
     pool.run((g.m + rows_of_task - 1) / rows_of_task, [&](int64_t task, int) {
@@ -172,7 +198,7 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, const StaticRoun
   pool.run(strips * blocks, [&](int64_t task, int) {
     const int64_t row = task / strips * block_rows, column = task % strips * strip;
     multiply<Sums>(g, weight, codes, row_scales, row, std::min(g.m, row + block_rows), column,
-                   std::min(n, column + strip));
+                   std::min(n, column + strip), bytes);
   });
 }
 
@@ -231,10 +257,10 @@ void with_sums([[maybe_unused]] bool vnni, [[maybe_unused]] bool any_weight, con
 #endif
 }
 
-void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, bool vnni,
-             std::byte* workspace, ThreadPool& pool) {
+void product(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding, const ByteOperands& bytes,
+             bool vnni, std::byte* workspace, ThreadPool& pool) {
   with_sums(vnni, rounding.any_weight,
-            [&]<class Sums>(Sums) { run_product<Sums>(g, weight, rounding, workspace, pool); });
+            [&]<class Sums>(Sums) { run_product<Sums>(g, weight, rounding, bytes, workspace, pool); });
 }
 
 void product_of_written_rows(const GemmArgs& g, const PackedWeight& weight, const StaticRounding& rounding,
@@ -282,19 +308,20 @@ void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, u
   HWY_DYNAMIC_DISPATCH(round_by)(x, k, rounding, codes);
 }
 
-size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads) {
+size_t quantized_gemm_workspace(const PackedShape& shape, int64_t m, bool few, int threads, bool codes) {
   if (shape.format == WeightFormat::kBf16) return gemm_strips_workspace(shape, m, threads);
   if (shape.format != WeightFormat::kInt8) return gemm_blocks_workspace(shape, m, few, threads);
   const int64_t depth = shape.blocks() * PackedShape::kBlock;
-  return static_cast<size_t>((m * depth + 63) / 64 * 64) + static_cast<size_t>(m) * sizeof(float);
+  const int64_t written = codes && depth == shape.columns ? 0 : (m * depth + 63) / 64 * 64;
+  return static_cast<size_t>(written) + static_cast<size_t>(m) * sizeof(float);
 }
 
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool,
-                    const StaticRounding& rounding) {
+                    const StaticRounding& rounding, const ByteOperands& bytes) {
   if (args.m == 0 || weight.shape.rows == 0) return;
   if (weight.shape.format == WeightFormat::kBf16) return gemm_strips(args, weight, workspace, pool);
   if (weight.shape.format != WeightFormat::kInt8) return gemm_blocks(args, weight, workspace, pool);
-  HWY_DYNAMIC_DISPATCH(product)(args, weight, rounding, has_vnni(), workspace, pool);
+  HWY_DYNAMIC_DISPATCH(product)(args, weight, rounding, bytes, has_vnni(), workspace, pool);
 }
 
 void quantized_gemm(const GemmArgs& args, const PackedWeight& weight, const StaticRounding& rounding,

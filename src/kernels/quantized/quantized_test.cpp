@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -126,6 +127,69 @@ TEST(QuantizedGemm, RoundsByAScaleThatIsGiven) {
       quantized_gemm(args, packed.weight(), workspace.data(), pool, rounding);
       for (size_t i = 0; i < c.size(); ++i) ASSERT_EQ(c[i], static_cast<float>(expected[i])) << i;
     });
+  }
+}
+
+// Ties and their neighbors, and what is no number a code stands for.
+TEST(QuantizedGemm, RoundsAsADivisionDoes) {
+  for (const float scale : {0.0131F, 0.02F, 1.0F, 3e-30F, 1e-41F}) {
+    const StaticRounding rounding{.scale = scale, .least = 1};
+    std::vector<float> x{0, -0.0F, kNan, INFINITY, -INFINITY, 1e38F, -1e38F};
+    for (int half = -600; half <= 600; ++half) {
+      const float tie = 0.5F * static_cast<float>(half) * scale;
+      for (const float to : {-INFINITY, INFINITY}) x.push_back(std::nextafter(tie, to)), x.push_back(tie);
+    }
+    std::vector<uint8_t> expected;
+    for (const float value : x) {
+      const float code = std::nearbyint(value / scale) + 128;
+      expected.push_back(static_cast<uint8_t>(code > 1 ? std::min(code, 255.0F) : 1));
+    }
+    for_every_way([&] {
+      std::vector<uint8_t> codes(x.size());
+      round_to_codes(x.data(), std::ssize(x), rounding, codes.data());
+      ASSERT_EQ(codes, expected);
+    });
+  }
+}
+
+// Bytes between two products, as in a feed-forward block: the bits of a product whose floats are stored and rounded by
+// the one that reads them. 70 outputs are no whole blocks of codes, 96 are.
+TEST(QuantizedGemm, HandsOnCodesOfWhatItWouldStore) {
+  constexpr int64_t kIn = 64, kOut = 40;
+  const StaticRounding first{.scale = 0.02F, .least = 1}, second{.scale = 0.013F, .least = 1};
+  for (const int64_t hidden : {70, 96}) {
+    Packed up(WeightFormat::kInt8, hidden, kIn, random_floats(hidden * kIn, 4));
+    Packed down(WeightFormat::kInt8, kOut, hidden, random_floats(kOut * hidden, 5));
+    const auto bias = random_floats(hidden, 6);
+    for (const auto activation : {GemmActivation::kNone, GemmActivation::kRelu, GemmActivation::kGelu})
+      for (const int64_t rows : {1, 7, 33}) {
+        const auto x = random_floats(rows * kIn, 7), residual = random_floats(rows * hidden, 8);
+        for_every_way([&] {
+          for (const int threads : {1, 3}) {
+            ThreadPool pool(threads);
+            const auto size = [](int64_t elements) { return static_cast<size_t>(elements); };
+            std::vector<float> floats(size(rows * hidden), kNan), y(size(rows * kOut), kNan), y_of_codes(y);
+            std::vector<uint8_t> rounded(floats.size()), codes(floats.size());
+            GemmArgs args{.m = rows, .a = x.data(), .lda = kIn, .trans_b = true, .c = floats.data(), .ldc = hidden};
+            args.bias = bias.data(), args.residual = residual.data(), args.activation = activation;
+            Aligned workspace(quantized_gemm_workspace(up.shape, rows, false, threads) +
+                              quantized_gemm_workspace(down.shape, rows, false, threads));
+            quantized_gemm(args, up.weight(), workspace.data(), pool, first);
+            round_to_codes(floats.data(), rows * hidden, second, rounded.data());
+            args.c = nullptr;
+            quantized_gemm(args, up.weight(), workspace.data(), pool, first,
+                           {.c = codes.data(), .result_rounding = second});
+            ASSERT_EQ(codes, rounded);
+
+            GemmArgs next{.m = rows, .a = floats.data(), .lda = hidden, .trans_b = true, .c = y.data(), .ldc = kOut};
+            quantized_gemm(next, down.weight(), workspace.data(), pool, second);
+            next.a = nullptr, next.c = y_of_codes.data();
+            Aligned little(quantized_gemm_workspace(down.shape, rows, false, threads, /*codes=*/true));
+            quantized_gemm(next, down.weight(), little.data(), pool, second, {.a = codes.data()});
+            ASSERT_TRUE(same_bits(y_of_codes, y));
+          }
+        });
+      }
   }
 }
 

@@ -103,28 +103,28 @@ GemmArgs gemm_args_of(const KernelArgs& args) {
 
 void run(const KernelArgs& args) { gemm(gemm_args_of(args), args.workspace, args.pool); }
 
-// Its second operand is a weight: one matrix.
-bool supports_panels(const KernelQuery& query) {
-  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
-  const auto [batch, m, n, k] = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
-  return supports(query) && query.in[1].dtype == DType::kF32 && !attrs.trans_a && !attrs.independent_rows &&
-         batch == 1 && has_panels(m, n, k);
-}
-
 void run_panels(const KernelArgs& args) { gemm_panels(gemm_args_of(args), args.workspace, args.pool); }
-
-// There is no definition of it in other types than those that the panels have.
-void run_panels_reference(const KernelArgs&) { fail_internal("panels are read by one kernel alone"); }
 
 constexpr Kernel kKernels[] = {{"dense_head", dense_head_supports, nullptr, run_dense_head},
                                {"gemm", supports, workspace, run},
                                {"reference", nullptr, nullptr, run_reference}};
-constexpr Kernel kPanelKernels[] = {{"gemm_panels", supports_panels, workspace, run_panels},
-                                    {"reference", nullptr, nullptr, run_panels_reference}};
 
 }  // namespace
 
 KernelList matmul_kernels() { return kKernels; }
-KernelList panel_matmul_kernels() { return kPanelKernels; }
+
+// A weight is one matrix. In other precisions a node of its own rounds it.
+std::optional<PanelsOf> panels_of(const KernelQuery& query) {
+  if (query.node.op != &kMatmul || !supports(query) || dense_head_supports(query)) return std::nullopt;
+  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const auto [batch, m, n, k] = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
+  const bool is_rounded = attrs.precision != Precision::kF32 && attrs.precision != Precision::kBf16;
+  if (query.in[1].dtype != DType::kF32 || query.in[1].shape.rank() != 2 || batch != 1) return std::nullopt;
+  if (attrs.trans_a || attrs.independent_rows || is_rounded || !has_panels(m, n, k)) return std::nullopt;
+  return PanelsOf{n, k, attrs.trans_b, attrs.precision};
+}
+
+const Kernel kPanelMatmul{"gemm_panels", [](const KernelQuery& query) { return panels_of(query).has_value(); },
+                          workspace, run_panels};
 
 }  // namespace linnet

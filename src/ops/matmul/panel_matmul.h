@@ -1,12 +1,19 @@
-// A matmul whose second operand, a weight, lies in memory as panels (kernels/gemm/panels.h). Operands, attributes and
-// result are those of the matmul it stands for, and so are the bits of the result. Made by the pass pack_weights alone;
-// the CPU has its kernel.
+// How a matmul runs whose second operand, a weight, lies in memory as panels (kernels/gemm/panels.h). Operands,
+// attributes and the result's bits are those of the matmul. find_kernel() never chooses this kernel: it is for whoever
+// packs the weight (plan/packed_weights.h).
 #pragma once
-#include "ops/matmul/matmul.h"
+#include <optional>
+
+#include "kernels/gemm/panels.h"
+#include "ops/kernel.h"
 
 namespace linnet {
 
-extern const OpDef kPanelMatmul;
-KernelList panel_matmul_kernels();
+// The panels that the kernel would read for this node; nothing if the node is no matmul that can read any. Never for
+// products of few rows.
+std::optional<PanelsOf> panels_of(const KernelQuery& query);
+
+// Its workspace is that of the matmul's kernel "gemm".
+extern const Kernel kPanelMatmul;
 
 }  // namespace linnet

@@ -39,8 +39,15 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
   expect_packed(args.in[1], attrs.weight);
   expect(has_quantized_product(attrs.weight.format, attrs.product), "a product that the weight's format does not have");
   std::vector<TensorType> in(args.in.begin(), args.in.end());
+  const bool reads_codes = in[0].dtype == DType::kU8, writes_codes = attrs.result_rounding.scale > 0;
+  const bool has_codes = attrs.weight.format == WeightFormat::kInt8;
+  expect(has_codes || (!reads_codes && !writes_codes), "codes of activations for a weight that is not of 8 bits a row");
+  expect(!reads_codes || attrs.rounding.scale > 0, "got codes of activations without a scale");
+  if (reads_codes) in[0].dtype = attrs.weight.weight.dtype;
   in[1] = {in[0].dtype, attrs.weight.weight.shape};
-  return kMatmul.infer({Attrs(attrs.product), in});
+  std::vector<TensorType> out = kMatmul.infer({Attrs(attrs.product), in});
+  if (writes_codes) out[0].dtype = DType::kU8;
+  return out;
 }
 
 std::vector<TensorType> infer_rounding(const InferArgs& args) {
@@ -63,7 +70,8 @@ Node product_of(const Node& node) {
 }
 
 bool matmul_may_overwrite(const Node& node, int output, int input) {
-  return kMatmul.may_overwrite(product_of(node), output, input);
+  const bool writes_codes = node.attrs.as<QuantizedMatmulAttrs>().result_rounding.scale > 0;
+  return !writes_codes && kMatmul.may_overwrite(product_of(node), output, input);
 }
 
 Attrs with_independent_rows(const Attrs& old) {
@@ -73,8 +81,9 @@ Attrs with_independent_rows(const Attrs& old) {
 }
 
 std::string matmul_label(const Node& node) {
-  const WeightFormat format = node.attrs.as<QuantizedMatmulAttrs>().weight.format;
-  return kMatmul.label(product_of(node)) + "+" + enum_names(format)[static_cast<size_t>(format)];
+  const auto& attrs = node.attrs.as<QuantizedMatmulAttrs>();
+  const std::string format = enum_names(attrs.weight.format)[static_cast<size_t>(attrs.weight.format)];
+  return kMatmul.label(product_of(node)) + "+" + format + (attrs.result_rounding.scale > 0 ? "+codes" : "");
 }
 
 double matmul_flops(const FlopsArgs& args) {

@@ -43,13 +43,17 @@ struct RoundingAttrs {
     visit("scale", scale), visit("zero", zero), visit("least", least), visit("most", most);
     visit("any_weight", any_weight);
   }
+  bool operator==(const RoundingAttrs&) const = default;
   StaticRounding rounding() const { return {scale, zero, least, most, any_weight}; }
+  template <class T>
+  uint8_t code(T x) const {
+    const double whole = std::nearbyint(static_cast<float>(x) / scale) + zero;
+    return static_cast<uint8_t>(whole > least ? std::min<double>(whole, most) : least);
+  }
   // The number that x is rounded to: of its code, in floats again.
   template <class T>
   T rounded(T x) const {
-    const double code = std::nearbyint(static_cast<float>(x) / scale) + zero;
-    const double limited = code > least ? std::min<double>(code, most) : least;
-    return static_cast<T>(static_cast<float>(limited - zero) * scale);
+    return static_cast<T>(static_cast<float>(code(x) - zero) * scale);
   }
 };
 RoundingAttrs rounding_attrs(const StaticRounding& rounding);
@@ -63,7 +67,13 @@ struct QuantizedMatmulAttrs {
   QuantizedAttrs weight = {};
   MatmulAttrs product = {.trans_b = true};
   RoundingAttrs rounding = {};  // of a, with kInt8; scale 0: by rows
-  void fields(FieldVisitor& visit) { visit("weight", weight), visit("product", product), visit("rounding", rounding); }
+  // With kInt8 and a scale above 0 the result is u8: codes by this rounding. So is a if its type says so, by
+  // `rounding`, which then has a scale.
+  RoundingAttrs result_rounding = {};
+  void fields(FieldVisitor& visit) {
+    visit("weight", weight), visit("product", product), visit("rounding", rounding);
+    visit("result_rounding", result_rounding);
+  }
 };
 
 // a W^T with nothing but bias, activation and accumulator, as inference has it.

@@ -52,17 +52,25 @@ void run_embedding(const KernelArgs& args) {
 int64_t rows_of(const Shape& a) { return a.elements(0, a.rank() - 1); }
 
 size_t matmul_workspace(const KernelQuery& query) {
-  const auto& [weight, product, rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [weight, product, rounding, result_rounding] = query.node.attrs.as<QuantizedMatmulAttrs>();
   const int64_t rows = rows_of(query.in[0].shape);
   const bool few = is_plain_product(product) && (rows <= kFewRows || product.independent_rows);
-  return quantized_gemm_workspace(weight.packed(), rows, few, query.threads);
+  return quantized_gemm_workspace(weight.packed(), rows, few, query.threads, query.in[0].dtype == DType::kU8);
 }
 
 void run_matmul(const KernelArgs& args) {
-  const auto& [weight, product, rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const auto& [weight, product, rounding, result_rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
   GemmArgs gemm_args{.m = rows_of(args.in[0].shape())};
-  gemm_args.a = args.in[0].as<float>(), gemm_args.lda = args.in[0].shape()[-1];
-  gemm_args.c = args.out[0].as<float>(), gemm_args.ldc = args.out[0].shape()[-1];
+  gemm_args.lda = args.in[0].shape()[-1], gemm_args.ldc = args.out[0].shape()[-1];
+  ByteOperands bytes{.result_rounding = result_rounding.rounding()};
+  if (args.in[0].type.dtype == DType::kU8)
+    bytes.a = args.in[0].as<const uint8_t>();
+  else
+    gemm_args.a = args.in[0].as<float>();
+  if (args.out[0].type.dtype == DType::kU8)
+    bytes.c = args.out[0].as<uint8_t>();
+  else
+    gemm_args.c = args.out[0].as<float>();
   gemm_args.trans_b = product.trans_b;
   if (product.bias) gemm_args.bias = args.in[2].as<float>();
   if (product.accumulate) gemm_args.residual = args.in.back().as<float>();
@@ -71,7 +79,7 @@ void run_matmul(const KernelArgs& args) {
   gemm_args.activation = product.activation, gemm_args.derivative = product.derivative;
   gemm_args.derivative_scale = product.derivative_scale;
   gemm_args.precision = product.precision, gemm_args.independent_rows = product.independent_rows;
-  quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool, rounding.rounding());
+  quantized_gemm(gemm_args, packed(args.in[1], weight), args.workspace, args.pool, rounding.rounding(), bytes);
 }
 
 void run_round_activations(const KernelArgs& args) {
@@ -82,44 +90,67 @@ void run_round_activations(const KernelArgs& args) {
   });
 }
 
-// The definition: the weight's numbers in float64, kInt8's other operand rounded as the fast kernels round it, and the
-// reference product of the two.
+// What the product multiplies by the weight: the numbers that codes stand for, or kInt8's other operand rounded as the
+// fast kernels round it.
+template <class T>
+std::vector<T> rounded_operand(const TensorView& a, const QuantizedMatmulAttrs& attrs) {
+  const RoundingAttrs& rounding = attrs.rounding;
+  std::vector<T> numbers(static_cast<size_t>(a.elements()));
+  if (a.type.dtype == DType::kU8) {
+    std::transform(a.as<const uint8_t>(), a.as<const uint8_t>() + a.elements(), numbers.begin(), [&](uint8_t code) {
+      return static_cast<T>(static_cast<float>(code - rounding.zero) * rounding.scale);
+    });
+    return numbers;
+  }
+  std::copy_n(a.as<T>(), a.elements(), numbers.begin());
+  if (rounding.scale > 0) {
+    for (T& x : numbers) x = rounding.rounded(x);
+  } else if (attrs.weight.format == WeightFormat::kInt8) {
+    const PackedShape shape = attrs.weight.packed();
+    std::vector<float> row(static_cast<size_t>(shape.columns));
+    std::vector<uint8_t> codes(static_cast<size_t>(shape.blocks() * PackedShape::kBlock));
+    for (auto at = numbers.begin(); at != numbers.end(); at += shape.columns) {
+      std::transform(at, at + shape.columns, row.begin(), [](T x) { return static_cast<float>(x); });
+      const double scale = quantize_activations(row.data(), shape.columns, codes.data());
+      std::transform(codes.begin(), codes.begin() + shape.columns, at,
+                     [&](uint8_t code) { return static_cast<T>(scale * (code - 128)); });
+    }
+  }
+  return numbers;
+}
+
+DType number_type(const KernelArgs& args) {
+  const DType result = args.out[0].type.dtype;
+  return is_float(result) ? result : args.node.attrs.as<QuantizedMatmulAttrs>().weight.weight.dtype;
+}
+
+// The definition: the weight's numbers, and the reference product of the two.
 template <class T>
 void reference_product(const KernelArgs& args) {
-  const auto& [attrs, product, rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
-  const PackedWeight weight = packed(args.in[1], attrs);
+  const auto& attrs = args.node.attrs.as<QuantizedMatmulAttrs>();
+  const PackedWeight weight = packed(args.in[1], attrs.weight);
   const int64_t k = weight.shape.columns, n = weight.shape.rows;
-  std::vector<T> w(static_cast<size_t>(n * k)), a;
+  std::vector<T> w(static_cast<size_t>(n * k)), a = rounded_operand<T>(args.in[0], attrs);
   std::vector<float> row(static_cast<size_t>(k));
   for (int64_t j = 0; j < n; ++j) {
     dequantize_row(weight, j, row.data());
     std::ranges::copy(row, w.begin() + j * k);
   }
   Node node = args.node;
-  node.op = &kMatmul, node.attrs = product;
-  std::vector<TensorView> in(args.in.begin(), args.in.end());
-  in[1] = {.data = w.data(), .type = {args.in[0].type.dtype, attrs.weight.shape}};
-  if (rounding.scale > 0) {
-    a.assign(in[0].as<T>(), in[0].as<T>() + in[0].elements());
-    for (T& x : a) x = rounding.rounded(x);
-    in[0].data = a.data();
-  } else if (attrs.format == WeightFormat::kInt8) {
-    a.assign(in[0].as<T>(), in[0].as<T>() + in[0].elements());
-    std::vector<uint8_t> codes(static_cast<size_t>(weight.shape.blocks() * PackedShape::kBlock));
-    for (int64_t i = 0; i < rows_of(in[0].shape()); ++i) {
-      std::transform(a.begin() + i * k, a.begin() + (i + 1) * k, row.begin(),
-                     [](T x) { return static_cast<float>(x); });
-      const double scale = quantize_activations(row.data(), k, codes.data());
-      for (int64_t t = 0; t < k; ++t)
-        a[static_cast<size_t>(i * k + t)] = static_cast<T>(scale * (codes[static_cast<size_t>(t)] - 128));
-    }
-    in[0].data = a.data();
-  }
-  matmul_kernels().back().run({node, in, args.out, args.workspace, args.pool, args.device});
+  node.op = &kMatmul, node.attrs = attrs.product;
+  const DType dtype = number_type(args);
+  std::vector<TensorView> in(args.in.begin(), args.in.end()), out(args.out.begin(), args.out.end());
+  in[0] = {.data = a.data(), .type = {dtype, args.in[0].shape()}};
+  in[1] = {.data = w.data(), .type = {dtype, attrs.weight.weight.shape}};
+  const RoundingAttrs& rounding = attrs.result_rounding;
+  std::vector<T> result(rounding.scale > 0 ? static_cast<size_t>(args.out[0].elements()) : 0);
+  if (rounding.scale > 0) out[0] = {.data = result.data(), .type = {dtype, args.out[0].shape()}};
+  matmul_kernels().back().run({node, in, out, args.workspace, args.pool, args.device});
+  std::ranges::transform(result, args.out[0].as<uint8_t>(), [&](T x) { return rounding.code(x); });
 }
 
 void run_matmul_reference(const KernelArgs& args) {
-  for_float(args.out[0].type.dtype, [&]<class T>() { reference_product<T>(args); });
+  for_float(number_type(args), [&]<class T>() { reference_product<T>(args); });
 }
 
 constexpr Kernel kDequantizeKernels[] = {{"rows", all_f32, nullptr, run_dequantize},

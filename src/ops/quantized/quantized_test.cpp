@@ -136,6 +136,27 @@ TEST_F(QuantizedOps, Int8Products) {
          .differentiate = false});
 }
 
+// As the pass makes them of a feed-forward block with scales: the first product hands on codes, which the second reads.
+TEST_F(QuantizedOps, Int8ProductsThatHandOnCodes) {
+  for (const auto& [rows, hidden] : {std::pair<int64_t, int64_t>{2, 50}, {33, 64}})
+    linnet::testing::check_op(
+        {.inputs = {{.shape = {rows, 70}}, {.shape = {hidden}}},
+         .build = [hidden](Graph& graph, const auto& x) -> std::vector<Tensor> {
+           const RoundingAttrs codes{.scale = 0.021F, .least = 1};
+           const auto product = [&](Tensor a, int64_t out, int64_t in, const RoundingAttrs& rounding, bool bias) {
+             QuantizedMatmulAttrs attrs{.weight = {WeightFormat::kInt8, {x[0].type().dtype, {out, in}}},
+                                        .rounding = rounding};
+             std::vector<Tensor> operands{a, packed_literal(graph, attrs.weight.packed())};
+             if (bias) operands.push_back(x[1]), attrs.product.bias = true, attrs.result_rounding = codes;
+             attrs.product.activation = bias ? GemmActivation::kRelu : GemmActivation::kNone;
+             return graph.add_one(kQuantizedMatmul, operands, attrs, SourceLine::current());
+           };
+           const Tensor y = product(x[0], hidden, 70, {.scale = 0.0131F, .least = 1}, true);
+           return {product(y, 18, hidden, codes, false)};
+         },
+         .differentiate = false});
+}
+
 // Filters of one pixel with steps, and wide ones with zeros around the image, in images of two sizes.
 TEST_F(QuantizedOps, Int8Convolutions) {
   const WindowAxis wide{.size = 3, .stride = 2, .dilation = 1, .before = 1, .after = 1}, one{.stride = 2},

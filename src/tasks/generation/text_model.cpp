@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/packed_files.h"
 #include "config/task_rows.h"
 #include "exec/backend.h"
+#include "plan/packed_weights.h"
 #include "pretrained/static_scales.h"
 #include "run/memory_report.h"
 #include "run/run_folder.h"
@@ -47,10 +49,13 @@ int64_t TextModel::texts_at_once(int64_t jobs, int64_t samples, int64_t most) {
 
 void TextModel::allocate(const std::string& folder, const LoadWeights& weights) {
   check_fits(store_, "; fewer samples, beams or tokens need less");
+  // The pages of a packed file stay the file's.
+  const PackedWeights packed = is_packed(folder) ? PackedWeights() : PackedWeights(engine_->packable_plans(), store_);
   store_.allocate();
   engine_->bind();
   layout_->initialize_constants(store_.as<float>("constants"), pool_);
   fill(folder, *layout_, store_, weights);
+  packed.pack(store_, pool_);
   store_.push("constants");
   store_.push("parameters");
 }

@@ -106,7 +106,7 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
   PretrainedModel pretrained = open_with_adapters(folder, adapters, {});
   if (!dynamic_cast<CausalModel*>(pretrained.module.get()))
     fail_user("'" + folder + "' is a " + pretrained.architecture +
-              ", and no decoder alone (of gpt2, llama, mistral, qwen2), which predicts the next token of a text");
+              ", which does not predict the next token of a text, as gpt2, llama, mistral and qwen2 do");
   set_pretrained(opened, std::move(pretrained));
   if (has_pretrained_tokenizer(folder)) {
     opened.coder = open_text_coder(folder);

@@ -25,6 +25,10 @@ class LanguageSession : public Session {
   LanguageSession(const Config& config, std::shared_ptr<CausalModel> model, const LanguageOptions& options);
 
   void allocate() override;
+  // A generator's steps read all weights with few rows.
+  std::vector<Plan*> inference_plans() override {
+    return generator ? std::vector<Plan*>() : Session::inference_plans();
+  }
   // Loss and perplexity over all tokens of a text but its first, each scored once, in chunks that do not overlap.
   Evaluation evaluate(const LanguageText& text, SharedWork& ranks);
   Evaluation evaluate(const LanguageText& text);

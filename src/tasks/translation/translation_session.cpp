@@ -1,6 +1,7 @@
 #include "tasks/translation/translation_session.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "data/batch_buffer.h"
 #include "models/translation_loss.h"
@@ -64,6 +65,12 @@ TranslationSession::TranslationSession(const Config& config, const TranslationMo
   for (const int32_t token : {special.pad, special.begin})
     if (token >= 0) search.generate.never.push_back(token);
   generator = std::make_unique<SourceGenerator>(*model, layout, store, shared, plan, search);
+}
+
+std::vector<Plan*> TranslationSession::inference_plans() {
+  std::vector<Plan*> plans = Session::inference_plans();
+  if (generator) std::ranges::copy(generator->packable_plans(), std::back_inserter(plans));
+  return plans;
 }
 
 void TranslationSession::allocate() {

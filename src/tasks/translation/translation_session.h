@@ -32,6 +32,7 @@ class TranslationSession : public Session {
   TranslationSession(const Config& config, const TranslationModel& model, SessionOptions options);
 
   void allocate() override;
+  std::vector<Plan*> inference_plans() override;
 
   const Config config;
   const TokenizerPair tokenizers;

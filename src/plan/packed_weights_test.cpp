@@ -1,16 +1,19 @@
-#include "passes/pack_weights.h"
+#include "plan/packed_weights.h"
 
 #include <gtest/gtest.h>
 
 #include <span>
 #include <vector>
 
+#include "exec/executor.h"
 #include "nn/forward.h"
 #include "nn/layers.h"
+#include "nn/model_store.h"
 #include "nn/module.h"
 #include "ops/embedding/embedding.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
+#include "passes/passes.h"
 
 namespace linnet {
 namespace {
@@ -61,7 +64,7 @@ Results computed(bool pack_weights, Precision precision, int threads, int loads 
   return results;
 }
 
-TEST(PackWeights, BitsAndMemoryAreThoseOfWeightsPackedInEveryRun) {
+TEST(PackedWeights, BitsAndMemoryAreThoseOfWeightsPackedInEveryRun) {
   for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
     const Results plain = computed(false, precision, 1);
     for (const int threads : {1, 3}) {
@@ -75,21 +78,34 @@ TEST(PackWeights, BitsAndMemoryAreThoseOfWeightsPackedInEveryRun) {
   }
 }
 
-// Of texts of so many positions.
-std::vector<PackedMatrix> packable(int64_t rows, int64_t length) {
+// How many weights are packed for texts of these lengths.
+size_t packed(const std::vector<int64_t>& lengths, bool with_output = false) {
   Network network;
   const ParameterLayout layout(network);
-  Trace trace({.layout = &layout});
-  network.trace(trace, rows, length);
-  const Graph graph = trace.finish();
-  return packable_weights(std::span(&graph, 1), Precision::kF32, cpu_backend());
+  Store store;
+  const SharedRegions shared = declare_model(store, layout);
+  std::vector<Plan> plans;
+  for (const int64_t length : lengths) {
+    Trace trace({.layout = &layout});
+    network.trace(trace, 2, length);
+    if (with_output) trace.graph().output("second", Tensor(network.second));
+    Graph graph = optimize(trace.finish());
+    constexpr size_t kInput = 1 << 12;
+    for (const GraphInput& input : graph.inputs())
+      if (!store.has(input.name))
+        store.bind(input.name, {store.add_region(input.name, MemoryKind::kBatch, kInput), 0}, kInput);
+    plans.push_back(make_plan(std::move(graph), store, shared, {}));
+  }
+  std::vector<Plan*> all;
+  for (Plan& plan : plans) all.push_back(&plan);
+  return PackedWeights(all, store).size();
 }
 
-TEST(PackWeights, OnlyWeightsOfProductsWithManyRowsAndNothingElse) {
-  const std::vector<PackedMatrix> weights = packable(2, 8);
-  ASSERT_EQ(weights.size(), 2U);  // first, second
-  for (const PackedMatrix& weight : weights) EXPECT_EQ(weight.flat, "parameters");
-  EXPECT_TRUE(packable(1, 8).empty());  // 8 rows are few
+TEST(PackedWeights, OnlyWeightsOfProductsWithManyRowsAndNothingElse) {
+  EXPECT_EQ(packed({8}), 2U) << "first and second";
+  EXPECT_EQ(packed({8, 16}), 2U);
+  EXPECT_EQ(packed({8, 4}), 0U) << "8 rows are few: of either plan";
+  EXPECT_EQ(packed({8}, /*with_output=*/true), 1U) << "whoever reads the output wants the weight as it is";
 }
 
 }  // namespace
