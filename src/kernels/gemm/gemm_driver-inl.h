@@ -373,13 +373,13 @@ class Product {
     }
   }
 
-  // Fetches what store_sums() will write and read into the L2 cache, while the sums are added up.
+  // Fetches what store_sums() will write and read, while the sums are added up.
   void fetch_results(int64_t row, int64_t end, int64_t column) const {
     for (const StoredFloats& x : {StoredFloats(g_.c), g_.residual, StoredFloats(g_.pre_activation), g_.aux}) {
       if (!x) continue;
       const auto* first = static_cast<const char*>((x + row * g_.ldc + column).data);
       const int64_t stride = g_.ldc * static_cast<int64_t>(x.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
-      for (int64_t i = row; i < end; ++i, first += stride) __builtin_prefetch(first, /*rw=*/0, /*locality=*/2);
+      for (int64_t i = row; i < end; ++i, first += stride) hwy::Prefetch(first);
     }
   }
 
