@@ -5,7 +5,8 @@
 //
 // A row is a linear layer, rows x outputs x inputs, with its three products: y = x W^T, dx = dy W, dW = dy^T x. The
 // libraries take turns within every product and the best time of each counts, so that a busy machine does harm to all
-// alike. For bf16, oneDNN is given operands that are bf16 already; Linnet rounds them from fp32 on the way.
+// alike. For bf16, oneDNN is given operands that are bf16 already; Linnet rounds them from fp32 on the way. "stored" is
+// what a training step in bf16 does: activations and their gradients are bf16 in memory, weights and theirs fp32.
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,6 +78,30 @@ Run linnet_product(const Product& p, const Operands& o, Precision precision, Thr
   args.c = o.c, args.ldc = p.n;
   return [=, &pool] { gemm(args, o.workspace, pool); };
 }
+
+// As in a training step: activations and their gradients in bf16, weights and theirs in fp32.
+class StoredProduct {
+ public:
+  StoredProduct(const Product& p, int kind, const Operands& o)
+      : a_(o.a, o.a + p.m * p.k), b_(o.b, o.b + p.k * p.n), c_(static_cast<size_t>(p.m * p.n)), bias_(o.b, o.b + p.n) {
+    args_.m = p.m, args_.n = p.n, args_.k = p.k;
+    args_.trans_a = p.trans_a, args_.trans_b = p.trans_b, args_.precision = Precision::kBf16;
+    args_.a = a_.data(), args_.lda = p.trans_a ? p.m : p.k;
+    args_.ldb = p.trans_b ? p.k : p.n, args_.ldc = p.n;
+    if (kind == 2) {
+      args_.b = b_.data(), args_.c = o.c, args_.accumulate = p.accumulate;
+    } else {
+      args_.b = o.b, args_.c = c_.data();
+      if (kind == 0) args_.bias = bias_.data();
+    }
+  }
+  void run(const Operands& o, ThreadPool& pool) const { gemm(args_, o.workspace, pool); }
+
+ private:
+  std::vector<Bfloat16> a_, b_, c_;
+  std::vector<float> bias_;
+  GemmArgs args_;
+};
 
 #ifdef LINNET_BENCH_ONEDNN
 Run onednn_product(const Product& p, const Operands& o, Precision precision) {
@@ -157,7 +183,9 @@ void compare(int threads, double seconds, const std::string& filter) {
       const Product p = product(layer, kind);
       const auto buffer = [&](int64_t floats) { return Buffer(static_cast<size_t>(floats) * sizeof(float)); };
       Buffer a = buffer(p.m * p.k), b = buffer(p.k * p.n), c = buffer(p.m * p.n),
-             workspace(gemm_workspace(1, p.m, p.n, p.k, threads) + 64);
+             workspace(std::max(gemm_workspace(1, p.m, p.n, p.k, threads),
+                                gemm_workspace(1, p.m, p.n, p.k, threads, /*in_bf16=*/true)) +
+                       64);
       const Operands o{reinterpret_cast<float*>(a.data()), reinterpret_cast<float*>(b.data()),
                        reinterpret_cast<float*>(c.data()), workspace.data()};
       fill(o.a, p.m * p.k), fill(o.b, p.k * p.n), fill(o.c, p.m * p.n);
@@ -165,6 +193,11 @@ void compare(int threads, double seconds, const std::string& filter) {
       for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
         std::vector<std::string> names{"linnet"};
         std::vector<Run> runs{linnet_product(p, o, precision, pool)};
+        std::optional<StoredProduct> stored;
+        if (precision == Precision::kBf16 && gemm_has_bf16()) {
+          stored.emplace(p, kind, o);
+          names.emplace_back("stored"), runs.push_back([&] { stored->run(o, pool); });
+        }
 #ifdef LINNET_BENCH_ONEDNN
         names.emplace_back("onednn"), runs.push_back(onednn_product(p, o, precision));
 #endif
@@ -175,7 +208,7 @@ void compare(int threads, double seconds, const std::string& filter) {
         std::printf("  %s", precision_name(precision));
         for (size_t i = 0; i < times.size(); ++i) {
           const double speed = p.operations() / times[i] * 1e-9,
-                       percent = 100 * speed / peak[static_cast<int>(precision)];
+                       percent = 100 * speed / peak[precision == Precision::kBf16];
           std::printf(" %s %.0f (%.1f%%)", names[i].c_str(), speed, percent);
           auto& [sum, count] = means[std::string(precision_name(precision)) + " " + names[i]];
           sum += percent, ++count;

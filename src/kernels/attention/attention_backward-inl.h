@@ -162,6 +162,8 @@ class BackwardHead {
     const Pieces blocks(live, kQueryBlock, attention_blocking::kUnit);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t first = blocks.begin(block), end = blocks.begin(block + 1);
+      if (block + 1 < blocks.pieces) fetch_queries(end, blocks.begin(block + 2), q, o, d_o);
+      FetchRows(dq.row(first), dq.stride, end - first, size_);
       Window window{first, end - first, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
       LimitWindow(args_, sample_, head, scratch_ + at_.starts, scratch_ + at_.bias, window);
       if (!window.unseen()) {
@@ -177,8 +179,17 @@ class BackwardHead {
       for (int64_t i = live; i < args_.query_length; ++i) ClearRow(dq.row(i), size_);
   }
 
+  // What a block of queries reads.
+  void fetch_queries(int64_t first, int64_t end, const Head& q, const Head& o, const Head& d_o) const {
+    for (const Head* rows : {&q, &o, &d_o}) FetchRows(rows->row(first), rows->stride, end - first, size_);
+  }
+
   void finish_keys(const MutableHead& dk, const MutableHead& dv) {
     for (int64_t j = 0; j < keys_; ++j) {
+      if (j + kRowsAhead < keys_) {
+        FetchRow<3>(dk.row(first_key_ + j + kRowsAhead), size_);
+        FetchRow<3>(dv.row(first_key_ + j + kRowsAhead), size_);
+      }
       WriteScaled(scratch_ + at_.dk + j * width_, args_.scale, size_, false, dk.row(first_key_ + j));
       WriteScaled(scratch_ + at_.dv + j * width_, dropout_.scale, size_, false, dv.row(first_key_ + j));
     }
@@ -299,6 +310,9 @@ void BackwardTask(const AttentionArgs& args, const attention_blocking::BackwardL
     return MutableHead(scratch + layout.dq_sums + h % group * args.query_length * size, size);
   };
   for (int64_t block = 0; block < blocks.pieces; ++block) {
+    const Head q(x.q, sample, kv_head * group, size), o(x.o, sample, kv_head * group, size);
+    backward.fetch_queries(0, std::min(args.query_length, kQueryBlock), q, o,
+                           Head(x.d_o, sample, kv_head * group, size));
     backward.start_keys(k, v, blocks.begin(block), blocks.begin(block + 1) - blocks.begin(block));
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
       backward.attend(Head(x.q, sample, h, size), Head(x.o, sample, h, size), Head(x.d_o, sample, h, size),

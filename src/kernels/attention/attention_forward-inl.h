@@ -122,6 +122,9 @@ class ForwardHead {
     const Pieces blocks(queries_, kQueryBlock, attention_blocking::kUnit);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t at = blocks.begin(block), queries = blocks.begin(block + 1) - at;
+      if (block + 1 < blocks.pieces)
+        FetchRows(q + (first_ + at + queries) * q_stride, q_stride, blocks.begin(block + 2) - at - queries,
+                  args_.head_size);
       Window window{first_ + at, queries, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
       LimitWindow(args_, sample_, head, starts_, bias_, window);
       float* o = o_ + at * width_;
@@ -146,6 +149,7 @@ class ForwardHead {
       hn::Store(hn::Div(hn::Set(d, dropout_.scale), sum), d, sum_ + i);
     }
     for (int64_t i = 0; i < queries_; ++i) {
+      if (i + kRowsAhead < queries_) FetchRow<3>(o + (first_ + i + kRowsAhead) * o_stride, args_.head_size);
       const int64_t seen = args_.causal ? first_ + i + args_.key_length - args_.query_length + 1 : valid;
       const bool blind = std::min(seen, valid) <= (hides_ ? first_key_seen(args_, sample_, first_ + i) : 0);
       lse[first_ + i] = blind ? kMinusInfinity : minus_shift_[i];
@@ -246,6 +250,8 @@ void ForwardTask(const AttentionArgs& args, const attention_blocking::ForwardLay
   const int64_t keys = args.causal ? std::clamp<int64_t>(end + args.key_length - args.query_length, 0, valid) : valid;
   if (first == end) return;
   ForwardHead<P, kDrops> head(args, layout, sample, scratch);
+  FetchRows(q.data + (sample * q.batch_stride + kv_head * group * args.head_size + first * q.row_stride), q.row_stride,
+            std::min(end - first, kQueryBlock), args.head_size);
   const Pieces blocks = Pieces::of_keys(keys);
   int64_t seen_from = 0;
   if (attention_blocking::hides_keys(args)) {

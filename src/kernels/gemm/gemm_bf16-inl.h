@@ -30,6 +30,16 @@ struct Bf16 {
     return V{reinterpret_cast<__m512>(_mm512_cvtne2ps_pbh(high.raw, low.raw))};
   }
 
+  // What Round made, in memory and as it was given, but rounded.
+  static HWY_INLINE void StoreRounded(V rounded, Bfloat16* out) { _mm512_storeu_ps(out, rounded.raw); }
+  static HWY_INLINE void SplitRounded(V rounded, V& low, V& high) {
+    const __m512i bits = reinterpret_cast<__m512i>(rounded.raw);
+    const auto widen = [](__m256i half) LINNET_LAMBDA {
+      return V{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
+    };
+    low = widen(_mm512_castsi512_si256(bits)), high = widen(_mm512_extracti64x4_epi64(bits, 1));
+  }
+
   // low[0], high[0], low[1], high[1], ... in half the width
   static HWY_INLINE V Pairs(V low, V high) {
     alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -74,6 +84,16 @@ struct Bf16 {
     const hn::RebindToUnsigned<D> du;
     const V low = at.load(source), high = rows > 1 ? at.load(source + stride) : hn::Zero(d);
     return hn::BitCast(d, hn::Or(hn::ShiftRight<16>(hn::BitCast(du, low)), hn::BitCast(du, high)));
+  }
+
+  static HWY_INLINE V LoadAcross(const Bfloat16* source, int64_t stride, int64_t rows, const WholeLanes& at) {
+    alignas(64) static constexpr uint16_t kZip[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const auto load = [&](const Bfloat16* row) LINNET_LAMBDA {
+      return _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + at.first)));
+    };
+    const __m512i low = load(source), high = rows > 1 ? load(source + stride) : _mm512_setzero_si512();
+    return V{_mm512_castsi512_ps(_mm512_permutex2var_epi16(low, _mm512_load_si512(kZip), high))};
   }
 
   static HWY_INLINE void PackRow(const Bfloat16* source, int64_t depth, float* out) {

@@ -12,6 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_apart-inl.h"
 #include "kernels/gemm/gemm_blocking.h"
 #include "kernels/gemm/gemm_epilogue-inl.h"
 #include "kernels/gemm/gemm_pack-inl.h"
@@ -154,7 +155,8 @@ class Product {
           if (i + 1 < pieces.parts()) ahead = ahead_a(piece_at(i + 1), block, calls, block.size);
           for (int64_t p = p0; p < p1; ++p) {
             for_depths(block, [&](Depth now, int64_t index) {
-              add_up(piece, now, scratch + index * rows_size, panel(now, p), sums, index > 0, ahead);
+              add_up(piece, now, column + p * kWidth, scratch + index * rows_size, panel(now, p), sums, index > 0,
+                     ahead);
             });
             const int64_t first = column + p * kWidth;
             store_sums(piece, first, std::min<int64_t>(kWidth, column + columns - first), sums);
@@ -226,7 +228,7 @@ class Product {
             } else if (p + 1 < p1) {
               ahead = ahead_b(p + 1, part(block, block.begin), all.last, now.size);
             }
-            add_up(all, now, rows_at(now), panel, sums, index > 0, ahead);
+            add_up(all, now, p * kWidth, rows_at(now), panel, sums, index > 0, ahead);
           });
           store_sums(all, p * kWidth, width, sums);
         }
@@ -355,13 +357,15 @@ class Product {
     return g_.trans_a ? kStridedTiles<1, kColumnStride, 2, P> : kStridedTiles<kRowStride, 1, 2, P>;
   }
 
-  // The sums of a panel's columns, [rows of the tiles, kWidth], for one part of k.
-  void add_up(const Tiles& tiles, Depth k, const float* a, const float* panel, float* sums, bool more,
+  // The sums of a panel's columns from `column` on, [rows of the tiles, kWidth], for one part of k.
+  void add_up(const Tiles& tiles, Depth k, int64_t column, const float* a, const float* panel, float* sums, bool more,
               AheadRegion& ahead) const {
     const auto& functions = tiles_for_a();
+    const bool last = k.begin + k.size == k_;
     Finish finish;
     finish.accumulate = more;
     for (int64_t t = tiles.first; t < tiles.last; ++t) {
+      if (last) fetch_results(tiles.row(t), tiles.row(t + 1), column);
       const int64_t row = tiles.row(t) - tiles.row(tiles.first);
       finish.ahead = ahead.take();
       functions[static_cast<size_t>(tiles.row(t + 1) - tiles.row(t))](k.size, packed_a(tiles, t, k.size, a), panel,
@@ -369,8 +373,24 @@ class Product {
     }
   }
 
+  // Fetches what store_sums() will write and read, while the sums are added up.
+  void fetch_results(int64_t row, int64_t end, int64_t column) const {
+    for (const StoredFloats& x : {StoredFloats(g_.c), g_.residual, StoredFloats(g_.pre_activation), g_.aux}) {
+      if (!x) continue;
+      const auto* first = static_cast<const char*>((x + row * g_.ldc + column).data);
+      const int64_t stride = g_.ldc * static_cast<int64_t>(x.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
+      for (int64_t i = row; i < end; ++i, first += stride) hwy::Prefetch(first);
+    }
+  }
+
   void store_sums(const Tiles& tiles, int64_t column, int64_t columns, const float* sums) const {
-    if constexpr (P::kPair == 2) FinishApart<kWidth>(g_, sums, tiles.row(tiles.first), column, tiles.rows(), columns);
+    if constexpr (P::kPair == 2) {
+      const int64_t row = tiles.row(tiles.first);
+      if (const auto finish = columns == kWidth ? finish_panel<P>(g_) : nullptr)
+        finish(g_, sums, row * g_.ldc + column, column, tiles.rows());
+      else
+        FinishApart<kWidth>(g_, sums, row, column, tiles.rows(), columns);
+    }
   }
 
   // A rectangle of C for one block of k: tiles of A against packed panels of B.

@@ -1,6 +1,5 @@
 // What happens to the elements of C beyond sums, bias and ReLU: while a tile is in the L1 cache, GELU and the
-// derivatives of activation functions are computed on it. And what happens to sums that lie apart, because C is bf16 in
-// memory or is computed from what is. Included by *_simd.cpp after "hwy/foreach_target.h".
+// derivatives of activation functions are computed on it. Included by *_simd.cpp after "hwy/foreach_target.h".
 //
 // The formulas are those of ops/pointwise, operation by operation, so that a fused product gives the bits of an unfused
 // one.
@@ -106,57 +105,6 @@ HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, int64_t rows, int64_t co
     case GemmActivation::kGeluTanh:
       Differentiate<GeluTanh>(g, c, rows, columns);
       break;
-  }
-}
-
-// The rectangle of C at (row, column) from its finished sums, whose rows are kSumStride apart: all that GemmArgs says
-// of x and C, in fp32, from and to memory of any type. GELU of a C in bf16 is that of x as bf16 holds it.
-template <int64_t kSumStride>
-HWY_NOINLINE void FinishApart(const GemmArgs& g, const float* sums, int64_t row, int64_t column, int64_t rows,
-                              int64_t columns) {
-  const Floats scale = SetAll(g.derivative_scale), zero = hn::Zero(FloatTag());
-  const float* bias = g.bias ? g.bias + column : nullptr;
-  const bool rounds = g.c.is_bf16 && g.activation > GemmActivation::kRelu;
-  for (int64_t i = 0; i < rows; ++i, sums += kSumStride) {
-    const int64_t location = (row + i) * g.ldc + column;
-    const MutableStoredFloats c = g.c + location;
-    const StoredFloats added = g.accumulate ? StoredFloats(c) : g.residual ? g.residual + location : StoredFloats();
-    const StoredFloats aux = g.aux ? g.aux + location : StoredFloats();
-    const MutableStoredFloats pre = g.pre_activation ? g.pre_activation + location : MutableStoredFloats();
-    ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
-      Floats x = at.load(sums);
-      if (added) x = hn::Add(x, at.load(added));
-      if (bias) x = hn::Add(x, at.load(bias));
-      if (pre) at.store(x, pre);
-      if (rounds) x = Widen(RoundToBf16(x));
-      switch (g.activation) {
-        case GemmActivation::kNone:
-          break;
-        case GemmActivation::kRelu:
-          x = hn::IfThenZeroElse(hn::Lt(x, zero), x);  // a NaN is not < 0: it stays
-          break;
-        case GemmActivation::kGelu:
-          x = Gelu::Value(x);
-          break;
-        case GemmActivation::kGeluTanh:
-          x = GeluTanh::Value(x);
-          break;
-      }
-      switch (g.derivative) {
-        case GemmActivation::kNone:
-          break;
-        case GemmActivation::kRelu:
-          x = ReluMask::Gradient(at.load(aux), hn::Mul(x, scale));
-          break;
-        case GemmActivation::kGelu:
-          x = Gelu::Gradient(at.load(aux), hn::Mul(x, scale));
-          break;
-        case GemmActivation::kGeluTanh:
-          x = GeluTanh::Gradient(at.load(aux), hn::Mul(x, scale));
-          break;
-      }
-      at.store(x, c);
-    });
   }
 }
 

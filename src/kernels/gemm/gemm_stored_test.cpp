@@ -1,6 +1,8 @@
 // Products whose matrices lie in memory as bf16, in any mixture.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <optional>
 #include <random>
 
@@ -137,6 +139,48 @@ TEST(GemmStored, AnyMixtureOfTypesInAnyShape) {
     c.pre_activation = c.activation > GemmActivation::kRelu && flip();
     c.stored = 1 + random() % kAll;
     check(c);
+  }
+}
+
+// Whole panels of columns take a shorter way from the sums to memory than the last columns; both do the same.
+TEST(GemmStored, WholePanelsAreFinishedAsPartsOfPanelsAre) {
+  if (!gemm_has_bf16()) GTEST_SKIP() << "no bf16 here";
+  for (int function = 0; function < 4; ++function)
+    for (const bool accumulate : {false, true})
+      for (const bool residual : {false, !accumulate})
+        for (const bool bias : {false, true}) {
+          const auto activation = static_cast<GemmActivation>(function), none = GemmActivation::kNone;
+          const bool pre_activation = activation > GemmActivation::kRelu && bias;
+          check({1, 37, 96 + 5, 50, false, true, accumulate, residual, bias, pre_activation, activation, none, kAll});
+          check({1, 37, 96 + 5, 50, false, false, accumulate, residual, bias, false, none, activation, kAll});
+        }
+}
+
+// NaN, infinities, denormals and ties, added to a product of zeros.
+TEST(GemmStored, WholePanelsRoundSpecialNumbersAsRoundToBf16Does) {
+  if (!gemm_has_bf16()) GTEST_SKIP() << "no bf16 here";
+  constexpr int64_t kSize = 32;
+  const std::vector<float> special{kNan, kInf, -kInf, 0.0f, 0x1p0f, 0x1.02p0f, 0x1.fep127f};
+  std::vector<float> residual(kSize * kSize);
+  for (size_t i = 0; i < residual.size(); ++i) residual[i] = special[i % special.size()];
+  std::vector<Bfloat16> a(kSize * kSize, Bfloat16(0)), b(kSize * kSize, Bfloat16(0)), c(kSize * kSize);
+  std::vector<Bfloat16> added(residual.begin(), residual.end());
+  GemmArgs g{.m = kSize, .n = kSize, .k = kSize, .a = a.data(), .lda = kSize, .b = b.data(), .ldb = kSize};
+  g.c = c.data(), g.ldc = kSize, g.precision = Precision::kBf16, g.residual = added.data();
+  // Values between those of bf16 come by the bias, which is fp32.
+  std::vector<float> bias(kSize);
+  const float between[] = {0x1p-8f, -0x1p-9f, 0x1p-130f, 0x1p119f};
+  for (size_t j = 0; j < bias.size(); ++j) bias[j] = between[j % 4];
+  g.bias = bias.data();
+  std::vector<std::byte> memory(gemm_workspace(1, kSize, kSize, kSize, 1, true) + 64);
+  ThreadPool pool(1);
+  gemm(g, reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64), pool);
+  for (size_t i = 0; i < c.size(); ++i) {
+    const float want = round_to_bf16(0.0f + static_cast<float>(added[i]) + bias[i % kSize]);
+    if (want != want)
+      EXPECT_TRUE(std::isnan(static_cast<float>(c[i]))) << i;
+    else
+      EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(c[i])), std::bit_cast<uint32_t>(want)) << i;
   }
 }
 
