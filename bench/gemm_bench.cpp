@@ -1,8 +1,9 @@
 // Matrix products of the reference models beside oneDNN and OpenBLAS, where these are installed, in percent of what the
 // machine's multiply-add units can do:
 //
-//   gemm_bench [threads=1] [seconds a product=0.1] [filter]      e.g.  gemm_bench 2 0.3 x768
+//   gemm_bench [threads=1] [seconds a product=0.1] [filter] [instruction set]      e.g.  gemm_bench 2 0.3 x768 avx2
 //
+// The libraries are held to AVX2 by ONEDNN_MAX_CPU_ISA=AVX2 and OPENBLAS_CORETYPE=Haswell in LINNET_BENCH_CHILD=1.
 // A row is a linear layer, rows x outputs x inputs, with its three products: y = x W^T, dx = dy W, dW = dy^T x. The
 // libraries take turns within every product and the best time of each counts, so that a busy machine does harm to all
 // alike. For bf16, oneDNN is given operands that are bf16 already; Linnet rounds them from fp32 on the way. "stored" is
@@ -23,6 +24,7 @@
 #include "base/thread_pool.h"
 #include "device/buffer.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/isa.h"
 #include "kernels/peak.h"
 #include "kernels/precision.h"
 #ifdef LINNET_BENCH_ONEDNN
@@ -238,6 +240,7 @@ void settle_environment(char** argv) {
 
 int main(int argc, char** argv) {
   linnet::settle_environment(argv);
+  if (argc > 4) linnet::force_isa(argv[4]);
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
 #ifdef LINNET_BENCH_ONEDNN
   omp_set_num_threads(threads);

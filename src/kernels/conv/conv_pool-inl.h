@@ -46,25 +46,15 @@ HWY_INLINE void CopyRow(const ConvPoolShape& s, const ConvPoolImages& x, int64_t
 }
 
 // Image `image` of x as planes [channels, plane_rows, row_floats]: pixel (row, column) of a channel at
-// (row + 1, column + 1), zeros around it.
-HWY_INLINE void PadImage(const ConvPoolShape& s, ConvPoolImages x, int64_t image, float* planes) {
+// (row + 1, column + 1). The rest has to be zero, and is not touched.
+HWY_INLINE void CopyImage(const ConvPoolShape& s, ConvPoolImages x, int64_t image, float* planes) {
   using namespace conv_pool_layout;
-  const int64_t stride = row_floats(s), rows = plane_rows(s), offset = image * s.height * s.width * s.channels;
+  const int64_t stride = row_floats(s), offset = image * s.height * s.width * s.channels;
   if (x.bytes) x.bytes += offset;
   if (x.floats) x.floats += offset;
-  for (int64_t channel = 0; channel < s.channels; ++channel, planes += rows * stride) {
-    std::fill_n(planes, stride, 0.0f);
-    for (int64_t row = 1; row < rows; ++row) {
-      float* out = planes + row * stride;
-      if (row > s.height) {
-        std::fill_n(out, stride, 0.0f);
-        continue;
-      }
-      out[0] = 0;
-      CopyRow(s, x, row - 1, channel, out + 1);
-      std::fill_n(out + 1 + s.width, stride - 1 - s.width, 0.0f);
-    }
-  }
+  for (int64_t channel = 0; channel < s.channels; ++channel, planes += plane_floats(s))
+    for (int64_t row = 0; row < std::min(s.height, plane_rows(s) - 1); ++row)
+      CopyRow(s, x, row, channel, planes + (row + 1) * stride + 1);
 }
 
 }  // namespace linnet::HWY_NAMESPACE

@@ -44,12 +44,11 @@ namespace linnet::HWY_NAMESPACE {
 namespace {
 
 using namespace conv_pool_layout;
-using Pairs = hn::Repartition<uint64_t, FloatTag>;
 
 // Gradients of a vector of filters at one pooled pixel: zero where ReLU let none through, and past the last filter.
 struct PooledGradient {
   Floats dy;
-  hn::Vec<Words> location;
+  hn::Vec<Words> location;  // kDeadWindow where dy is zero
 };
 
 HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, int64_t count) {
@@ -66,49 +65,60 @@ HWY_INLINE PooledGradient LoadGradient(const float* dy, const uint8_t* which, in
     gradient = LoadPart(dy, count);
   }
   const auto dead = hn::Eq(location, hn::Set(words, kDeadWindow));
-  return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), hn::IfThenZeroElse(dead, location)};
+  return {hn::IfThenZeroElse(hn::RebindMask(FloatTag(), dead), gradient), location};
 }
 
-// In every block of four lanes the first two floats of a's and of b's block; or the last two.
-HWY_INLINE Floats LowPairs(Floats a, Floats b) {
-  return hn::BitCast(FloatTag(), hn::InterleaveLower(Pairs(), hn::BitCast(Pairs(), a), hn::BitCast(Pairs(), b)));
+// Every lane takes one of its block's four lanes, which all blocks have in common: the one that the two low bits of
+// `lane` say. A lookup across blocks costs twice as much.
+HWY_INLINE Floats PickInBlock(Floats x, hn::Vec<Words> lane) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return Floats{_mm512_permutevar_ps(x.raw, lane.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return Floats{_mm256_permutevar_ps(x.raw, lane.raw)};
+#else
+  return hn::TableLookupLanes(x, hn::IndicesFromVec(FloatTag(), hn::And(lane, hn::Set(Words(), 3))));
+#endif
 }
-HWY_INLINE Floats HighPairs(Floats a, Floats b) {
-  return hn::BitCast(FloatTag(), hn::InterleaveUpper(Pairs(), hn::BitCast(Pairs(), a), hn::BitCast(Pairs(), b)));
+
+// A plane's rows y and y + 1 pixel by pixel, for all y: pairs [plane_rows - 1, pair_row / 2, 2]. The four pixels (y,
+// x), (y + 1, x), (y, x + 1) and (y + 1, x + 1) lie one after the other.
+void PairRows(const ConvPoolShape& s, const float* plane, float* pairs) {
+  const int64_t stride = row_floats(s), rows = plane_rows(s) - 1, columns = 2 * s.pooled_width() + 2;
+  for (int64_t row = 0; row < rows; ++row, plane += stride, pairs += pair_row(s))
+    for (int64_t column = 0; column < columns; column += kFloatLanes)
+      hn::StoreInterleaved2(LoadFloats(plane + column), LoadFloats(plane + stride + column), FloatTag(),
+                            pairs + 2 * column);
 }
 
 // Adds the gradients of one channel's nine taps, and of the bias, over all pooled pixels of an image, for one vector of
 // filters. sums [9, kLanes]; bias [kLanes] or nullptr.
 //
-// For tap (r, s) each filter wants one of the four pixels (r + 0..1, s + 0..1) of a window of 4x4. They stand in every
-// block of four lanes, from where `location` takes the one.
-void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* plane, float* sums,
+// For tap (r, s) each filter wants one of the four pixels (r + 0..1, s + 0..1) of a window of 4x4. They are loaded into
+// every block of four lanes, from where `lane` takes the one.
+void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, const float* pairs, float* sums,
                 float* bias) {
   const FloatTag d;
   const ConvPoolShape& s = call.shape;
-  const int64_t stride = row_floats(s), count = s.filters - filter;
+  const int64_t stride = pair_row(s), count = s.filters - filter;
   const int64_t pooled = s.pooled_height() * s.pooled_width() * s.filters;
   const float* dy = call.dy + (image - call.dy_image) * pooled + filter;
   const uint8_t* which = call.which + image * pooled + filter;
-  const Floats zero = SetAll(0);
+  alignas(16) static constexpr uint32_t kLaneOf[4] = {0, 2, 1, 3};  // the second location is in the first row
+  const Floats lane_of = hn::BitCast(d, hn::LoadDup128(Words(), kLaneOf)), zero = SetAll(0);
   Floats g0 = zero, g1 = zero, g2 = zero, g3 = zero, g4 = zero, g5 = zero, g6 = zero, g7 = zero, g8 = zero, gb = zero;
   for (int64_t row = 0; row < s.pooled_height(); ++row) {
-    const float* p = plane + 2 * row * stride;
-    for (int64_t column = 0; column < s.pooled_width(); ++column, p += 2, dy += s.filters, which += s.filters) {
+    const float* p = pairs + 2 * row * stride;
+    for (int64_t column = 0; column < s.pooled_width(); ++column, p += 4, dy += s.filters, which += s.filters) {
       const PooledGradient gradient = LoadGradient(dy, which, count);
-      const auto location = hn::IndicesFromVec(d, gradient.location);
-      const auto add = [&](Floats sum, Floats pixels) LINNET_LAMBDA {
-        return hn::MulAdd(hn::TableLookupLanes(pixels, location), gradient.dy, sum);
+      const auto lane = hn::BitCast(Words(), PickInBlock(lane_of, gradient.location));
+      const auto add = [&](Floats sum, const float* four) LINNET_LAMBDA {
+        return hn::MulAdd(PickInBlock(hn::LoadDup128(d, four), lane), gradient.dy, sum);
       };
-      // Four pixels of each row, and the four after the first.
-      const Floats r0 = hn::LoadDup128(d, p), r1 = hn::LoadDup128(d, p + stride),
-                   r2 = hn::LoadDup128(d, p + 2 * stride), r3 = hn::LoadDup128(d, p + 3 * stride);
-      const Floats q0 = hn::LoadDup128(d, p + 1), q1 = hn::LoadDup128(d, p + stride + 1),
-                   q2 = hn::LoadDup128(d, p + 2 * stride + 1), q3 = hn::LoadDup128(d, p + 3 * stride + 1);
+      const float *p1 = p + stride, *p2 = p1 + stride;
       gb = hn::Add(gb, gradient.dy);
-      g0 = add(g0, LowPairs(r0, r1)), g1 = add(g1, LowPairs(q0, q1)), g2 = add(g2, HighPairs(r0, r1));
-      g3 = add(g3, LowPairs(r1, r2)), g4 = add(g4, LowPairs(q1, q2)), g5 = add(g5, HighPairs(r1, r2));
-      g6 = add(g6, LowPairs(r2, r3)), g7 = add(g7, LowPairs(q2, q3)), g8 = add(g8, HighPairs(r2, r3));
+      g0 = add(g0, p), g1 = add(g1, p + 2), g2 = add(g2, p + 4);
+      g3 = add(g3, p1), g4 = add(g4, p1 + 2), g5 = add(g5, p1 + 4);
+      g6 = add(g6, p2), g7 = add(g7, p2 + 2), g8 = add(g8, p2 + 4);
     }
   }
   const auto add_to = [](Floats x, float* to) LINNET_LAMBDA { StoreFloats(hn::Add(LoadFloats(to), x), to); };
@@ -118,17 +128,21 @@ void AddChannel(const WeightGradientCall& call, int64_t image, int64_t filter, c
   if (bias) add_to(gb, bias);
 }
 
-// Adds up the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes].
-void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t end, float* planes, float* sums) {
+// Adds up the images [begin, end): sums [blocks, channels, 9, kLanes], then the bias' [blocks, kLanes]. scratch: the
+// planes of an image, then the pairs of one.
+void WeightGradientImages(const WeightGradientCall& call, int64_t begin, int64_t end, float* scratch, float* sums) {
   const ConvPoolShape& s = call.shape;
-  float* bias = sums + padded_filters(s) * s.channels * kTaps;
+  float *bias = sums + padded_filters(s) * s.channels * kTaps, *pairs = scratch + image_floats(s);
+  std::fill_n(scratch, image_floats(s), 0.0f);
   for (int64_t image = begin; image < end; ++image) {
-    PadImage(s, call.x, image, planes);
-    for (int64_t filter = 0; filter < s.filters; filter += kFloatLanes)
-      for (int64_t c = 0; c < s.channels; ++c)
-        AddChannel(call, image, filter, planes + c * plane_floats(s),
+    CopyImage(s, call.x, image, scratch);
+    for (int64_t c = 0; c < s.channels; ++c) {
+      PairRows(s, scratch + c * plane_floats(s), pairs);
+      for (int64_t filter = 0; filter < s.filters; filter += kFloatLanes)
+        AddChannel(call, image, filter, pairs,
                    sums + (filter / kLanes * s.channels + c) * kTaps * kLanes + filter % kLanes,
                    c == 0 ? bias + filter : nullptr);
+    }
   }
 }
 
@@ -185,7 +199,7 @@ void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, 
   const DenseHeadShape product{s.images, slopes.outputs, s.pooled_height() * s.pooled_width() * s.filters};
   pool.run(tasks, [&](int64_t task, int worker) {
     const int64_t begin = task * s.images / tasks, end = (task + 1) * s.images / tasks;
-    float *planes = scratch + worker * (image_floats(s) + slope_floats(s)), *dy = planes + image_floats(s);
+    float *image = scratch + worker * gradient_scratch_floats(s), *dy = image + image_floats(s) + pair_floats(s);
     std::fill_n(sums + task * size, size, 0.0f);
     WeightGradientCall call{s, x, which, slopes.dy, 0};
     const int64_t parts = slopes.dy ? 1 : (end - begin + kProductImages - 1) / kProductImages;
@@ -195,7 +209,7 @@ void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, 
         dense_head_input_gradient_rows(product, slopes.factor, slopes.weight, from, to, dy);
         call.dy = dy, call.dy_image = from;
       }
-      HWY_DYNAMIC_DISPATCH(WeightGradientImages)(call, from, to, planes, sums + task * size);
+      HWY_DYNAMIC_DISPATCH(WeightGradientImages)(call, from, to, image, sums + task * size);
     }
   });
   for_ranges(pool, size / kLanes, tasks * kLanes, [&](int64_t begin, int64_t end) {

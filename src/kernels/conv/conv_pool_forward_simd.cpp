@@ -54,6 +54,8 @@ namespace {
 
 using namespace conv_pool_layout;
 
+constexpr bool kFewRegisters = kFloatLanes < 16;  // 16 of them: the 12 weights of a channel do not stay there
+
 // Where a vector of filters of one pooled pixel goes; the last vector may be a part of one.
 struct Target {
   float* y;
@@ -89,8 +91,15 @@ HWY_INLINE void PoolFinite(Floats a0, Floats a1, Floats a2, Floats a3, Floats bi
   const Words words;
   const Floats largest = hn::Max(hn::Max(a0, a1), hn::Max(a2, a3));
   const auto is = [&](Floats a) LINNET_LAMBDA { return hn::RebindMask(words, hn::Eq(a, largest)); };
-  auto location = hn::IfThenElse(is(a2), hn::Set(words, 2), hn::Set(words, 3));
-  location = hn::IfThenElse(is(a1), hn::Set(words, 1), location);
+  hn::Vec<Words> location;
+  if constexpr (kFewRegisters) {  // masks are vectors there, -1 where true: adding them is cheaper than a blend
+    const auto minus = [&](Floats a) LINNET_LAMBDA { return hn::VecFromMask(words, is(a)); };
+    location = hn::Add(hn::Set(words, 3), minus(a2));
+    location = hn::Sub(hn::AndNot(minus(a1), location), minus(a1));
+  } else {
+    location = hn::IfThenElse(is(a2), hn::Set(words, 2), hn::Set(words, 3));
+    location = hn::IfThenElse(is(a1), hn::Set(words, 1), location);
+  }
   location = hn::IfThenZeroElse(is(a0), location);
   Finish<kWhole>(hn::Add(largest, bias), location, target);
 }
@@ -160,6 +169,64 @@ HWY_INLINE void StripRow(int64_t columns, const float* HWY_RESTRICT v, const Add
   }
 }
 
+// Asks for the lines that will be written `distance` pooled pixels later, for which stores would wait.
+HWY_INLINE void FetchTarget(const Target& target, int64_t distance, int64_t filters) {
+  __builtin_prefetch(target.y + distance * filters, 1);
+  __builtin_prefetch(target.which + distance * filters, 1);
+}
+
+// Two pooled rows of a strip of one channel, for few registers: pixels are loaded once for both, and the products m1
+// and m2 are added and subtracted before m0 and m3 are computed. All columns' sums are computed before the largest are
+// chosen: the choice is a long chain of instructions, and a processor has registers to look one column ahead, not two.
+// Sums are those of StripRow to the bit.
+template <bool kWhole>
+HWY_INLINE void StripRowPair(int64_t columns, const float* HWY_RESTRICT v, const float* HWY_RESTRICT weights,
+                             Floats bias, Target upper, Target lower, int64_t pooled_width, int64_t filters) {
+  constexpr int64_t kRow = 4 * kStrip;
+  HWY_ALIGN float sums[kStrip * 8 * kFloatLanes];
+  const auto sum = [&](int64_t column, int i) LINNET_LAMBDA { return sums + (column * 8 + i) * kFloatLanes; };
+  for (int64_t column = 0; column < columns; ++column, ++v) {
+    FetchTarget(upper, 2 * pooled_width + column, filters);
+    FetchTarget(lower, 2 * pooled_width + column, filters);
+    // m[row] for the four rows of pixels of the two windows.
+    const auto products = [=](int i, Floats(&m)[4]) LINNET_LAMBDA {
+      const Floats g0 = LoadFloats(weights + i * kLanes), g1 = LoadFloats(weights + (4 + i) * kLanes),
+                   g2 = LoadFloats(weights + (8 + i) * kLanes);
+      const auto pixel = [=](int row) LINNET_LAMBDA { return SetAll(v[row * kRow + i * kStrip]); };
+      m[0] = hn::Mul(pixel(0), g0);
+      const Floats v1 = pixel(1), v2 = pixel(2), v3 = pixel(3), v4 = pixel(4);
+      m[0] = hn::MulAdd(v1, g1, m[0]);
+      m[1] = hn::Mul(v1, g0);
+      m[0] = hn::MulAdd(v2, g2, m[0]);
+      m[1] = hn::MulAdd(v2, g1, m[1]);
+      m[2] = hn::Mul(v2, g0);
+      m[1] = hn::MulAdd(v3, g2, m[1]);
+      m[2] = hn::MulAdd(v3, g1, m[2]);
+      m[3] = hn::Mul(v3, g0);
+      m[2] = hn::MulAdd(v4, g2, m[2]);
+      m[3] = hn::MulAdd(v4, g1, m[3]);
+      m[3] = hn::MulAdd(pixel(5), g2, m[3]);
+    };
+    Floats m1[4], m2[4], left[4], right[4];
+    products(1, m1);
+    products(2, m2);
+#pragma GCC unroll 4
+    for (int row = 0; row < 4; ++row) left[row] = hn::Add(m1[row], m2[row]), right[row] = hn::Sub(m1[row], m2[row]);
+    products(0, m1);
+#pragma GCC unroll 4
+    for (int row = 0; row < 4; ++row) StoreFloats(hn::Add(m1[row], left[row]), sum(column, 2 * row));
+    products(3, m2);
+#pragma GCC unroll 4
+    for (int row = 0; row < 4; ++row) StoreFloats(hn::Sub(right[row], m2[row]), sum(column, 2 * row + 1));
+  }
+  for (int64_t column = 0; column < columns; ++column) {
+    const auto load = [&](int i) LINNET_LAMBDA { return LoadFloats(sum(column, i)); };
+    PoolFinite<kWhole>(load(0), load(1), load(2), load(3), bias, upper);
+    PoolFinite<kWhole>(load(4), load(5), load(6), load(7), bias, lower);
+    upper.y += filters, upper.which += filters, lower.y += filters, lower.which += filters;
+  }
+}
+
 // Where filters [filter, ...) of pooled pixel (row, column) of an image go.
 HWY_INLINE Target TargetAt(const ConvPoolCall& call, int64_t image, int64_t row, int64_t column, int64_t filter) {
   const ConvPoolShape& s = call.shape;
@@ -175,8 +242,14 @@ void FiniteStrip(const ConvPoolCall& call, int64_t image, int64_t column, int64_
   // Blocks are kLanes wide whatever the vector's length.
   const float* g = call.weights.sums + filter / kLanes * s.channels * kSums * kLanes + filter % kLanes;
   const Floats bias = LoadFloats(call.weights.bias + filter);
+  int64_t row = 0;
+  if constexpr (kFewRegisters)
+    if (s.channels == 1)
+      for (; row + 2 <= s.pooled_height(); row += 2)
+        StripRowPair<kWhole>(columns, strip + 2 * row * stride, g, bias, TargetAt(call, image, row, column, filter),
+                             TargetAt(call, image, row + 1, column, filter), s.pooled_width(), s.filters);
   const auto rows = [&](const auto& add) LINNET_LAMBDA {
-    for (int64_t row = 0; row < s.pooled_height(); ++row)
+    for (; row < s.pooled_height(); ++row)
       StripRow<kWhole>(columns, strip + 2 * row * stride, add, bias, TargetAt(call, image, row, column, filter),
                        s.filters);
   };
@@ -243,8 +316,9 @@ bool AllWithin(int64_t count, const float* x, float limit) {
 
 void ForwardImages(const ConvPoolCall& call, int64_t begin, int64_t end, float* scratch) {
   const int64_t size = image_floats(call.shape);
+  std::fill_n(scratch, size, 0.0f);
   for (int64_t image = begin; image < end; ++image) {
-    PadImage(call.shape, call.x, image, scratch);
+    CopyImage(call.shape, call.x, image, scratch);
     if (AllWithin(size, scratch, call.weights.limit)) {
       FiniteImage(call, image, scratch, scratch + size);
     } else {
@@ -304,7 +378,7 @@ int64_t scratch_floats(const ConvPoolShape& s) { return image_floats(s) + strip_
 
 size_t conv_pool_workspace(const ConvPoolShape& s, int threads) {
   const int64_t forward = weight_floats(s) + threads * scratch_floats(s);
-  const int64_t weights = groups(s) * sum_floats(s) + threads * (image_floats(s) + slope_floats(s));
+  const int64_t weights = groups(s) * sum_floats(s) + threads * gradient_scratch_floats(s);
   const int64_t input = threads * gradient_floats(s);
   return static_cast<size_t>(std::max({forward, weights, input})) * sizeof(float);
 }

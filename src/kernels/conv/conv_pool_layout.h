@@ -29,13 +29,18 @@ constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>((s
 constexpr int64_t weight_floats(const ConvPoolShape& s) {
   return padded_filters(s) * (s.channels * (kSums + kTaps) + 1);
 }
-// Weight gradient: for each group its sums, for each thread an image.
+// Weight gradient: for each group its sums, for each thread an image, one plane's pairs of rows, and slopes.
 constexpr int64_t sum_floats(const ConvPoolShape& s) { return padded_filters(s) * (s.channels * kTaps + 1); }
+constexpr int64_t pair_row(const ConvPoolShape& s) { return 2 * round_up(2 * s.pooled_width() + 2, 16); }
+constexpr int64_t pair_floats(const ConvPoolShape& s) { return (plane_rows(s) - 1) * pair_row(s); }
 // And where the gradient of the pooled images is a product, that of a few images: enough to share each read of the
 // factor, few enough for the L2 cache.
 constexpr int64_t kProductImages = 5;
 constexpr int64_t slope_floats(const ConvPoolShape& s) {
   return round_up(kProductImages * s.pooled_height() * s.pooled_width() * s.filters, kLanes);
+}
+constexpr int64_t gradient_scratch_floats(const ConvPoolShape& s) {
+  return image_floats(s) + pair_floats(s) + slope_floats(s);
 }
 // Input gradient: for each thread an image with its channels last, zeros around it.
 constexpr int64_t gradient_floats(const ConvPoolShape& s) {

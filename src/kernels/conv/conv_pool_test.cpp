@@ -69,8 +69,9 @@ std::vector<float> forward(const Case& c, ThreadPool& pool) {
   return y;
 }
 
-const ConvPoolShape kShapes[] = {{3, 28, 28, 1, 16}, {1, 2, 2, 1, 1},   {2, 3, 5, 1, 7},  {2, 5, 70, 1, 21},
-                                 {9, 4, 6, 2, 16},   {1, 7, 34, 3, 40}, {2, 6, 6, 17, 3}, {20, 4, 4, 1, 5}};
+const ConvPoolShape kShapes[] = {{3, 28, 28, 1, 16}, {1, 2, 2, 1, 1},  {2, 3, 5, 1, 7},
+                                 {2, 5, 70, 1, 21},  {9, 4, 6, 2, 16}, {1, 7, 34, 3, 40},
+                                 {2, 6, 6, 17, 3},   {20, 4, 4, 1, 5}, {2, 15, 32, 1, 24}};
 
 TEST(ConvPool, ForwardTakesTheLargestOfFour) {
   for (const ConvPoolShape& shape : kShapes) {

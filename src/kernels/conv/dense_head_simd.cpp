@@ -21,6 +21,8 @@ constexpr int64_t kTall = 5;           // outputs (or rows) of a tile
 constexpr int64_t kTaskRows = 16;      // of x or dx: some 4 microseconds of a core for k = 3136
 constexpr int64_t kDepth = 512;        // of inputs: that much of w stays in L1 while rows of x pass by
 constexpr int64_t kTaskColumns = 256;  // of dw
+constexpr int64_t kLineFloats = 16;    // of a cache line
+constexpr int64_t kFetchAhead = 128;   // floats of a row of x that are fetched before they are multiplied
 constexpr int64_t kSumRows = 32;       // rows of x that are added up before the sums go back to dw
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -123,7 +125,11 @@ HWY_INLINE void DotTile(int64_t depth, const float* HWY_RESTRICT w, const float*
     }
   };
   int64_t i = 0;
-  for (; i + kFloatLanes <= depth; i += kFloatLanes) step(WholeLanes{i});
+  for (; i + kFloatLanes <= depth; i += kFloatLanes) {
+#pragma GCC unroll 4
+    for (int q = 0; q < kWide; ++q) __builtin_prefetch(row[q] + i + kFetchAhead);
+    step(WholeLanes{i});
+  }
   if (i < depth) step(PartLanes{i, depth - i});
 #pragma GCC unroll 5
   for (int t = 0; t < T; ++t)
@@ -175,6 +181,9 @@ HWY_INLINE void OuterTile(int64_t count, const float* HWY_RESTRICT a, int64_t a_
       Floats v[kWide];
 #pragma GCC unroll 4
       for (int q = 0; q < kWide; ++q) v[q] = load(b, q);
+        // The next panel: rows are far apart, and too many for the processor to fetch them ahead by itself.
+#pragma GCC unroll 4
+      for (int64_t line = 0; line < kPanel; line += kLineFloats) __builtin_prefetch(b + kPanel + line);
 #pragma GCC unroll 5
       for (int t = 0; t < T; ++t) {
         const Floats factor = SetAll(a[t * a_row + i * a_step]);

@@ -413,6 +413,7 @@ class Product {
         float* c = g_.c.f32() + location;
         finish.ahead = ahead.take();
         if (g_.residual) finish.residual = g_.residual.f32() + location;
+        if (epilogue) fetch_beside(location, rows);
         if (columns >= kWidth) {
           functions[rows](k.size, rows_of_a, panels, c, g_.ldc, finish);
         } else {
@@ -421,6 +422,18 @@ class Product {
         if (epilogue)
           Epilogue<std::conditional_t<P::kPair == 1, TargetAlone, P>>(g_, c, rows, std::min<int64_t>(columns, kWidth));
       }
+    }
+  }
+
+  // Brings what the epilogue reads and writes beside C into the L1 cache while the tile is at work: tiles follow each
+  // other down the rows, so the processor does not fetch it by itself.
+  HWY_INLINE void fetch_beside(int64_t location, int rows) const {
+    const float* beside = g_.aux ? g_.aux.f32() : g_.pre_activation ? g_.pre_activation.f32() : nullptr;
+    if (!beside) return;
+    beside += location;
+    for (int i = 0; i < rows; ++i) {
+      hwy::Prefetch(beside + i * g_.ldc);
+      hwy::Prefetch(beside + i * g_.ldc + kWidth - 1);
     }
   }
 

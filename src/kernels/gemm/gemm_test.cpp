@@ -183,6 +183,38 @@ TEST(Gemm, EveryEpilogueInEveryWayOfComputing) {
   }
 }
 
+// In float, one multiply-add after the other: block by block along k.
+TEST(Gemm, SumsRunAlongKInTheOrderOfTheShape) {
+  struct Shape {
+    int64_t m, k, block;
+  };
+  for (const auto& isa : available_isas()) {
+    if (!isa.starts_with("avx")) continue;  // the others have no fused multiply-add
+    const ForcedIsa forced(isa);
+    for (const auto& [m, k, block] :
+         {Shape{95, 288, 288}, Shape{95, 300, 300}, Shape{95, 768, 768}, Shape{20, 1000, 512}})
+      for (const bool trans_a : {false, true})
+        for (const bool accumulate : {false, true}) {
+          Case test{.m = m, .n = 40, .k = k, .trans_a = trans_a, .accumulate = accumulate, .bias = true};
+          test.fill(5);
+          const auto out = test.run(2);
+          for (int64_t row = 0; row < test.m; ++row)
+            for (int64_t j = 0; j < test.n; ++j) {
+              const int64_t at = row * test.args.ldc + j;
+              float total = test.c[at];
+              for (int64_t begin = 0; begin < k; begin += block) {
+                float sum = 0;
+                for (int64_t t = begin; t < std::min(k, begin + block); ++t)
+                  sum = std::fma(test.a[trans_a ? t * test.args.lda + row : row * test.args.lda + t],
+                                 test.b[t * test.args.ldb + j], sum);
+                total = begin > 0 || accumulate ? sum + total : sum;
+              }
+              ASSERT_EQ(out[at], total + test.bias_values[j]) << isa << " " << test.text() << " at " << row << "," << j;
+            }
+        }
+  }
+}
+
 // As the planner places it when nobody else reads it.
 TEST(Gemm, TheResidualMayBeTheResult) {
   for (const int64_t m : {3, 40}) {
