@@ -143,7 +143,7 @@ template <class P, int M, int kVectors>
 HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x, float* c,
                             int64_t ldc, bool accumulate) {
   V r[M][kVectors];
-#pragma GCC unroll 14
+#pragma GCC unroll 16
   for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) r[i][h] = hn::Zero(d);
@@ -154,14 +154,14 @@ HWY_NOINLINE void PixelTile(const Pixels& pixels, const float* HWY_RESTRICT dy, 
         V y[kVectors];
 #pragma GCC unroll 2
         for (int h = 0; h < kVectors; ++h) y[h] = hn::LoadU(d, x + h * kLanes);
-#pragma GCC unroll 14
+#pragma GCC unroll 16
         for (int i = 0; i < M; ++i) {
           const V slope = hn::Set(d, dy[i]);
 #pragma GCC unroll 2
           for (int h = 0; h < kVectors; ++h) r[i][h] = P::MulAdd(slope, y[h], r[i][h]);
         }
       }
-#pragma GCC unroll 14
+#pragma GCC unroll 16
   for (int i = 0; i < M; ++i)
 #pragma GCC unroll 2
     for (int h = 0; h < kVectors; ++h) {

@@ -17,6 +17,10 @@ bool no_work(const ConvolutionSizes& s) {
   return s.images * s.height * s.width * s.channels * s.filters * s.taps() * s.out_height * s.out_width == 0;
 }
 
+bool is_winograd(ConvolutionMethod method) {
+  return method == ConvolutionMethod::kWinograd || method == ConvolutionMethod::kWinograd4x4;
+}
+
 int64_t pixels(const ConvolutionSizes& s) { return s.images * s.height * s.width; }
 
 // y [pixels, O], x [pixels, C], weight [O, C].
@@ -60,7 +64,7 @@ void run_taps(const ConvolutionSizes& s, bool gradient, const float* source, con
               const float* packed = nullptr) {
   auto* const floats = reinterpret_cast<float*>(workspace);
   const ConvolutionMethod method = convolution_method(s);
-  if (method == ConvolutionMethod::kWinograd)
+  if (is_winograd(method))
     return run_winograd(WinogradProblem(s, gradient), source, weight, result, floats, pool, epilogue, packed);
   const TapProblem problem(s, gradient);
   if (packed) return convolution_by_packed_taps(problem, source, packed, result, floats, pool, epilogue);
@@ -87,11 +91,8 @@ void run_product_forward(const ConvolutionSizes& s, const float* x, const float*
 ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
   if (s.groups == 1 && s.taps() == 1 && s.stride == 1 && s.padding == 0) return ConvolutionMethod::kProduct;
   if (s.groups > 1 && s.groups == s.channels && s.groups == s.filters) return ConvolutionMethod::kDepthwise;
-  constexpr int64_t kLanes = convolution_layout::WinogradProblem::kMostLanes;
-  // From one vector of channels to one, the transformations take what the products gain (bench/NOTES.md).
-  const bool pays = s.channels % kLanes == 0 && s.filters % kLanes == 0 && s.channels + s.filters > 2 * kLanes;
-  if (s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.groups == 1 && pays)
-    return ConvolutionMethod::kWinograd;
+  const int64_t tile = convolution_layout::winograd_tile(s);
+  if (tile > 0) return tile == 4 ? ConvolutionMethod::kWinograd4x4 : ConvolutionMethod::kWinograd;
   return ConvolutionMethod::kImplicit;
 }
 
@@ -105,6 +106,7 @@ int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
     case ConvolutionMethod::kImplicit:
       return TapProblem(s, gradient).shared_floats();
     case ConvolutionMethod::kWinograd:
+    case ConvolutionMethod::kWinograd4x4:
       return WinogradProblem(s, gradient).packed_floats();
   }
   return 0;
@@ -129,9 +131,9 @@ size_t convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pass, in
            sizeof(float);
   };
   if (pass == ConvolutionPass::kWeightGradient)
-    return WinogradWeightProblem::pays(s) ? bytes(WinogradWeightProblem(s)) : bytes(WeightProblem(s));
+    return convolution_layout::winograd_weight_tile(s) > 0 ? bytes(WinogradWeightProblem(s)) : bytes(WeightProblem(s));
   const bool gradient = pass == ConvolutionPass::kInputGradient;
-  if (convolution_method(s) == ConvolutionMethod::kWinograd) return bytes(WinogradProblem(s, gradient));
+  if (is_winograd(convolution_method(s))) return bytes(WinogradProblem(s, gradient));
   return bytes(TapProblem(s, gradient));
 }
 
@@ -162,7 +164,7 @@ void convolution_weight_gradient(const ConvolutionSizes& s, const float* x, cons
   const ConvolutionMethod method = convolution_method(s);
   if (method == ConvolutionMethod::kProduct)
     return run_product(s, ConvolutionPass::kWeightGradient, dy, x, dweight, workspace, pool);
-  if (WinogradWeightProblem::pays(s))
+  if (convolution_layout::winograd_weight_tile(s) > 0)
     return convolution_weights_by_winograd(WinogradWeightProblem(s), x, dy, dweight,
                                            reinterpret_cast<float*>(workspace), pool);
   (method == ConvolutionMethod::kDepthwise ? depthwise_weights_by_pixels : convolution_weights_by_pixels)(

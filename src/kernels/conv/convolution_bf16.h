@@ -4,9 +4,10 @@
 // Filters are fp32 and are rounded when they are packed; gradients of filters are fp32. In a row with an odd number of
 // results the weight gradient multiplies one pixel by zero, which makes NaN of infinity.
 //
-// Where convolution_method() says kWinograd, sources and filters are
-// transformed in fp32 and rounded after that; so is dy for the weight gradient. The rounding errors of results are
-// about twice those of a direct sum of rounded filters.
+// Filters of 3 x 3 that visit every pixel, with multiples of 16 channels and more than 16 to 16, are computed by
+// Winograd's minimal filtering in tiles of 2 x 2 results. Sources and filters are transformed in fp32 and rounded after
+// that; so is dy for the weight gradient. The rounding errors of results are about twice those of a direct sum of
+// rounded filters.
 #pragma once
 #include "kernels/conv/convolution.h"
 #include "kernels/stored_floats.h"

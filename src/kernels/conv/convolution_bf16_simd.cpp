@@ -80,7 +80,9 @@ WinogradProblem winograd_of_pairs(const ConvolutionSizes& sizes, ConvolutionPass
   return {sizes, pass == ConvolutionPass::kInputGradient, 2};
 }
 
-bool is_winograd(const ConvolutionSizes& s) { return convolution_method(s) == ConvolutionMethod::kWinograd; }
+// Images and channels in pairs may be computed in another way than in fp32.
+bool is_winograd(const ConvolutionSizes& s) { return convolution_layout::winograd_tile(s, 2) > 0; }
+bool has_winograd_weights(const ConvolutionSizes& s) { return convolution_layout::winograd_weight_tile(s, 2) > 0; }
 
 void run_packed(const ConvolutionSizes& sizes, ConvolutionPass pass, const Bfloat16* source, const float* packed,
                 MutableStoredFloats result, std::byte* workspace, ThreadPool& pool,
@@ -103,8 +105,8 @@ bool has_bf16_convolution(const ConvolutionSizes& s, ConvolutionPass pass) {
                       : pass == ConvolutionPass::kInputGradient ? s.filters % 2 == 0
                                                                 : true;
   const bool any = s.images * s.height * s.width * s.channels * s.filters * s.taps() * s.out_height * s.out_width > 0;
-  return any && s.groups == 1 && paired && gemm_has_bf16() &&
-         (method == ConvolutionMethod::kImplicit || method == ConvolutionMethod::kWinograd);
+  return any && s.groups == 1 && paired && gemm_has_bf16() && method != ConvolutionMethod::kProduct &&
+         method != ConvolutionMethod::kDepthwise;
 }
 
 int64_t bf16_packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass) {
@@ -126,7 +128,7 @@ size_t bf16_convolution_workspace(const ConvolutionSizes& s, ConvolutionPass pas
     return bytes(problem.shared_floats() + threads * problem.scratch_floats());
   };
   if (pass == ConvolutionPass::kWeightGradient)
-    return WinogradWeightProblem::pays(s) ? all(WinogradWeightProblem(s, 2)) : all(WeightProblem(s, 2));
+    return has_winograd_weights(s) ? all(WinogradWeightProblem(s, 2)) : all(WeightProblem(s, 2));
   // Filters are packed elsewhere.
   return bytes(threads *
                (is_winograd(s) ? winograd_of_pairs(s, pass).scratch_floats() : pairs_of(s, pass).scratch_floats()));
@@ -149,7 +151,7 @@ void bf16_convolution_input_gradient(const ConvolutionSizes& s, const Bfloat16* 
 void bf16_convolution_weight_gradient(const ConvolutionSizes& s, const Bfloat16* x, const Bfloat16* dy, float* dweight,
                                       std::byte* workspace, ThreadPool& pool) {
   auto* const sums = reinterpret_cast<float*>(workspace);
-  if (WinogradWeightProblem::pays(s))
+  if (has_winograd_weights(s))
     return convolution_weights_by_bf16_winograd(WinogradWeightProblem(s, 2), x, dy, dweight, sums, pool);
   const WeightProblem problem(s, 2);
   const bool parts = problem.has_sums();

@@ -162,21 +162,44 @@ class TapProblem {
   }
 };
 
-constexpr int64_t kWinogradSpots = 16;  // of the 4 x 4 source pixels of a tile
+// Winograd's minimal filtering F(t x t, 3 x 3) computes tiles of t x t results from (t + 2)^2 products for each
+// channel.
+inline int64_t winograd_tiles(const ConvolutionSizes& s, int64_t t) {  // of an image
+  return ceil_div(s.out_height, t) * ceil_div(s.out_width, t);
+}
+constexpr int64_t winograd_spots(int64_t t) { return (t + 2) * (t + 2); }
 
-// The forward pass or the input gradient by Winograd's minimal filtering, in tiles of 2 x 2 results. Packed elements
-// are floats or, in bf16, pairs of neighboring channels of the source.
+// The size t of the tiles that the forward pass and the input gradient use: 2 or 4, or 0 where tiles do not pay
+// (bench/NOTES.md). pair: channels in a packed element, 2 in bf16, whose rounding errors larger tiles make too large.
+inline int64_t winograd_tile(const ConvolutionSizes& s, int64_t pair = 1) {
+  constexpr int64_t kLanes = 16;  // of the longest vectors
+  // Above, the transformed filters of large tiles no longer fit the L2 cache.
+  constexpr int64_t kMostWeights = 128 * 128;
+  if (s.rows != 3 || s.columns != 3 || s.stride != 1 || s.dilation != 1 || s.groups != 1) return 0;
+  if (s.channels % kLanes != 0 || s.filters % kLanes != 0) return 0;
+  // From one vector of channels to one, small tiles' transformations take what their products gain.
+  const bool one_vector = s.channels + s.filters == 2 * kLanes;
+  // Products for each pair of channels. Half of a large tile may lie outside of a small image.
+  const int64_t direct = 9 * s.out_height * s.out_width, small = winograd_spots(2) * winograd_tiles(s, 2);
+  const int64_t large = winograd_spots(4) * winograd_tiles(s, 4);
+  const bool large_pays = one_vector ? 2 * large <= direct : 8 * large <= 7 * small;
+  if (pair == 1 && s.channels * s.filters <= kMostWeights && large_pays) return 4;
+  return one_vector ? 0 : 2;
+}
+
+// The forward pass or the input gradient by Winograd's minimal filtering. Packed elements are floats or, in bf16, pairs
+// of neighboring channels of the source.
 class WinogradProblem {
  public:
-  static constexpr int64_t kSpots = kWinogradSpots;
   static constexpr int64_t kMostLanes = 16;  // of a vector of any instruction set: channels are a multiple of it
   static constexpr int64_t kPackedChannels = 64;
   // Transformed sources of a task, at most: 512 KB, which the L2 cache holds beside a panel of filters.
   static constexpr int64_t kMostFloats = 1 << 17;
+  static constexpr int64_t kFewTiles = 12, kManyTiles = 28 * 32;
 
   // `pair`: channels in a packed element, 2 in bf16.
   WinogradProblem(const ConvolutionSizes& sizes, bool gradient, int64_t pair = 1)
-      : s(sizes), gradient(gradient), pair(pair) {}
+      : s(sizes), gradient(gradient), pair(pair), tile(winograd_tile(sizes, pair)) {}
 
   int64_t source_height() const { return gradient ? s.out_height : s.height; }
   int64_t source_width() const { return gradient ? s.out_width : s.width; }
@@ -187,24 +210,30 @@ class WinogradProblem {
   // Source position that result 0 begins with; below 0: in the padding.
   int64_t origin() const { return gradient ? s.padding - 2 : -s.padding; }
 
-  int64_t tile_rows() const { return ceil_div(result_height(), 2); }
-  int64_t tile_columns() const { return ceil_div(result_width(), 2); }
+  int64_t spots() const { return winograd_spots(tile); }
+  int64_t tile_rows() const { return ceil_div(result_height(), tile); }
+  int64_t tile_columns() const { return ceil_div(result_width(), tile); }
   int64_t tiles() const { return s.images * tile_rows() * tile_columns(); }
   int64_t steps() const { return depth() / pair; }                             // of the sum over channels
   int64_t pitch() const { return pixel_pitch(round_up(steps(), 16), false); }  // packed elements from tile to tile
-  // A multiple of the rows of every instruction set's register tile, or nearly so.
-  int64_t task_tiles() const { return kSpots * 28 * pitch() <= kMostFloats ? 28 : 14; }
+  // A multiple of the rows of every instruction set's register tile, or nearly so. Filters of few channels are read
+  // fast, and then transformed sources of few tiles stay in the L1 cache. Few tiles are dealt to many threads.
+  int64_t task_tiles() const {
+    if (tile == 4 && pitch() <= 16) return kFewTiles;
+    const bool fits = spots() * 28 * pitch() <= kMostFloats;
+    return fits && (tile == 2 || tiles() > kManyTiles) ? 28 : 14;
+  }
 
-  int64_t packed_floats() const { return kSpots * steps() * round_up(columns(), kMaxPanel); }
+  int64_t packed_floats() const { return spots() * steps() * round_up(columns(), kMaxPanel); }
   int64_t shared_floats() const { return packed_floats(); }
-  int64_t pack_floats() const { return kSpots * kMaxPanel * kPackedChannels; }  // of a thread, while it packs
-  int64_t scratch_floats() const {                                              // of a thread
-    return std::max(pack_floats(), kSpots * task_tiles() * (pitch() + kMaxPanel) + pitch());
+  int64_t pack_floats() const { return spots() * kMaxPanel * kPackedChannels; }  // of a thread, while it packs
+  int64_t scratch_floats() const {                                               // of a thread
+    return std::max(pack_floats(), spots() * task_tiles() * (pitch() + kMaxPanel) + pitch());
   }
 
   ConvolutionSizes s;
   bool gradient;
-  int64_t pair;
+  int64_t pair, tile;
 };
 
 // The weight gradient: sums over images, in partial sums that the sizes decide.
@@ -251,39 +280,44 @@ class WeightProblem {
   }
 };
 
-// The weight gradient by Winograd's minimal filtering: sums over tiles of 2 x 2 results, in partial sums that the sizes
+// The size of the tiles of the weight gradient, as winograd_tile().
+inline int64_t winograd_weight_tile(const ConvolutionSizes& s, int64_t pair = 1) {
+  // Above, the sums over spots no longer fit the L2 cache.
+  constexpr int64_t kMostWeights = 256 * 256, kMostWeightsOfLarge = 64 * 64;
+  constexpr int64_t kLeastTiles = 64;  // below, there is more to transform back than to sum
+  const int64_t weights = s.channels * s.filters;
+  if (winograd_tile(s, pair) == 4 && weights <= kMostWeightsOfLarge && s.images * winograd_tiles(s, 4) >= kLeastTiles)
+    return 4;
+  return winograd_tile(s, 2) == 2 && weights <= kMostWeights && s.images * winograd_tiles(s, 2) >= kLeastTiles ? 2 : 0;
+}
+
+// The weight gradient by Winograd's minimal filtering: sums over tiles of results, in partial sums that the sizes
 // decide. In bf16 a step of the sum is a pair of tiles.
 class WinogradWeightProblem {
  public:
-  static constexpr int64_t kMostWeights = 256 * 256;  // above, the sums over spots no longer fit the L2 cache
-  static constexpr int64_t kLeastTiles = 64;          // below, there is more to transform back than to sum
-
-  explicit WinogradWeightProblem(const ConvolutionSizes& sizes, int64_t pair = 1) : s(sizes), pair(pair) {
+  explicit WinogradWeightProblem(const ConvolutionSizes& sizes, int64_t pair = 1)
+      : s(sizes), pair(pair), tile(winograd_weight_tile(sizes, pair)) {
     constexpr int64_t kMostFloats = WinogradProblem::kMostFloats;
-    while (task_steps > 14 && kWinogradSpots * task_steps * (source_pitch() + slope_pitch()) > kMostFloats)
-      task_steps /= 2;
+    while (task_steps > 14 && spots() * task_steps * (source_pitch() + slope_pitch()) > kMostFloats) task_steps /= 2;
     blocks = ceil_div(tiles(), task_steps * pair);
     const int64_t most = std::clamp<int64_t>(kPartialFloats / elements(), 1, kMaxPartials);
     partials = std::clamp<int64_t>(blocks, 1, most);
   }
-  static bool pays(const ConvolutionSizes& s) {
-    return convolution_method(s) == ConvolutionMethod::kWinograd && s.channels * s.filters <= kMostWeights &&
-           s.images * ceil_div(s.out_height, 2) * ceil_div(s.out_width, 2) >= kLeastTiles;
-  }
 
-  int64_t tile_rows() const { return ceil_div(s.out_height, 2); }
-  int64_t tile_columns() const { return ceil_div(s.out_width, 2); }
+  int64_t spots() const { return winograd_spots(tile); }
+  int64_t tile_rows() const { return ceil_div(s.out_height, tile); }
+  int64_t tile_columns() const { return ceil_div(s.out_width, tile); }
   int64_t tiles() const { return s.images * tile_rows() * tile_columns(); }
   int64_t source_pitch() const { return pixel_pitch(s.channels, false); }
   int64_t slope_pitch() const { return pixel_pitch(s.filters, false); }
-  int64_t elements() const { return kWinogradSpots * s.filters * s.channels; }  // of a partial sum
+  int64_t elements() const { return spots() * s.filters * s.channels; }  // of a partial sum
   int64_t shared_floats() const { return partials * elements(); }
   int64_t scratch_floats() const {  // of a thread
-    return (kWinogradSpots * task_steps + 1) * (source_pitch() + slope_pitch());
+    return (spots() * task_steps + 1) * (source_pitch() + slope_pitch());
   }
 
   ConvolutionSizes s;
-  int64_t pair;
+  int64_t pair, tile;
   int64_t task_steps = 112;  // steps of the sum whose tiles are transformed together
   int64_t blocks = 0, partials = 0;
 };

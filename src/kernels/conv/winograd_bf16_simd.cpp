@@ -33,16 +33,16 @@ namespace {
 
 #if HWY_TARGET == HWY_AVX3
 void pack_pairs(const WinogradPackCall& call, ThreadPool& pool) {
-  convolution::pack_winograd_filters<tile::Bf16>(call, pool);
+  convolution::pack_winograd_filters<convolution::Filtering<2>, tile::Bf16>(call, pool);
 }
 void winograd_of_pairs(const WinogradCall& call, bool stores_bf16, ThreadPool& pool) {
   if (stores_bf16)
-    convolution::run_winograd<tile::Bf16, Bfloat16, Bfloat16>(call, pool);
+    convolution::run_winograd<convolution::Filtering<2>, tile::Bf16, Bfloat16, Bfloat16>(call, pool);
   else
-    convolution::run_winograd<tile::Bf16, Bfloat16, float>(call, pool);
+    convolution::run_winograd<convolution::Filtering<2>, tile::Bf16, Bfloat16, float>(call, pool);
 }
 void weights_of_pairs(const WinogradWeightCall& call, ThreadPool& pool) {
-  convolution::run_winograd_weights<tile::Bf16, Bfloat16>(call, pool);
+  convolution::run_winograd_weights<convolution::Filtering<2>, tile::Bf16, Bfloat16>(call, pool);
 }
 #else
 [[noreturn]] void fail_without() { fail_internal("a convolution in bf16 on a processor without bf16 instructions"); }

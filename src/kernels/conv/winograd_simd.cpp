@@ -13,11 +13,15 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
+using namespace convolution;
+
 void winograd_pack(const WinogradPackCall& call, ThreadPool& pool) {
-  convolution::pack_winograd_filters<tile::F32Pack>(call, pool);
+  (call.problem.tile == 4 ? pack_winograd_filters<Filtering<4>, tile::F32Pack>
+                          : pack_winograd_filters<Filtering<2>, tile::F32Pack>)(call, pool);
 }
 void winograd(const WinogradCall& call, ThreadPool& pool) {
-  convolution::run_winograd<tile::F32Pack, float, float>(call, pool);
+  (call.problem.tile == 4 ? run_winograd<Filtering<4>, tile::F32Pack, float, float>
+                          : run_winograd<Filtering<2>, tile::F32Pack, float, float>)(call, pool);
 }
 
 }  // namespace

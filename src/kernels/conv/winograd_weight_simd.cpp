@@ -13,8 +13,11 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 
+using namespace convolution;
+
 void winograd_weights(const WinogradWeightCall& call, ThreadPool& pool) {
-  convolution::run_winograd_weights<tile::F32, float>(call, pool);
+  (call.problem.tile == 4 ? run_winograd_weights<Filtering<4>, tile::F32, float>
+                          : run_winograd_weights<Filtering<2>, tile::F32, float>)(call, pool);
 }
 
 }  // namespace

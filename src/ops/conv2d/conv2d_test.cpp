@@ -74,20 +74,33 @@ TEST(Conv2d, BlocksBesideBlocks) {
   check({1, 40, 31, 70}, {70, 2, 1, 1}, 1, 1, 1, 70);
 }
 
-// Filters of 3 x 3 by Winograd's filtering: odd and even sizes, other paddings, several tasks, images beside images.
+// Filters of 3 x 3 by Winograd's filtering in tiles of 2 x 2 and 4 x 4 results: odd and even sizes, images smaller than
+// a tile, other paddings, several tasks, images beside images, weight gradients by sums over taps and over tiles.
 TEST(Conv2d, MinimalFiltering) {
-  for (const auto& [x, weight, padding] : {std::tuple{Shape{1, 8, 8, 32}, Shape{32, 3, 3, 32}, 1},
-                                           {{2, 7, 5, 16}, {48, 3, 3, 16}, 1},
-                                           {{1, 6, 9, 64}, {32, 3, 3, 64}, 0},
-                                           {{1, 5, 4, 32}, {32, 3, 3, 32}, 2},
-                                           {{1, 3, 3, 32}, {32, 3, 3, 32}, 4},
-                                           {{1, 17, 16, 16}, {48, 3, 3, 16}, 1},  // its weight gradient, too
-                                           {{3, 13, 11, 32}, {32, 3, 3, 32}, 2},
-                                           {{1, 5, 5, 160}, {32, 3, 3, 160}, 1}}) {
+  using enum ConvolutionMethod;
+  for (const auto& [x, weight, padding, method] : {std::tuple{Shape{1, 6, 6, 32}, Shape{32, 3, 3, 32}, 1, kWinograd},
+                                                   {{2, 6, 5, 16}, {48, 3, 3, 16}, 1, kWinograd},
+                                                   {{1, 7, 8, 64}, {32, 3, 3, 64}, 0, kWinograd},
+                                                   {{1, 4, 3, 32}, {32, 3, 3, 32}, 2, kWinograd},
+                                                   {{1, 2, 1, 32}, {32, 3, 3, 32}, 1, kWinograd},
+                                                   {{1, 5, 5, 160}, {32, 3, 3, 160}, 1, kWinograd},
+                                                   {{9, 5, 9, 32}, {16, 3, 3, 32}, 1, kWinograd},
+                                                   {{1, 8, 8, 32}, {32, 3, 3, 32}, 1, kWinograd4x4},
+                                                   {{2, 7, 5, 16}, {48, 3, 3, 16}, 1, kWinograd4x4},
+                                                   {{1, 6, 9, 64}, {32, 3, 3, 64}, 0, kWinograd4x4},
+                                                   {{1, 3, 3, 32}, {32, 3, 3, 32}, 4, kWinograd4x4},
+                                                   {{1, 17, 16, 16}, {48, 3, 3, 16}, 1, kWinograd4x4},
+                                                   {{3, 13, 11, 32}, {32, 3, 3, 32}, 2, kWinograd4x4},
+                                                   {{1, 8, 8, 16}, {16, 3, 3, 16}, 1, kWinograd4x4},
+                                                   {{7, 15, 12, 16}, {16, 3, 3, 16}, 1, kWinograd4x4},
+                                                   {{6, 12, 13, 16}, {16, 3, 3, 16}, 2, kWinograd4x4},
+                                                   {{5, 15, 14, 32}, {16, 3, 3, 32}, 0, kWinograd4x4},
+                                                   {{5, 16, 13, 16}, {80, 3, 3, 16}, 1, kWinograd4x4}}) {
     Graph graph;
     const Shape y =
         conv2d(graph.input("x", {DType::kF32, x}), graph.input("w", {DType::kF32, weight}), 1, padding).shape();
-    ASSERT_EQ(convolution_method(conv2d_sizes(x, weight, y, {.padding = padding})), ConvolutionMethod::kWinograd);
+    ASSERT_EQ(convolution_method(conv2d_sizes(x, weight, y, {.padding = padding})), method)
+        << x.text() << ' ' << weight.text();
     check(x, weight, 1, padding);
   }
 }
@@ -106,6 +119,8 @@ TEST(Conv2d, WhatFollowsIsPartOfIt) {
                         {{2, 6, 5, 4}, {6, 3, 3, 2}, 1, 1, 2},
                         {{1, 12, 12, 17}, {17, 3, 3, 1}, 2, 1, 17},
                         {{2, 9, 7, 32}, {64, 3, 3, 32}},
+                        {{2, 6, 5, 32}, {64, 3, 3, 32}},
+                        {{2, 9, 7, 16}, {16, 3, 3, 16}},
                         {{3, 4, 4, 5}, {17, 1, 1, 5}, 1, 0}}) {
     SCOPED_TRACE(c.x.text() + " " + c.weight.text());
     Graph graph;
