@@ -3,7 +3,7 @@
 //
 //   gemm_bench [threads=1] [seconds a product=0.1] [filter] [instruction set]      e.g.  gemm_bench 2 0.3 x768 avx2
 //
-// The libraries are held to AVX2 by ONEDNN_MAX_CPU_ISA=AVX2 and OPENBLAS_CORETYPE=Haswell in LINNET_BENCH_CHILD=1.
+// The instruction set is Linnet's alone; ONEDNN_MAX_CPU_ISA=AVX2 in the environment holds oneDNN to AVX2.
 // A row is a linear layer, rows x outputs x inputs, with its three products: y = x W^T, dx = dy W, dW = dy^T x. The
 // libraries take turns within every product and the best time of each counts, so that a busy machine does harm to all
 // alike. For bf16, oneDNN is given operands that are bf16 already; Linnet rounds them from fp32 on the way. "stored" is
