@@ -145,7 +145,9 @@ class TapProblem {
         convolution_method(s) == ConvolutionMethod::kDepthwise ? s.taps() * s.channels : s.groups * packed_floats(),
         16);
   }
-  int64_t scratch_floats() const { return task_units * strips.floats; }  // of a thread
+  int64_t scratch_floats() const {  // of a thread; depthwise with two pixels of a block's channels
+    return task_units * strips.floats + (is_depthwise(s) ? 2 * kChannelBlock : 0);
+  }
   // Whether every sum is complete before it is stored.
   bool sums_are_whole() const { return s.taps() * depth() <= kDepth; }
 
@@ -255,7 +257,9 @@ class WeightProblem {
   int64_t row_steps() const { return ceil_div(s.out_width, pair); }
   int64_t slope_pitch() const { return s.filters % 256 == 0 ? s.group_filters() + 16 : s.filters; }
   int64_t slope_floats() const { return copies_dy() ? round_up(strips.height * row_steps() * slope_pitch(), 16) : 0; }
-  int64_t scratch_floats() const { return task_units * (strips.floats + slope_floats()); }  // of a thread
+  int64_t scratch_floats() const {  // of a thread; depthwise with two pixels of a block's channels
+    return task_units * (strips.floats + slope_floats()) + (is_depthwise(s) ? 2 * kChannelBlock : 0);
+  }
   bool has_sums() const { return partials > 1 || is_depthwise(s) || filters_are_lanes(); }
   int64_t shared_floats() const { return has_sums() ? round_up(partials * elements, 16) : 0; }
   // Few channels would leave lanes of their vectors empty. The sums then are [R, S, C, O], and are turned at the end.

@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/conv/convolution-inl.h"
+#include "kernels/conv/depthwise_rows-inl.h"
 
 #ifndef LINNET_KERNELS_DEPTHWISE_CALL
 #define LINNET_KERNELS_DEPTHWISE_CALL
@@ -128,6 +129,60 @@ void DepthwiseStrip(const DepthwiseTapCall& call, const Block& block, int64_t ro
   }
 }
 
+// Whether results are computed two rows at a time from images in place (depthwise_rows-inl.h).
+bool by_rows(const ConvolutionSizes& s) {
+  return s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.padding == 1;
+}
+
+// Whether pixels are a multiple of 2 KB apart, so that a row of them falls into a few sets of the cache. Blocks of
+// their channels are copied.
+bool copies_blocks(const ConvolutionSizes& s) { return s.channels % 512 == 0; }
+
+// The rows of a block's source, and the number of the first of them in the image. scratch: memory for its strip.
+struct BlockRows {
+  ImageRows<const float> rows;
+  int64_t first, channel;
+};
+HWY_INLINE BlockRows rows_of(const float* images, const ConvolutionSizes& s, const Strips& strips, const Block& block,
+                             float* scratch) {
+  const int64_t strip = block.unit % strips.count;
+  if (!copies_blocks(s)) {
+    const float* image = images + block.unit / strips.count * s.height * s.width * s.channels;
+    return {{image, s.height, s.width, s.channels}, 0, block.channel};
+  }
+  CopyBlock(images, s.height, s.width, s.channels, strips, block, scratch);
+  // A row of the strip begins with a pixel of zeros.
+  return {{scratch + strips.pitch, strips.source_rows(strips.height_of(strip)), strips.columns, strips.pitch},
+          strip * strips.height - 1,
+          0};
+}
+
+// Results of a block. `pixel`: memory for the channels of a block twice, for zeros and for results that are not asked
+// for.
+void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pixel, float* scratch) {
+  const TapProblem& p = call.problem;
+  const int64_t channels = p.s.channels, width = p.s.width, strip = block.unit % p.strips.count;
+  const int64_t first = strip * p.strips.height, end = first + p.strips.height_of(strip);
+  const BlockRows source = rows_of(call.source, p.s, p.strips, block, scratch);
+  const ImageRows<float> result{call.result + block.unit / p.strips.count * p.s.height * width * channels, end, width,
+                                channels};
+  std::fill_n(pixel, block.channels, 0.0f);
+  // The gradient of the images meets the filter's taps in the opposite order.
+  const float* weight = call.by_tap + (p.gradient ? 8 * channels : 0) + block.channel;
+  for (int64_t i = first; i < end; i += 2) {
+    const auto from = source.rows.rows<4>(i - 1 - source.first, source.channel, pixel);
+    const auto to = result.rows<2>(i, block.channel, pixel + block.channels);
+    ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
+      DepthwiseTwoRows(from, source.rows.width, width, weight, p.gradient ? -channels : channels, to, at);
+    });
+    if (!call.epilogue.any()) continue;
+    for (const auto& row : to)
+      if (row.step > 0)
+        ApplyEpilogue(call.epilogue, block.channel, block.channels, width, row.first, row.step,
+                      row.first - call.result);
+  }
+}
+
 void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   const int64_t taps = p.s.taps(), channels = p.s.channels;
@@ -136,6 +191,7 @@ void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
   pool.run(p.units * channel_blocks(p.s), [&](int64_t task, int worker) {
     const Block block(task, p.s);
     float* scratch = call.scratch + worker * p.scratch_floats();
+    if (by_rows(p.s)) return DepthwiseByRows(call, block, scratch + p.strips.floats, scratch);
     CopyBlock(call.source, p.source_height(), p.source_width(), channels, p.strips, block, scratch);
     for (int64_t row = 0; row < p.phase_step(); ++row)
       for (int64_t column = 0; column < std::min(p.phase_step(), p.result_width()); ++column)
@@ -194,6 +250,25 @@ HWY_INLINE void DepthwiseRow(const DepthwiseSumsCall& call, int64_t channels, co
     if (b < columns) DepthwiseRow<kTaps / 2>(call, channels, dy, x, sums, b, columns);
 }
 
+// Adds up the products of a block. zeros: memory for the channels of a block.
+void DepthwiseSumsByRows(const DepthwiseWeightCall& call, const Block& block, bool accumulate, float* sums,
+                         float* zeros) {
+  const WeightProblem& p = call.problem;
+  const int64_t channels = p.s.channels, height = p.s.height, width = p.s.width, strip = block.unit % p.strips.count;
+  const int64_t offset = block.unit / p.strips.count * height * width * channels;
+  const int64_t first = strip * p.strips.height, end = first + p.strips.height_of(strip);
+  const ImageRows<const float> source{call.x + offset, height, width, channels};
+  const ImageRows<const float> slopes{call.dy + offset, end, width, channels};
+  std::fill_n(zeros, block.channels, 0.0f);
+  for (int64_t i = first; i < end; i += 2) {
+    const auto x = source.rows<4>(i - 1, block.channel, zeros);
+    const auto dy = slopes.rows<2>(i, block.channel, zeros);
+    ForRow(block.channels, [&](const auto& at) LINNET_LAMBDA {
+      DepthwiseTwoRowSums(x, dy, width, sums, channels, accumulate || i > first, at);
+    });
+  }
+}
+
 void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
   const WeightProblem& p = call.problem;
   const ConvolutionSizes& s = p.s;
@@ -205,6 +280,11 @@ void depthwise_weights(const DepthwiseWeightCall& call, ThreadPool& pool) {
     float* scratch = call.scratch + worker * p.scratch_floats();
     for (int64_t unit = units.begin(partial); unit < units.begin(partial + 1); ++unit) {
       const Block block(unit * blocks + task % blocks, s);
+      if (by_rows(s) && !copies_blocks(s)) {
+        DepthwiseSumsByRows(call, block, unit > units.begin(partial), call.sums + partial * p.elements + block.channel,
+                            scratch);
+        continue;
+      }
       CopyBlock(call.x, s.height, s.width, channels, strips, block, scratch);
       const int64_t image = unit / strips.count, strip = unit % strips.count, step = s.stride * strips.pitch;
       const float* dy =
