@@ -47,12 +47,27 @@ std::vector<std::string> arguments_of_ranks() {
   return arguments;
 }
 
-// Requests to stop, blocked and read from a descriptor as long as this lives.
+// mpirun loses or dies of a signal that comes before its ranks have started. The first of them tells the process that
+// has started mpirun, whose number is in the environment, when signals reach them.
+constexpr int kReady = SIGUSR2;
+constexpr const char* kStarterVariable = "LINNET_STARTER";
+
+void tell_starter() {
+  const char* starter = std::getenv(kStarterVariable);
+  if (!starter) return;
+  std::error_code ignored;  // the process may be gone, and another have its number
+  const auto program = [&](const std::string& process) {
+    return std::filesystem::read_symlink("/proc/" + process + "/exe", ignored);
+  };
+  if (program(starter) == program("self")) kill(std::atoi(starter), kReady);
+}
+
+// Requests to stop, and the ranks' word that they hear them, blocked and read from a descriptor as long as this lives.
 class WaitedSignals {
  public:
   WaitedSignals() {
     sigemptyset(&set_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&set_, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, kReady}) sigaddset(&set_, signal);
     sigprocmask(SIG_BLOCK, &set_, &before_);
     descriptor_ = signalfd(-1, &set_, SFD_CLOEXEC);
     if (descriptor_ < 0) fail_system("cannot wait for signals");
@@ -65,9 +80,9 @@ class WaitedSignals {
   WaitedSignals& operator=(const WaitedSignals&) = delete;
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   int descriptor() const { return descriptor_; }  // readable when one has come
-  bool take() const {
+  int take() const {
     signalfd_siginfo info{};
-    return read(descriptor_, &info, sizeof info) == sizeof info;
+    return read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
   }
 
  private:
@@ -150,7 +165,7 @@ class MpirunOutput {
 };
 
 // mpirun in a process group of its own: Ctrl-C reaches this process alone, because mpirun answers it by killing the
-// ranks. It passes SIGUSR1 on to them instead.
+// ranks. It passes SIGUSR1 on to them instead. A request that comes before the ranks are ready waits for them.
 Ending run_mpirun(std::vector<std::string> command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
@@ -165,6 +180,7 @@ Ending run_mpirun(std::vector<std::string> command) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     if (const int nothing = open("/dev/null", O_RDONLY); nothing >= 0) dup2(nothing, STDIN_FILENO);
+    setenv(kStarterVariable, std::to_string(parent).c_str(), 1);
     if (const TerminalLine terminal; terminal.usable())
       setenv(TerminalLine::kColumns, std::to_string(terminal.room() + 1).c_str(), 1);
     dup2(pipe[1], STDERR_FILENO);
@@ -174,12 +190,21 @@ Ending run_mpirun(std::vector<std::string> command) {
   }
   close(pipe[1]);
   MpirunOutput output;
-  int requests = 0, status = 0;
+  int requests = 0, first_request = 0, status = 0;
+  bool ready = false;
   pollfd sources[] = {{pipe[0], POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
   // The pipe ends with the last process that writes to it.
   for (bool is_open = true; is_open;) {
     poll(sources, 2, -1);
-    if (sources[1].revents && signals.take()) kill(child, requests++ == 0 ? SIGUSR1 : SIGTERM);
+    if (sources[1].revents) {
+      const int signal = signals.take();
+      if (signal == kReady && !ready && requests == 1) kill(child, SIGUSR1);
+      ready = ready || signal == kReady;
+      if (signal > 0 && signal != kReady) {
+        if (requests++ == 0) first_request = signal;
+        if (requests > 1 || ready) kill(child, requests == 1 ? SIGUSR1 : SIGTERM);
+      }
+    }
     if (!sources[0].revents) continue;
     char bytes[4096];
     const ssize_t count = read(pipe[0], bytes, sizeof bytes);
@@ -189,7 +214,9 @@ Ending run_mpirun(std::vector<std::string> command) {
   close(pipe[0]);
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), requests > 0, output.death()};
+  int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (requests > 0 && code == 128 + SIGUSR1) code = 128 + first_request;  // before there was something to save
+  return {code, requests > 0, output.death()};
 }
 
 // A rank was killed or fell silent: no error that the same command would meet again.
@@ -229,6 +256,7 @@ int run_as_rank(FunctionRef<int(Communicator& world)> body) {
   }
   Communicator& world = *joined;
   if (world.size() == 1) return body(world);
+  if (world.rank() == 0) tell_starter();
   if (world.rank() > 0) silence_log();
   try {
     const int code = body(world);

@@ -262,13 +262,15 @@ class TrainingRun {
       if (where.empty()) where = found;
     const bool keeps = request_.detect_anomaly && !where.empty();
     if (keeps && is_first_rank()) save_anomaly(folder_.path(), task_, trainer_, shape, step);
-    throw AgreedError(ErrorKind::kNumeric,
-                      what + "; first at " +
-                          (!where.empty()           ? where
-                           : trainer_.accumulates() ? "an earlier micro-batch"
-                                                    : "a place that later steps have hidden") +
-                          ". The last checkpoint is as it was" +
-                          (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
+    throw AgreedError(
+        ErrorKind::kNumeric,
+        what + "; first at " +
+            (!where.empty()                 ? where
+             : trainer_.layout().division() ? "a place that is not looked for while ranks share the layers"
+             : trainer_.accumulates()       ? "an earlier micro-batch"
+                                            : "a place that later steps have hidden") +
+            ". The last checkpoint is as it was" +
+            (keeps ? "; `linnet check " + folder_.path() + " --replay` shows the step again" : ""));
   }
 
   double rate(int64_t step) const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "comm/comm_testing.h"
@@ -293,6 +294,25 @@ TEST(ShardedStep, EachStageTakesLessMemory) {
     EXPECT_EQ(gradients[1], gradients[0]);
     EXPECT_LT(gradients[2], gradients[1] * 3 / 10);
   }
+}
+
+// Of divided moments and gradients a rank has slices alone.
+TEST(ShardedStep, AStepThatIsNotFiniteNamesItsNodeWhateverRanksDivide) {
+  for (const Kind kind : {Kind::kAdam, Kind::kMuon})
+    for (const int zero : {0, 1, 2}) {
+      const Settings settings{.ranks = 2, .zero = zero, .optimizer = {.kind = kind}};
+      SCOPED_TRACE(settings.text());
+      testing::run_ranks(settings.ranks, [&](Communicator& world) {
+        Rank rank(settings, world);
+        rank.step(1);
+        for (const ParameterSlot& slot : rank.trainer().layout().parameters())
+          if (slot.spec.name == "head.weight")
+            rank.trainer().state("parameters")[slot.offset] = std::numeric_limits<float>::max();
+        EXPECT_FALSE(rank.step(2).finite);
+        EXPECT_NE(rank.trainer().find_non_finite(0).find("pointwise of f32[5, 70]"), std::string::npos)
+            << rank.trainer().find_non_finite(0);
+      });
+    }
 }
 
 // Each shard begins with the statistics of the step before; the mean over the shards is what remains.
