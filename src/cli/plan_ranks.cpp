@@ -210,6 +210,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   };
   if (!arguments.json) print_basis(request);
   std::optional<Foresight> best;
+  bool fits = true;
   if (searches) {
     LayoutSearch search = search_layouts(request, counts.front());
     json["refused"] = search.refused;
@@ -232,6 +233,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
                     search.why_refused.c_str());
     }
     best = std::move(search.found.front());
+    fits = best->fits;
   } else {
     for (size_t i = 0; i < layouts.size(); ++i) {
       best = foresee(request, layouts[i]);
@@ -249,7 +251,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
     write_file_atomically(arguments.trace, chrome_trace(schedule, schedule.simulate()));
     if (!arguments.json) std::printf("written to %s\n", arguments.trace.c_str());
   }
-  return 0;
+  return fits ? 0 : 1;
 }
 
 }  // namespace linnet

@@ -121,9 +121,9 @@ class MpirunOutput {
   // "[host:pid] Read -1, ...", which shared memory writes when the other process was just ended. Such a line is held
   // until its end; all else is passed on at once, as progress is.
   bool may_be_left_out() const {
+    if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;  // behind a progress bar, too
     if (passed_ > 0) return false;
     if (kRule.starts_with(line_)) return true;
-    if (line_.starts_with(kForwarding) || kForwarding.starts_with(line_)) return true;
     const size_t end = std::min(line_.find(']'), line_.size());
     const std::string_view host = std::string_view(line_).substr(0, end), rest = std::string_view(line_).substr(end);
     const auto is_name = [](char c) {

@@ -94,7 +94,9 @@ std::string network_text(const Network& network) {
 }
 
 // From the smallest exchange to each other one, in seconds a byte: the median. A few sizes may be far from the line, as
-// where a token bucket lets small messages pass at once, or where an MPI sends large ones in another way.
+// where a token bucket lets small messages pass at once, or where an MPI sends large ones in another way. Small
+// messages may go another way, too, so that the line says little of the latency: that is no more than the fastest
+// exchange took, and at least half of it.
 Network fit_network(std::span<const TimedExchange> exchanges) {
   const auto smallest = std::ranges::min_element(exchanges, {}, &TimedExchange::bytes);
   std::vector<double> slopes;
@@ -104,7 +106,9 @@ Network fit_network(std::span<const TimedExchange> exchanges) {
   if (slopes.empty()) fail_internal("a network is fitted to exchanges of one size");
   std::ranges::sort(slopes);
   const double slope = std::max(slopes[slopes.size() / 2], 1e-15);
-  return {.bytes_per_second = 1 / slope, .latency = std::max(smallest->seconds - slope * smallest->bytes, 0.0)};
+  const double fastest = std::ranges::min_element(exchanges, {}, &TimedExchange::seconds)->seconds;
+  return {.bytes_per_second = 1 / slope,
+          .latency = std::clamp(smallest->seconds - slope * smallest->bytes, fastest / 2, fastest)};
 }
 
 double seconds_of(const Traffic& traffic, const Network& network) {
