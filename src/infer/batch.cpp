@@ -67,6 +67,9 @@ class Batch {
       throw;
     }
     give(0);
+    if (requests_ < options_.skip && !stopped())
+      fail_user(options_.name + " has " + std::to_string(requests_) + " requests, and " +
+                std::to_string(options_.skip) + " are answered: it is another input");
     return answers_;
   }
 

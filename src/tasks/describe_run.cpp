@@ -75,12 +75,15 @@ std::string describe_run(const std::string& folder) {
   text += line("model", model_text(config, folder));
   text += line("data", data_text(config));
   const auto packed = ParameterFile::open(folder);
-  if (packed) text += line("packed", packed->words().text());
+  if (packed) {
+    packed->check_weights();
+    text += line("packed", packed->words().text());
+  }
   if (!packed && file_exists(run.model_path()))
     text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
   if (run.has_state())
     text += training_text(SafetensorsFile(run.state_path()), config.train);
-  else
+  else if (!packed)  // which keeps no state of training
     text += line("trained", "nothing saved yet");
   std::error_code error;
   uintmax_t bytes = 0;

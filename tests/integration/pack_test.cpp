@@ -98,6 +98,10 @@ TEST_F(Pack, QuantizedWeightsGiveTheSameTexts) {
       from_folder.insert(from_folder.end(), {"--quantize", word});
       EXPECT_EQ(output(from_file, use.second), output(from_folder, use.second)) << word << " " << use.first[0];
     }
+  std::string bytes = contents(run_folder + "-int8.linnet");
+  EXPECT_EQ(output({"info", run_folder + "-int8.linnet"}).find("nothing saved"), std::string::npos);
+  bytes[bytes.size() / 2] ^= 1;
+  EXPECT_EQ(run({"info", folder_.write("bad.linnet", bytes)}).exit_code, 2);
 }
 
 TEST_F(Pack, AFileSaysHowItsWeightsAreKept) {
@@ -154,6 +158,12 @@ TEST_F(Pack, RunAnswersByWhatTheModelIs) {
                                R"({"tokens": [7], "max_tokens": 9, "temperature": 0})"
                                "\n";
   EXPECT_EQ(output({"run", gpt, "--jsonl"}, requests), output({"generate", gpt, "--jsonl", "-"}, requests));
+  const Arguments kept{"run", gpt, "--jsonl", "-o", folder_ / "answers.jsonl", "--resume"};
+  EXPECT_EQ(run(kept, {.input = requests}).exit_code, 0);
+  const Outcome other = run(kept, {.input = R"({"prompt": "w5"})"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.error.find("has 1 requests, and 2 are answered: it is another input"), other.error.npos)
+      << other.error;
   EXPECT_EQ(output({"run", gpt, "--max-tokens", "5", "--temperature", "0"}, "w5 w6\n"),
             output({"generate", gpt, "--prompt", "w5 w6", "--max-tokens", "5", "--temperature", "0"}));
   EXPECT_EQ(output({"run", bert}, "w7 w8\nw9\n"), output({"embed", bert}, "w7 w8\n") + output({"embed", bert}, "w9\n"));
