@@ -1,6 +1,7 @@
 """What the tables of several ranks share: training runs of a few steps, and the time of their steps."""
 
 import json
+import re
 import statistics
 import tempfile
 from pathlib import Path
@@ -18,9 +19,9 @@ def steps(runs, arguments: list, count: int, prefix: list[str] = ()) -> dict:
     the model's parameters."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["train", *arguments, "--run", f"{folder}/run", "--steps", count + SKIPPED + 1]
-        runs.run([*command, *with_settings(SETTINGS)], threads=False, prefix=prefix)
+        said = runs.run([*command, *with_settings(SETTINGS)], threads=False, prefix=prefix)[0].stderr
         lines = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
     ends = [line["seconds"] for line in lines if line["split"] == "train"]
     return {"seconds": statistics.median(after - before for before, after in zip(ends[SKIPPED:], ends[SKIPPED + 1:])),
             "memory_mb": max(line["memory_mb"] for line in lines),
-            "parameters": json.loads(Path(f"{folder}/run/memory.json").read_text())["parameters"]}
+            "parameters": int(re.search(r"([\d]+) parameters", said).group(1))}
