@@ -66,7 +66,7 @@ class Training:
             while process.poll() is None and len(result_of(run)["steps"]) < (number + 1) * third:
                 time.sleep(0.02)
             process.send_signal(signal.SIGTERM)
-            ended(process, {0, 143})
+            ended(process, {0, 143, -signal.SIGTERM})  # the last: before the program listens
         ended(self.start(run, 1, 0, "--resume"), {0})
         return result_of(run)
 
