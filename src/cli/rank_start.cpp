@@ -47,8 +47,8 @@ std::vector<std::string> arguments_of_ranks() {
   return arguments;
 }
 
-// mpirun loses or dies of a signal that comes before its ranks have started. The first of them tells the process that
-// has started mpirun, whose number is in the environment, when signals reach them.
+// A signal that comes before mpirun has started its ranks is lost, or ends mpirun with a crash. So the first rank sends
+// kReady to the process that has started mpirun, as soon as signals reach the ranks. The environment has its number.
 constexpr int kReady = SIGUSR2;
 constexpr const char* kStarterVariable = "LINNET_STARTER";
 
@@ -62,7 +62,7 @@ void tell_starter() {
   if (program(starter) == program("self")) kill(std::atoi(starter), kReady);
 }
 
-// Requests to stop, and the ranks' word that they hear them, blocked and read from a descriptor as long as this lives.
+// Requests to stop, and kReady from the first rank: blocked, and read from a descriptor, as long as this lives.
 class WaitedSignals {
  public:
   WaitedSignals() {

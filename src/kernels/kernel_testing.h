@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -23,6 +24,15 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 struct ForcedIsa {
   explicit ForcedIsa(const std::string& name) { force_isa(name); }
   ~ForcedIsa() { force_isa("auto"); }
+};
+
+// Memory for operands and workspaces of kernels, from a multiple of 64 bytes on.
+struct AlignedBytes {
+  explicit AlignedBytes(size_t bytes) : memory(bytes + 64) {}
+  std::byte* data() {
+    return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  }
+  std::vector<std::byte> memory;
 };
 
 inline std::vector<float> random_floats(int64_t n, uint32_t seed, float low = -2, float high = 2) {

@@ -19,7 +19,7 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
 
 // The data of a tensor, which may be unaligned. Throws Error(kUser) when it is missing or of another type.
 const std::byte* tensor_data(const SafetensorsFile& file, const std::string& name, const TensorType& expected);
-// Copies them.
+// Copies those data to `to`; the same errors.
 void copy_tensor(const SafetensorsFile& file, const std::string& name, const TensorType& expected, void* to);
 // The parameters `slots`, whose names in the file begin with `prefix`.
 void copy_tensors(const SafetensorsFile& file, std::span<const ParameterSlot> slots, const std::string& prefix,

@@ -79,7 +79,7 @@ TEST(Network, IsFittedToWhatMostExchangesTake) {
   EXPECT_NEAR(network.bytes_per_second, 50e6, 2e6);
 }
 
-// A latency of nothing, or of a hundred exchanges, is none.
+// Between half of it and all of it, whatever the line through the other sizes says.
 TEST(Network, LatencyIsThatOfTheFastestExchange) {
   std::vector<TimedExchange> exchanges{{1e3, 0.7e-6}, {4e3, 3.8e-6}, {16e3, 15e-6}, {64e3, 60e-6}, {1e6, 935e-6}};
   EXPECT_GE(fit_network(exchanges).latency, 0.35e-6);

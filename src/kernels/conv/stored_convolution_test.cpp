@@ -8,12 +8,6 @@
 namespace linnet {
 namespace {
 
-struct Workspace {
-  explicit Workspace(size_t bytes) : words(bytes / 8 + 8) {}
-  std::byte* data() { return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(words.data()) + 63) / 64 * 64); }
-  std::vector<double> words;
-};
-
 // Images of which not all are one part, of each method.
 struct Case {
   const char* name;
@@ -53,7 +47,7 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
     for_every_isa(
         [&](ThreadPool& pool) {
           std::vector<Bfloat16> y(data.dy.size());
-          Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, pool.size()));
+          AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, pool.size()));
           stored_convolution_forward(stored, data.x.data(), data.weight.data(), y.data(), workspace.data(), pool,
                                      {.bias = data.bias.data(), .relu = true}, data.residual.data(), nullptr);
           return to_floats(y);
@@ -62,7 +56,7 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
           ThreadPool pool(1);
           const std::vector<float> x = to_floats(data.x), residual = to_floats(data.residual);
           std::vector<float> y(data.dy.size());
-          Workspace workspace(convolution_workspace(s, ConvolutionPass::kForward, 1));
+          AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, 1));
           convolution_forward(s, x.data(), data.weight.data(), y.data(), workspace.data(), pool,
                               {.bias = data.bias.data(), .residual = residual.data(), .relu = true});
           expect_rounded(result, y);
@@ -70,7 +64,7 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
     for_every_isa(
         [&](ThreadPool& pool) {
           std::vector<Bfloat16> dx(data.x.size());
-          Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kInputGradient, pool.size()));
+          AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kInputGradient, pool.size()));
           stored_convolution_input_gradient(stored, data.dy.data(), data.weight.data(), dx.data(), workspace.data(),
                                             pool);
           return to_floats(dx);
@@ -79,14 +73,14 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
           ThreadPool pool(1);
           const std::vector<float> dy = to_floats(data.dy);
           std::vector<float> dx(data.x.size());
-          Workspace workspace(convolution_workspace(s, ConvolutionPass::kInputGradient, 1));
+          AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kInputGradient, 1));
           convolution_input_gradient(s, dy.data(), data.weight.data(), dx.data(), workspace.data(), pool);
           expect_rounded(result, dx);
         });
     for_every_isa(
         [&](ThreadPool& pool) {
           std::vector<float> dweight(data.weight.size());
-          Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kWeightGradient, pool.size()));
+          AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kWeightGradient, pool.size()));
           stored_convolution_weight_gradient(stored, data.x.data(), data.dy.data(), dweight.data(), workspace.data(),
                                              pool);
           return dweight;
@@ -95,7 +89,7 @@ TEST(StoredConvolution, ImagesInBf16AreWidenedPartByPart) {
           ThreadPool pool(1);
           const std::vector<float> x = to_floats(data.x), dy = to_floats(data.dy);
           std::vector<float> dweight(data.weight.size());
-          Workspace workspace(convolution_workspace(s, ConvolutionPass::kWeightGradient, 1));
+          AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kWeightGradient, 1));
           convolution_weight_gradient(s, x.data(), dy.data(), dweight.data(), workspace.data(), pool);
           // Sums of about 20,000 products, of which parts are added apart.
           for (size_t i = 0; i < dweight.size(); ++i) EXPECT_NEAR(result[i], dweight[i], 1e-2);
@@ -147,7 +141,7 @@ TEST(StoredConvolution, ProductsOfPairs) {
       const StoredFloats from = bf16 ? StoredFloats(data.x.data()) : StoredFloats(x.data());
       const StoredFloats slopes = bf16 ? StoredFloats(data.dy.data()) : StoredFloats(dy.data());
       const auto run = [&](ThreadPool& pool, ConvolutionPass pass) {
-        Workspace workspace(stored_convolution_workspace(stored, pass, pool.size()));
+        AlignedBytes workspace(stored_convolution_workspace(stored, pass, pool.size()));
         std::vector<float> result(pass == ConvolutionPass::kForward         ? dy.size()
                                   : pass == ConvolutionPass::kInputGradient ? x.size()
                                                                             : weight.size());
@@ -164,7 +158,7 @@ TEST(StoredConvolution, ProductsOfPairs) {
       };
       const auto exact = [&](ConvolutionPass pass) {
         ThreadPool pool(1);
-        Workspace workspace(convolution_workspace(s, pass, 1));
+        AlignedBytes workspace(convolution_workspace(s, pass, 1));
         std::vector<float> result(run(pool, pass).size());
         if (pass == ConvolutionPass::kForward)
           convolution_forward(s, x.data(), weight.data(), result.data(), workspace.data(), pool,
@@ -192,13 +186,13 @@ TEST(StoredConvolution, PackedFiltersMixedTypesAndNothing) {
   const Data data(s);
   const std::vector<float> x = to_floats(data.x);
   std::vector<float> y(data.dy.size()), packed(static_cast<size_t>(packed_filter_floats(s)) + 16);
-  Workspace own(convolution_workspace(s, ConvolutionPass::kForward, 2));
+  AlignedBytes own(convolution_workspace(s, ConvolutionPass::kForward, 2));
   convolution_forward(s, x.data(), data.weight.data(), y.data(), own.data(), pool);
   float* const aligned = packed.data() + (64 - reinterpret_cast<uintptr_t>(packed.data()) % 64) % 64 / sizeof(float);
   pack_convolution_filters(s, ConvolutionPass::kForward, data.weight.data(), aligned, own.data(), pool);
 
   const StoredConvolution stored{.sizes = s, .y_bf16 = true, .packed = true};
-  Workspace workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, 2));
+  AlignedBytes workspace(stored_convolution_workspace(stored, ConvolutionPass::kForward, 2));
   std::vector<Bfloat16> rounded(data.dy.size());
   stored_convolution_forward(stored, x.data(), nullptr, rounded.data(), workspace.data(), pool, {}, nullptr, aligned);
   expect_rounded(to_floats(rounded), y);

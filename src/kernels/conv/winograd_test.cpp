@@ -10,12 +10,6 @@
 namespace linnet {
 namespace {
 
-struct Workspace {
-  explicit Workspace(size_t bytes) : words(bytes / 8 + 8) {}
-  std::byte* data() { return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(words.data()) + 63) / 64 * 64); }
-  std::vector<double> words;
-};
-
 ConvolutionSizes sizes_of(int64_t images, int64_t height, int64_t width, int64_t channels, int64_t filters) {
   return {images, height, width, channels, filters, 3, 3, height, width, 1, 1};
 }
@@ -77,7 +71,7 @@ TEST(Winograd, ErrorsAreSmallBesideDoublePrecision) {
     const auto check = [&](ConvolutionPass pass, const std::vector<double>& due, const auto& run) {
       for_every_isa(
           [&](ThreadPool& pool) {
-            Workspace workspace(convolution_workspace(s, pass, pool.size()));
+            AlignedBytes workspace(convolution_workspace(s, pass, pool.size()));
             std::vector<float> result(due.size());
             run(result.data(), workspace.data(), pool);
             return result;
@@ -106,7 +100,7 @@ TEST(Winograd, WhatIsNotFiniteStaysWithinFourPixels) {
   const std::vector<float> weight = random_floats(s.filters * 9 * s.channels, 2);
   for_every_isa(
       [&](ThreadPool& pool) {
-        Workspace workspace(convolution_workspace(s, ConvolutionPass::kForward, pool.size()));
+        AlignedBytes workspace(convolution_workspace(s, ConvolutionPass::kForward, pool.size()));
         std::vector<float> y(x.size());
         convolution_forward(s, x.data(), weight.data(), y.data(), workspace.data(), pool);
         return y;

@@ -105,7 +105,7 @@ TEST(Conv2d, MinimalFiltering) {
         conv2d(graph.input("x", {DType::kF32, x}), graph.input("w", {DType::kF32, weight}), 1, padding).shape();
     ASSERT_EQ(convolution_method(conv2d_sizes(x, weight, y, {.padding = padding})), method)
         << x.text() << ' ' << weight.text();
-    // Of so many terms the loss leaves little.
+    // The terms of the largest loss nearly cancel.
     check(x, weight, 1, padding, 1, 1, y.elements() > 50'000 ? 5e-5 : 2e-5);
   }
 }
