@@ -19,8 +19,10 @@ std::string labelled(int count, int shift) {
   std::string text = "sentence\tlabel\r\n";
   for (int i = 0; i < count; ++i) {
     const bool animal = (i + shift) % 2 == 0;
-    text += std::string(fillers[i % 5]) + " " + (animal ? animals : others)[i / 2 % 2] + " " +
-            fillers[(i + shift) % 4] + (i % 3 == 0 ? " the b" : "") + "\t" + (animal ? "animal" : "state") + "\r\n";
+    // Not (animal ? animals : others)[...]: with UBSan, GCC 12 computes that index for one of the two only.
+    const char* word = animal ? animals[i / 2 % 2] : others[i / 2 % 2];
+    text += std::string(fillers[i % 5]) + " " + word + " " + fillers[(i + shift) % 4] + (i % 3 == 0 ? " the b" : "") +
+            "\t" + (animal ? "animal" : "state") + "\r\n";
   }
   return text;
 }

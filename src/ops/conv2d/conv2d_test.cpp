@@ -65,8 +65,6 @@ TEST(Conv2d, OneFilterForEachChannel) {
   check({2, 7, 8, 4}, {4, 2, 2, 1}, 3, 1, 1, 4);
   check({1, 1, 1, 20}, {20, 3, 3, 1}, 1, 1, 1, 20);
   check({3, 4, 1, 150}, {150, 3, 3, 1}, 1, 1, 1, 150);  // two blocks of channels
-  check({2, 3, 4, 512}, {512, 3, 3, 1}, 1, 1, 1, 512);  // which are copied
-  check({1, 4, 3, 512}, {512, 3, 3, 1}, 1, 1, 1, 512);
 }
 
 // Sizes at which images are cut into strips, sums into blocks and weights into panels.
