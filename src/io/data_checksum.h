@@ -20,9 +20,22 @@ class DataChecksum {
 
   void add(const void* data, size_t size) {
     const char* bytes = static_cast<const char*>(data);
-    size_t at = 0;
-    for (; at + kUnit <= size; at += kUnit) mix(bytes + at, kUnit);
-    if (at < size) mix(bytes + at, size - at);
+    const size_t whole = size / kUnit * kUnit;
+    uint64_t a = lanes_[0], b = lanes_[1], c = lanes_[2], d = lanes_[3];  // in registers, however it is compiled
+    for (size_t at = 0; at < whole; at += kUnit) {
+      // Pages of a file lie apart in memory, where the processor does not read ahead by itself.
+      __builtin_prefetch(bytes + at + kAhead);
+      a = mix_checksum(a, word(bytes + at));
+      b = mix_checksum(b, word(bytes + at + 8));
+      c = mix_checksum(c, word(bytes + at + 16));
+      d = mix_checksum(d, word(bytes + at + 24));
+    }
+    lanes_[0] = a, lanes_[1] = b, lanes_[2] = c, lanes_[3] = d;
+    if (whole < size) {
+      char rest[kUnit] = {};
+      std::memcpy(rest, bytes + whole, size - whole);
+      for (size_t lane = 0; lane < 4; ++lane) lanes_[lane] = mix_checksum(lanes_[lane], word(rest + 8 * lane));
+    }
     size_ += size;
   }
 
@@ -33,10 +46,12 @@ class DataChecksum {
   }
 
  private:
-  void mix(const char* bytes, size_t size) {
-    uint64_t words[4] = {};
-    std::memcpy(words, bytes, size);
-    for (int lane = 0; lane < 4; ++lane) lanes_[lane] = mix_checksum(lanes_[lane], words[lane]);
+  static constexpr size_t kAhead = 2048;  // bytes
+
+  static uint64_t word(const char* bytes) {
+    uint64_t word;
+    std::memcpy(&word, bytes, sizeof word);
+    return word;
   }
 
   uint64_t state_, lanes_[4];

@@ -1,6 +1,7 @@
 #include "kernels/isa.h"
 
 #include <cctype>
+#include <cstdint>
 
 #include "base/error.h"
 
@@ -18,6 +19,16 @@ int64_t this_target() { return HWY_TARGET; }
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#if HWY_MAJOR == 1 && HWY_MINOR == 0
+// Highway's library measures the resolution of its benchmarks' timer whenever it is loaded: 5 to 10 ms before main().
+// Nothing here runs those benchmarks. Its call finds this function first, as programs and libraries of ours precede it
+// in the dynamic linker's order.
+namespace hwy::platform {
+uint64_t TimerResolution();
+[[gnu::visibility("default"), gnu::used]] uint64_t TimerResolution() { return 1; }
+}  // namespace hwy::platform
+#endif
+
 namespace linnet {
 namespace {
 
