@@ -158,17 +158,30 @@ Command& Command::take_isa(std::string& value) {
   return take("--isa", value, "instruction set of the kernels (see `linnet info`)", {.type = "NAME"});
 }
 
+namespace {
+
+constexpr const char* kKeepHelp =
+    "parameters that stay in fp32 (* stands for any characters); may be given several times";
+
+}  // namespace
+
 Command& Command::take_quantize(std::string& word, std::vector<std::string>& keep) {
   std::vector<std::string> words = quantization_words();
   words.emplace_back("static");
   return take("--quantize", word,
               "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), static (by the "
-              "scales of "
-              "`linnet quantize`), int8-weights or int4-weights (for decoding); default: static for a model that has "
-              "such scales, none for others",
+              "scales of `linnet quantize`), int8-weights or int4-weights (for decoding); default: static for a model "
+              "that has such scales, none for others",
               {.choices = words})
-      .take("--keep", keep, "parameters that stay in fp32 (* stands for any characters); may be given several times",
-            {.type = "NAME"});
+      .take("--keep", keep, kKeepHelp, {.type = "NAME"});
+}
+
+Command& Command::take_packed_quantize(std::string& word, std::vector<std::string>& keep) {
+  return take("--quantize", word,
+              "weights of 16, 8 or 4 bits: bf16, int8 (activations too, by scales found for each row), int8-weights or "
+              "int4-weights (for decoding); default: as the folder has them",
+              {.choices = quantization_words()})
+      .take("--keep", keep, kKeepHelp, {.type = "NAME"});
 }
 
 Command& Command::take_adapters(std::vector<std::string>& words, bool by_request) {

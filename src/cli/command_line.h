@@ -50,6 +50,8 @@ class Command {
   Command& take_isa(std::string& value);
   // --quantize and --keep: folder_quantization().
   Command& take_quantize(std::string& word, std::vector<std::string>& keep);
+  // The same for weights that are written.
+  Command& take_packed_quantize(std::string& word, std::vector<std::string>& keep);
   // The words of parse_adapters().
   Command& take_adapters(std::vector<std::string>& words, bool by_request = false);
 

@@ -59,7 +59,7 @@ void add_pack_command(Command& linnet) {
   linnet.subcommand("pack", "put a model into one file, which every command takes in place of its folder")
       .take("MODEL", arguments->model, "a run or a model folder", {.required = true})
       .take("-o,--out", arguments->out, "the file to write, which ends in .linnet", {.required = true, .type = "FILE"})
-      .take_quantize(arguments->words.quantize, arguments->words.keep)
+      .take_packed_quantize(arguments->words.quantize, arguments->words.keep)
       .take("--tables", arguments->words.tables,
             "embeddings, and heads that share their weight, in another way than --quantize says",
             {.choices = quantization_words()})

@@ -140,15 +140,18 @@ int run_model(const Arguments& arguments) {
   };
   // At a terminal each line is answered at once.
   options.ahead = terminal ? 0 : BatchOptions{}.ahead;
-  const int64_t count = answer_batch(*model, options, next, take, stop_requested);
+  const BatchCounts counts = answer_batch(*model, options, next, take, stop_requested);
   if (file) file->sync();
   if (std::fflush(stdout) != 0) fail_system("cannot write the answers");
   if (model->text) log_reuse(model->text->load().counts);
   if (options.skip > 0) log_info("went on after " + std::to_string(options.skip) + " answers");
   if (stop_requested())
-    log_info("interrupted after " + std::to_string(options.skip + count) + " answers" +
+    log_info("interrupted after " + std::to_string(options.skip + counts.answers) + " answers" +
              (file && arguments.json ? "; the same command with --resume goes on" : ""));
-  return 0;
+  if (counts.refused == 0) return 0;
+  log_warning(std::to_string(counts.refused) + (counts.refused == 1 ? " request is" : " requests are") +
+              " wrong; \"error\" in the answer says how");
+  return 2;
 }
 
 }  // namespace

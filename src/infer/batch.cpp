@@ -34,7 +34,8 @@ struct Item {
   // Set by the model's thread.
   std::optional<TextOutcome> written = {};
   std::optional<RowOutcome> row = {};
-  bool done() const { return blank || written || row; }
+  std::string refusal = {};  // why it was not asked
+  bool done() const { return blank || written || row || !refusal.empty(); }
 };
 
 class Batch {
@@ -50,7 +51,7 @@ class Batch {
     changed_.wait(lock, [&] { return std::ranges::all_of(items_, &Item::done); });
   }
 
-  int64_t run(const NextLine& next, const std::function<bool()>& stopped) {
+  BatchCounts run(const NextLine& next, const std::function<bool()>& stopped) {
     int64_t line_number = 0;
     try {
       while (!stopped()) {
@@ -59,7 +60,7 @@ class Batch {
         ++line_number;
         if (options_.json && is_blank(*line)) continue;
         if (requests_++ < options_.skip) continue;
-        begin(*line, options_.name + ", line " + std::to_string(line_number));
+        begin_or_refuse(*line, options_.name + ", line " + std::to_string(line_number));
         give(most_);
       }
     } catch (const Error&) {
@@ -70,10 +71,25 @@ class Batch {
     if (requests_ < options_.skip && !stopped())
       fail_user(options_.name + " has " + std::to_string(requests_) + " requests, and " +
                 std::to_string(options_.skip) + " are answered: it is another input");
-    return answers_;
+    return counts_;
   }
 
  private:
+  // One wrong request of many does not end them all: in JSON its answer says what is wrong. A line of text has no place
+  // for that.
+  void begin_or_refuse(const std::string& line, const std::string& where) {
+    try {
+      begin(line, where);
+    } catch (const Error& error) {
+      if (!options_.json || error.kind() != ErrorKind::kUser) throw;
+      Item item{.index = requests_ - 1, .refusal = error.what()};
+      const Json json = Json::parse(line, nullptr, false);
+      if (json.is_object() && json.contains("id")) item.request.id = dump(json["id"]);
+      keep(std::move(item));
+      ++counts_.refused;
+    }
+  }
+
   TextRequest read(const std::string& line, const std::string& where) const {
     TextRequest request;
     request.options = options_.text, request.where = where;
@@ -121,15 +137,14 @@ class Batch {
   }
 
   void compute_row(Item item) {
-    const std::string text = item.request.prompt;
+    const auto tokens = model_.rows->model().encode(item.request.prompt);
     Item& kept = keep(std::move(item));
     const auto finished = [this, &kept](RowOutcome&& outcome) {
       const std::lock_guard lock(mutex_);
       kept.row = std::move(outcome);
       changed_.notify_one();
     };
-    if (!model_.rows->submit({model_.rows->model().encode(text)}, finished))
-      fail_internal("the model has no room for a request of a batch");
+    if (!model_.rows->submit({tokens}, finished)) fail_internal("the model has no room for a request of a batch");
   }
 
   Item& keep(Item item) {
@@ -148,7 +163,7 @@ class Batch {
       items_.pop_front();
       lock.unlock();
       take_(format(item));
-      ++answers_;
+      ++counts_.answers;
     }
   }
 
@@ -156,10 +171,14 @@ class Batch {
     if (item.written && !item.written->error.empty()) fail_user(item.request.where + ": " + item.written->error);
     if (item.row && !item.row->error.empty()) fail_user(item.request.where + ": " + item.row->error);
     const std::string text = item.written ? item.written->text.text : "";
-    if (options_.json && model_.kind == ModelKind::kLanguage)
+    if (options_.json && item.refusal.empty() && model_.kind == ModelKind::kLanguage)
       return format_written_text(item.written->text, item.request, item.index, 0, item.prompt, false);
     Json json{{"request", item.index}};
     if (!item.request.id.empty()) json["id"] = Json::parse(item.request.id);
+    if (!item.refusal.empty()) {
+      json["error"] = item.refusal;
+      return dump(json);
+    }
     switch (model_.kind) {
       case ModelKind::kLanguage:
         return one_line(text);
@@ -197,13 +216,14 @@ class Batch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;
-  int64_t requests_ = 0, answers_ = 0;
+  int64_t requests_ = 0;
+  BatchCounts counts_;
 };
 
 }  // namespace
 
-int64_t answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
-                     const std::function<bool()>& stopped) {
+BatchCounts answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
+                         const std::function<bool()>& stopped) {
   return Batch(model, options, take).run(next, stopped);
 }
 

@@ -17,6 +17,7 @@ namespace linnet {
 //   translation   "translation"
 //   classifier    "label", "probability"
 //   embedder      "embedding"
+//   any           "error" where the request is wrong
 //
 // Lines of text give a text (line ends inside as "\n"), a translation, label and probability with a tab between, or
 // numbers with blanks between.
@@ -33,9 +34,14 @@ using NextLine = std::function<std::optional<std::string>()>;
 // Takes an answer without its line end.
 using TakeAnswer = std::function<void(const std::string& answer)>;
 
-// Returns the number of answers. A request that is wrong is a user error that names its line; the answers to those
-// before it are given first. It ends early, with the answers so far, when `stopped` says so.
-int64_t answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
-                     const std::function<bool()>& stopped);
+struct BatchCounts {
+  int64_t answers = 0;
+  int64_t refused = 0;  // answers with "error"
+};
+
+// A request that is wrong: in JSON its answer has "error", which names the line; a line of text is a user error, and
+// the answers to those before it are given first. It ends early, with the answers so far, when `stopped` says so.
+BatchCounts answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
+                         const std::function<bool()>& stopped);
 
 }  // namespace linnet

@@ -372,6 +372,8 @@ TEST_F(Classification, CalibrationThatCannotBeIsOneLine) {
   EXPECT_FALSE(exists(folder_ / "b"));
   refused(quantize("train.tsv", "train.tsv", "minmax"), "exists already");
   refused({"predict", folder_ / "a", "--quantize", "static"}, "has no scales for static int8; `linnet quantize");
+  refused({"quantize", folder_ / "a", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "c", "--keep", "zzz*"},
+          "no parameter of the model is called \"zzz*\"");
   ASSERT_EQ(run(quantize("train.tsv", "b", "minmax")).exit_code, 0);
   refused({"quantize", folder_ / "b", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "c"},
           "is quantized already (by minmax)");

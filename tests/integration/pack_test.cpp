@@ -233,5 +233,25 @@ TEST_F(Pack, ABatchGoesOnWhereItEnded) {
   EXPECT_EQ(contents(out), "something else\n");
 }
 
+TEST_F(Pack, AWrongRequestOfABatchIsAnsweredByWhatIsWrong) {
+  const std::string gpt = pack(model("gpt2")), good = R"({"prompt": "w5", "max_tokens": 3})"
+                                                      "\n";
+  const std::string wrong = R"({"id": "b", "prompt": "w5", "max_tokens": "many"})"
+                            "\n";
+  const Outcome outcome = run({"run", gpt, "--jsonl"}, {.input = good + "oh\n" + wrong + good, .log = "warning"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.error.find("2 requests are wrong"), outcome.error.npos) << outcome.error;
+  const std::vector<std::string> answers = lines(outcome.out);
+  ASSERT_EQ(answers.size(), 4u) << outcome.out;
+  const auto first = nlohmann::json::parse(answers[0]), second = nlohmann::json::parse(answers[1]),
+             third = nlohmann::json::parse(answers[2]), last = nlohmann::json::parse(answers[3]);
+  EXPECT_EQ(last["text"], first["text"]);
+  EXPECT_EQ(last["request"], 3);
+  EXPECT_EQ(second["request"], 1);
+  EXPECT_NE(second["error"].get<std::string>().find("line 2"), std::string::npos);
+  EXPECT_EQ(third["id"], "b");
+  EXPECT_NE(third["error"].get<std::string>().find("max_tokens"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace linnet::testing
