@@ -6,6 +6,7 @@
 #include "base/thread_pool.h"
 #include "cli/commands.h"
 #include "exec/backend.h"
+#include "kernels/isa.h"
 #include "profile/layer_table.h"
 #include "run/trainer_options.h"
 #include "tasks/task_table.h"
@@ -54,6 +55,7 @@ ProfileSummary profile_of(const Arguments& arguments) {
   if (!wants_workload(arguments)) return profile_run(arguments.load(), arguments.steps_profiled);
   MeasureOptions options{.backend = &open_backend(arguments.device.empty() ? "cpu" : arguments.device)};
   options.threads = arguments.threads > 0 ? arguments.threads : available_threads();
+  force_isa(arguments.isa.empty() ? "auto" : arguments.isa);
   return profile_layers(make_workload(arguments.config), options, arguments.steps_profiled);
 }
 
