@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "device/buffer.h"
 #include "kernels/conv/convolution.h"
 #include "kernels/conv/stored_convolution.h"
 #include "kernels/isa.h"
@@ -76,6 +77,20 @@ std::vector<float> values(int64_t count) {
   return x;
 }
 
+// A tensor as training has it: aligned, in memory of the same kind.
+template <class T>
+class Tensor {
+ public:
+  explicit Tensor(size_t count) : memory_(count * sizeof(T)) {}
+  explicit Tensor(const std::vector<float>& x) : Tensor(x.size()) {
+    std::transform(x.begin(), x.end(), data(), [](float value) { return T(value); });
+  }
+  T* data() { return reinterpret_cast<T*>(memory_.data()); }
+
+ private:
+  Buffer memory_;
+};
+
 // Best milliseconds of the forward pass, the input gradient and the weight gradient. T: of images, float or Bfloat16.
 template <class T>
 std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double seconds) {
@@ -85,15 +100,14 @@ std::array<double, 3> measure(const ConvolutionSizes& s, int threads, double sec
   const auto weight = values(s.filters * s.taps() * s.group_channels());
   const auto images = values(s.images * s.height * s.width * s.channels);
   const auto results = values(s.images * s.out_height * s.out_width * s.filters);
-  const std::vector<T> x(images.begin(), images.end()), dy(results.begin(), results.end());
-  std::vector<T> y(dy.size()), dx(x.size());
+  Tensor<T> x(images), dy(results), y(results.size()), dx(images.size());
   std::vector<float> dweight(weight.size());
   std::array<double, 3> best{};
   for (const auto pass :
        {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
     const size_t bytes = stored_convolution_workspace(convolution, pass, threads);
-    std::vector<std::byte> memory(bytes + 64);
-    std::byte* workspace = memory.data() + (64 - reinterpret_cast<size_t>(memory.data()) % 64);
+    const Buffer memory(bytes);
+    std::byte* workspace = memory.data();
     const auto run = [&] {
       if (pass == ConvolutionPass::kForward)
         stored_convolution_forward(convolution, x.data(), weight.data(), y.data(), workspace, pool, {}, nullptr,

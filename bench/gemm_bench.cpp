@@ -193,10 +193,11 @@ void compare(int threads, double seconds, const std::string& filter) {
       fill(o.a, p.m * p.k), fill(o.b, p.k * p.n), fill(o.c, p.m * p.n);
       std::printf("%-14s %-8s", name.c_str(), kind == 0 ? "x W^T" : kind == 1 ? "dy W" : "dy^T x");
       for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+        if (precision == Precision::kBf16 && !gemm_has_bf16()) continue;
         std::vector<std::string> names{"linnet"};
         std::vector<Run> runs{linnet_product(p, o, precision, pool)};
         std::optional<StoredProduct> stored;
-        if (precision == Precision::kBf16 && gemm_has_bf16()) {
+        if (precision == Precision::kBf16) {
           stored.emplace(p, kind, o);
           names.emplace_back("stored"), runs.push_back([&] { stored->run(o, pool); });
         }

@@ -1,5 +1,6 @@
-// Depthwise filters of 3 x 3 that visit every pixel of images with one pixel of zeros around them. Two rows of
-// results are computed at a time: each pixel of their four rows is loaded once for all of its products.
+// Depthwise filters of 3 x 3 over images with one pixel of zeros around them. Those that visit every pixel compute two
+// rows of results at a time: each pixel of their four rows is loaded once for all of its products. With stride 2,
+// patches of 2 x 2 results follow each other, with all channels, so that images are read from end to end.
 //
 // Included by *_simd.cpp after "hwy/foreach_target.h" (once per instruction set).
 #if defined(LINNET_KERNELS_DEPTHWISE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -87,6 +88,43 @@ HWY_INLINE void DepthwiseTwoRows(const std::array<PixelRow<const float>, 4>& sou
 #pragma GCC unroll 2
   for (int r = 0; r < 2; ++r) at.store(sums[r][0], result[r].pixel(width - 1));
 }
+
+// A patch of 2 x 2 results of a filter with stride 2. source: the pixels that it meets.
+struct DepthwisePatch {
+  static constexpr int kStride = 2, kSide = 3 + kStride;
+  const float* source[kSide][kSide];
+  float* result[2][2];
+
+  // For one vector of channels. weight, tap_step: see DepthwiseTwoRows.
+  template <class At>
+  HWY_INLINE void Run(const float* weight, int64_t tap_step, const At& at) const {
+    Floats w[3][3], sums[2][2];
+#pragma GCC unroll 3
+    for (int a = 0; a < 3; ++a)
+#pragma GCC unroll 3
+      for (int b = 0; b < 3; ++b) w[a][b] = at.load(weight + (3 * a + b) * tap_step);
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r) sums[r][0] = sums[r][1] = SetAll(0);
+#pragma GCC unroll 5
+    for (int a = 0; a < kSide; ++a)
+#pragma GCC unroll 5
+      for (int b = 0; b < kSide; ++b) {
+        const Floats x = at.load(source[a][b]);
+#pragma GCC unroll 2
+        for (int r = 0; r < 2; ++r)
+#pragma GCC unroll 2
+          for (int c = 0; c < 2; ++c) {
+            const int tap_row = a - r * kStride, tap_column = b - c * kStride;
+            if (tap_row >= 0 && tap_row < 3 && tap_column >= 0 && tap_column < 3)
+              sums[r][c] = hn::MulAdd(x, w[tap_row][tap_column], sums[r][c]);
+          }
+      }
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r)
+#pragma GCC unroll 2
+      for (int c = 0; c < 2; ++c) at.store(sums[r][c], result[r][c]);
+  }
+};
 
 // sums[tap] (+)= the products of two rows of dy and four rows of x, for one vector of channels.
 template <class At>

@@ -134,6 +134,14 @@ bool by_rows(const ConvolutionSizes& s) {
   return s.rows == 3 && s.columns == 3 && s.stride == 1 && s.dilation == 1 && s.padding == 1;
 }
 
+// Whether results are computed in patches, from images in place.
+bool by_patches(const TapProblem& p) {
+  const ConvolutionSizes& s = p.s;
+  const bool has_memory = 2 * s.channels <= p.scratch_floats();  // for zeros, and results that are not asked for
+  return !p.gradient && s.rows == 3 && s.columns == 3 && s.stride == 2 && s.dilation == 1 && s.padding == 1 &&
+         has_memory;
+}
+
 // Whether pixels are a multiple of 2 KB apart, so that a row of them falls into a few sets of the cache. Blocks of
 // their channels are copied.
 bool copies_blocks(const ConvolutionSizes& s) { return s.channels % 512 == 0; }
@@ -183,11 +191,55 @@ void DepthwiseByRows(const DepthwiseTapCall& call, const Block& block, float* pi
   }
 }
 
+// Rows [first, end) of the results of an image. `pixel`: memory for two pixels, for zeros and for results that are not
+// asked for.
+void DepthwiseByPatches(const DepthwiseTapCall& call, int64_t image, int64_t first, int64_t end, float* pixel) {
+  const TapProblem& p = call.problem;
+  const int64_t channels = p.s.channels, width = p.result_width();
+  const ImageRows<const float> source{call.source + image * p.source_height() * p.source_width() * channels,
+                                      p.source_height(), p.source_width(), channels};
+  const ImageRows<float> result{call.result + image * p.result_height() * width * channels, end, width, channels};
+  std::fill_n(pixel, channels, 0.0f);
+  for (int64_t i = first; i < end; i += 2) {
+    const auto from = source.rows<DepthwisePatch::kSide>(i * DepthwisePatch::kStride - 1, 0, pixel);
+    const auto to = result.rows<2>(i, 0, pixel + channels);
+    for (int64_t j = 0; j < width; j += 2) {
+      DepthwisePatch patch;
+      for (int a = 0; a < DepthwisePatch::kSide; ++a)
+        for (int b = 0; b < DepthwisePatch::kSide; ++b) {
+          const int64_t column = j * DepthwisePatch::kStride - 1 + b;
+          patch.source[a][b] = column < 0 || column >= source.width ? pixel : from[a].pixel(column);
+        }
+      for (int r = 0; r < 2; ++r)
+        for (int c = 0; c < 2; ++c) patch.result[r][c] = j + c < width ? to[r].pixel(j + c) : pixel + channels;
+      ForRow(channels, [&](const auto& at) LINNET_LAMBDA { patch.Run(call.by_tap, channels, at); });
+    }
+    if (!call.epilogue.any()) continue;
+    for (const auto& row : to)
+      if (row.step > 0) ApplyEpilogue(call.epilogue, 0, channels, width, row.first, row.step, row.first - call.result);
+  }
+}
+
+void depthwise_by_patches(const DepthwiseTapCall& call, ThreadPool& pool) {
+  const TapProblem& p = call.problem;
+  constexpr int64_t kTasksOfThread = 4;
+  const int64_t pairs = ceil_div(p.result_height(), 2);
+  const int64_t bands = std::min(pairs, ceil_div(kTasksOfThread * pool.size(), p.s.images));
+  const Deal pairs_of{pairs, bands};
+  pool.run(p.s.images * bands, [&](int64_t task, int worker) {
+    const int64_t band = task % bands, first = 2 * pairs_of.begin(band),
+                  end = std::min(p.result_height(), 2 * pairs_of.begin(band + 1));
+    float* pixel = call.scratch + worker * p.scratch_floats();
+    DepthwiseByPatches(call, task / bands, first, end, pixel);
+  });
+}
+
 void depthwise_taps(const DepthwiseTapCall& call, ThreadPool& pool) {
   const TapProblem& p = call.problem;
   const int64_t taps = p.s.taps(), channels = p.s.channels;
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t tap = 0; tap < taps; ++tap) call.by_tap[tap * channels + c] = call.weight[c * taps + tap];
+  if (by_patches(p)) return depthwise_by_patches(call, pool);
   pool.run(p.units * channel_blocks(p.s), [&](int64_t task, int worker) {
     const Block block(task, p.s);
     float* scratch = call.scratch + worker * p.scratch_floats();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "kernels/conv/convolution.h"
@@ -58,6 +59,42 @@ TEST(Depthwise, PixelsThatMeetTheSameSetsOfTheCache) {
           return dweight;
         },
         [&](const auto& dweight) { expect_close(dweight, weight_gradient(511, one), 5e-5); });
+  }
+}
+
+// Patches of results end at borders of every kind: odd and even sizes, images of one pixel, channels that leave a part
+// of a vector.
+TEST(Depthwise, EveryOtherPixelOfImagesOfEverySize) {
+  for (const auto& [images, height, width, channels] :
+       {std::array<int64_t, 4>{2, 5, 7, 19}, {1, 8, 6, 33}, {3, 4, 9, 16}, {1, 1, 1, 5}, {2, 2, 13, 130}}) {
+    const int64_t out_height = (height + 1) / 2, out_width = (width + 1) / 2;
+    const ConvolutionSizes sizes{images,     height,    width, channels, channels, 3,       3,
+                                 out_height, out_width, 2,     1,        1,        channels};
+    const std::vector<float> x = random_floats(images * height * width * channels, 1),
+                             weight = random_floats(channels * 9, 2), bias = random_floats(channels, 3);
+    std::vector<float> expected;
+    for (int64_t n = 0; n < images; ++n)
+      for (int64_t i = 0; i < out_height; ++i)
+        for (int64_t j = 0; j < out_width; ++j)
+          for (int64_t c = 0; c < channels; ++c) {
+            double sum = bias[static_cast<size_t>(c)];
+            for (int64_t tap = 0; tap < 9; ++tap) {
+              const int64_t row = 2 * i - 1 + tap / 3, column = 2 * j - 1 + tap % 3;
+              if (row < 0 || row >= height || column < 0 || column >= width) continue;
+              sum += static_cast<double>(x[static_cast<size_t>(((n * height + row) * width + column) * channels + c)]) *
+                     weight[static_cast<size_t>(c * 9 + tap)];
+            }
+            expected.push_back(static_cast<float>(std::max(sum, 0.0)));
+          }
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          std::vector<float> y(expected.size());
+          AlignedBytes workspace(convolution_workspace(sizes, ConvolutionPass::kForward, pool.size()));
+          convolution_forward(sizes, x.data(), weight.data(), y.data(), workspace.data(), pool,
+                              {.bias = bias.data(), .relu = true});
+          return y;
+        },
+        [&](const auto& y) { expect_close(y, expected, 2e-5); });
   }
 }
 
