@@ -17,9 +17,9 @@ struct Tuning {
 };
 
 // The kept way, or else the fastest candidate, which is then kept. A cache that is corrupt or of another time counts as
-// none. A later candidate must be faster by 2 percent, so that noise does not move the choice. Where nothing can be kept,
-// the first candidate that works, so that every process chooses the same. Empty when there is no candidate that works.
-// With a single candidate nothing is timed.
+// none. A later candidate must be faster by 2 percent, so that noise does not move the choice. Where nothing can be
+// kept, the first candidate that works, so that every process chooses the same. Empty when there is no candidate that
+// works. With a single candidate nothing is timed.
 std::string fastest(const Tuning& tuning);
 
 // As fastest(), without timing or keeping: what was kept, or else the first candidate.

@@ -34,7 +34,8 @@ class Device {
   // needs to be copied, recorded or waited for.
   virtual bool is_host() const { return false; }
 
-  // Aligned to 256 bytes; the host's is zeroed, a GPU's may hold anything. Error(kSystem) naming the size when that is not to be had. `what` for messages.
+  // Aligned to 256 bytes; the host's is zeroed, a GPU's may hold anything. Error(kSystem) naming the size when that is
+  // not to be had. `what` for messages.
   virtual std::byte* allocate(size_t bytes, const std::string& what) = 0;
   virtual void release(std::byte* memory) noexcept = 0;
   // Takes the memory of a block that allocate() may only have reserved, so that no page fault falls into a step.

@@ -29,8 +29,8 @@ struct ArenaSize {
 // The most bytes of blocks that are alive at one node.
 size_t most_alive(const std::vector<ArenaBlock>& blocks);
 
-// Each block at the lowest place of the tightest gap that those alive at the same time leave: largest blocks first, then
-// in other orders as long as the arena is larger than the lower bound; the smallest arena is kept.
+// Each block at the lowest place of the tightest gap that those alive at the same time leave: largest blocks first,
+// then in other orders as long as the arena is larger than the lower bound; the smallest arena is kept.
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks);
 
 }  // namespace linnet

@@ -56,7 +56,9 @@ Question ask_any(Module& module, const std::string& name) {
 class Golden : public testing::TestWithParam<const char*> {
  protected:
   Golden() : name(GetParam()), model(open_pretrained(kFolder + name)), question(ask_any(*model.module, name)) {
-    question.load = [this](const ParameterLayout& layout, const ParameterTarget& values) { load_parameters(model, layout, values); };
+    question.load = [this](const ParameterLayout& layout, const ParameterTarget& values) {
+      load_parameters(model, layout, values);
+    };
     const std::vector<int32_t> answer = reference<int32_t>(name + ".answer");
     question.answers = {{.position = answer[0]}};
   }
@@ -119,7 +121,9 @@ INSTANTIATE_TEST_SUITE_P(Folders, Golden,
 TEST(Question, QueriesAndKeysBelongToTheirSequences) {
   PretrainedModel model = open_pretrained(kFolder + "marian");
   Question question = ask_any(*model.module, "marian");
-  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) { load_parameters(model, layout, values); };
+  question.load = [&](const ParameterLayout& layout, const ParameterTarget& values) {
+    load_parameters(model, layout, values);
+  };
   std::vector<std::string> found;
   for (const FoundAttention& map : look_inside(question, 1).attention)
     found.push_back(map.module + " " + std::to_string(map.queries) + std::to_string(map.keys));
