@@ -1,5 +1,5 @@
-// The backward pass of attention_cuda.cu, in two passes that each add up in a fixed order: a block of keys over the
-// queries that see them gives dk and dv, a block of queries over its keys gives dq.
+// The backward pass of attention_cuda.cu, in two passes that each add up in a fixed order: a block of queries over its
+// keys gives sum(do o) and dq, then a block of keys over the queries that see them gives dk and dv.
 //
 //   w = exp(s - lse), m = dropout's mask and scale;  dv = (w m)^T do;  ds = w (m (do v^T) - sum(do o));
 //   dq = scale ds k;  dk = scale ds^T q;  dbias of a distance = the sum of its ds
@@ -15,23 +15,24 @@ using namespace flash;
 template <class T>
 struct Backward {
   Rows<const T> q, k, v, d_o;
-  const float *lse, *sums;  // [B, H, Tq]
+  const float* lse;  // [B, H, Tq]
+  float* sums;       // the same: sum(do o) of each head of each query
 };
 
-// sums = sum(do o) of each head of each row, a warp for one.
+// The sums of a head's queries [from, from + count), a warp for one after the other.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    row_sums_kernel(int64_t count, int heads, int queries, int size, Rows<const T> o, Rows<const T> d_o,
-                    float* __restrict__ sums) {
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
-  if (at >= count) return;
-  const int64_t i = at % queries, head = at / queries % heads, b = at / queries / heads;
-  const T* x = o.data + b * o.sample + i * o.row + head * size;
-  const T* y = d_o.data + b * d_o.sample + i * d_o.row + head * size;
-  float sum = 0;
-  for (int d = static_cast<int>(threadIdx.x) % kWarp; d < size; d += kWarp) sum += to_float(x[d]) * to_float(y[d]);
-  sum = warp_reduce(sum, Add());
-  if (threadIdx.x % kWarp == 0) sums[at] = sum;
+LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, const Rows<const T>& o, int64_t b, int head,
+                              int from, int count) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t head_at = static_cast<int64_t>(head) * p.size;
+  for (int i = from + static_cast<int>(threadIdx.x) / kWarp; i < min(from + count, p.queries); i += kThreads / kWarp) {
+    const T *one = o.data + b * o.sample + i * o.row + head_at,
+            *other = x.d_o.data + b * x.d_o.sample + i * x.d_o.row + head_at;
+    float sum = 0;
+    for (int d = lane; d < p.size; d += kWarp) sum += to_float(one[d]) * to_float(other[d]);
+    sum = warp_reduce(sum, Add());
+    if (lane == 0) x.sums[(b * p.heads + head) * p.queries + i] = sum;
+  }
 }
 
 // Of a tile of scores and its products do v^T: weights m (for dv) and ds. Rows are queries.
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
 // With bias_parts [B, tiles, H, Tq + Tk - 1]: the sums of ds along the diagonals of this block's queries.
 template <class T, class Tile>
 __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
-    queries_kernel(Problem p, int tiles, Backward<T> x, Rows<T> dq, float* bias_parts) {
+    queries_kernel(Problem p, int tiles, Backward<T> x, Rows<const T> o, Rows<T> dq, float* bias_parts) {
   constexpr int kTile = Tile::kTile, kDiagonals = 2 * kTile - 1;
   float* queries = dynamic_shared<float>();
   float *d_os = queries + Tile::kFloats, *keys = d_os + Tile::kFloats, *values = keys + Tile::kFloats;
@@ -137,6 +138,7 @@ __global__ void __launch_bounds__(kThreads, Tile::kBackwardBlocks)
   const int64_t head_at = static_cast<int64_t>(head) * p.size, kv_at = static_cast<int64_t>(p.kv_head(head)) * p.size;
   Tile::load(queries, x.q.data + b * x.q.sample + head_at, x.q.row, i0, p.queries, p.size);
   Tile::load(d_os, x.d_o.data + b * x.d_o.sample + head_at, x.d_o.row, i0, p.queries, p.size);
+  write_sums(p, x, o, b, head, i0, kTile);
   DropoutMask dropout{};
   if (p.dropout.random) dropout = p.dropout.mask();
   const int distances = p.queries + p.keys - 1;
@@ -203,19 +205,15 @@ template <class T, class Tile>
 void run_for(const KernelArgs& args, const Problem& p) {
   auto* sums = reinterpret_cast<float*>(args.workspace);
   auto* parts = p.bias ? reinterpret_cast<float*>(args.workspace + sums_bytes(args.in[4].shape())) : nullptr;
-  const auto o = rows_of<const T>(args.in[3]);
   const Backward<T> x{rows_of<const T>(args.in[0]), rows_of<const T>(args.in[1]), rows_of<const T>(args.in[2]),
                       rows_of<const T>(args.in[5]), args.in[4].as<const float>(), sums};
-  const int64_t rows = p.batch * p.heads * p.queries;
-  launch(args.device, row_sums_kernel<T>, blocks_for(rows, kThreads / kWarp), kThreads, 0, rows, p.heads, p.queries,
-         p.size, o, x.d_o, sums);
   const size_t shared = (4 * Tile::kFloats + Tile::kScoreFloats) * sizeof(float) + Tile::kMaskBytes;
+  const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
+  launch(args.device, queries_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), kThreads, shared, p,
+         tiles, x, rows_of<const T>(args.in[3]), rows_of<T>(args.out[0]), parts);
   const int key_tiles = (p.keys + Tile::kTile - 1) / Tile::kTile;
   launch(args.device, keys_kernel<T, Tile>, static_cast<unsigned>(key_tiles * p.kv_heads * p.batch), kThreads, shared,
          p, key_tiles, x, rows_of<T>(args.out[1]), rows_of<T>(args.out[2]));
-  const int tiles = (p.queries + Tile::kTile - 1) / Tile::kTile;
-  launch(args.device, queries_kernel<T, Tile>, static_cast<unsigned>(tiles * p.heads * p.batch), kThreads, shared, p,
-         tiles, x, rows_of<T>(args.out[0]), parts);
   if (!p.bias) return;
   const int64_t width = static_cast<int64_t>(p.heads) * (p.queries + p.keys - 1);
   launch(args.device, add_bias_parts_kernel, blocks_for(width, kThreads), kThreads, 0, p.batch * tiles, width, parts,
