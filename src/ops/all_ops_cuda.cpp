@@ -32,7 +32,7 @@ std::span<const BackendOp> cuda_ops() {
       BackendOp{"cache_fill", cache_fill_cuda_kernels()},
       BackendOp{"cache_reorder", cache_reorder_cuda_kernels()},
       BackendOp{"gather_rows", gather_rows_cuda_kernels()},
-      BackendOp{"pick_row", pick_row_cuda_kernels()},
+      BackendOp{"pick_rows", pick_rows_cuda_kernels()},
       BackendOp{"write_row", write_row_cuda_kernels()},
       BackendOp{"embedding", embedding_cuda_kernels()},
       BackendOp{"embedding_grad", embedding_grad_cuda_kernels()},

@@ -31,7 +31,7 @@ KernelList cache_write_cuda_kernels();
 KernelList cache_fill_cuda_kernels();
 KernelList cache_reorder_cuda_kernels();
 KernelList gather_rows_cuda_kernels();
-KernelList pick_row_cuda_kernels();
+KernelList pick_rows_cuda_kernels();
 KernelList write_row_cuda_kernels();
 KernelList embedding_cuda_kernels();
 KernelList embedding_grad_cuda_kernels();

@@ -52,7 +52,7 @@ std::span<const OpEntry> training_ops() {
       OpEntry{&kConvReluPoolWeightGrad, conv_relu_pool_weight_grad_kernels()},
       OpEntry{&kConvReluPoolInputGrad, conv_relu_pool_input_grad_kernels()},
       OpEntry{&kGatherRows, gather_rows_kernels()},
-      OpEntry{&kPickRow, pick_row_kernels()},
+      OpEntry{&kPickRows, pick_rows_kernels()},
       OpEntry{&kWriteRow, write_row_kernels()},
       OpEntry{&kSumOfSquares, sum_of_squares_kernels()},
       OpEntry{&kOptimizerStep, optimizer_step_kernels()},

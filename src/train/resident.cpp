@@ -23,17 +23,14 @@ ValueId output_of(const Graph& graph, const std::string& name) {
   fail_internal("a step without " + name);
 }
 
-// The batch of a step: data in the order of "resident.order".
-Tensor gathered(Graph& graph, const ResidentOptions& options, const ResidentOptions::Input& data,
-                const TensorType& batch, Tensor cursor) {
+// All data of an input, as a new input of the graph.
+Tensor all_of(Graph& graph, const ResidentOptions::Input& data, const TensorType& batch) {
   TensorType row = batch;
   const bool has_rows = batch.shape.rank() >= 1 && data.type.shape.rank() >= 1;
   if (has_rows) row.shape.set(0, data.type.shape[0]);
   if (!has_rows || row != data.type)
     fail_user("resident data \"" + data.name + "\" are " + data.type.text() + ", and a batch is " + batch.text());
-  const int64_t rows = batch.shape[0];
-  const Tensor order = graph.input(kPrefix + "order", {DType::kI32, {options.steps_per_chunk * rows}});
-  return gather_rows(graph.input(kPrefix + data.name, data.type), order, cursor, rows);
+  return graph.input(kPrefix + data.name, data.type);
 }
 
 }  // namespace
@@ -44,17 +41,28 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options) {
   Rewriter rewriter(step, replaced);
   Graph& graph = rewriter.graph();
   const Tensor cursor = graph.input(kPrefix + "cursor", {DType::kI32, {1}});
+  std::vector<ValueId> wanted;
+  std::vector<Tensor> from;
+  const auto map_to = [&](const std::vector<Tensor>& made) {
+    for (size_t i = 0; i < made.size(); ++i) rewriter.map(wanted[i], made[i]);
+    wanted.clear(), from.clear();
+  };
   for (const char* name : {"control", "random"})
     if (const auto value = step.find_input(name)) {
       const TensorType& type = step.value(*value).type;
-      const Tensor table = graph.input(kPrefix + name, {type.dtype, {options.steps_per_chunk, type.shape[0]}});
-      rewriter.map(*value, pick_row(table, cursor));
+      wanted.push_back(*value);
+      from.push_back(graph.input(kPrefix + name, {type.dtype, {options.steps_per_chunk, type.shape[0]}}));
     }
+  map_to(pick_rows(cursor, from));
   for (const auto& data : options.data) {
     const auto value = step.find_input(data.name);
     if (!value) fail_user("the loss has no input \"" + data.name + "\"");
-    rewriter.map(*value, gathered(graph, options, data, step.value(*value).type, cursor));
+    wanted.push_back(*value);
+    from.push_back(all_of(graph, data, step.value(*value).type));
   }
+  const int64_t rows = step.value(wanted.front()).type.shape[0];
+  const Tensor order = graph.input(kPrefix + "order", {DType::kI32, {options.steps_per_chunk * rows}});
+  map_to(gather_rows(order, cursor, from, rows));
   for (const Node& node : step.nodes()) rewriter.copy(node);
   std::vector<Tensor> scalars;
   for (const char* name : kReported) scalars.push_back(rewriter[output_of(step, name)]);

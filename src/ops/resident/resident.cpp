@@ -11,26 +11,34 @@ void expect_cursor(const TensorType& type) {
   expect(type == kCursor, "got cursor " + type.text() + ", expected " + kCursor.text());
 }
 
+// order, cursor, data...
 std::vector<TensorType> infer_gather(const InferArgs& args) {
-  expect_inputs(args, 3);
-  const TensorType &data = args.in[0], &order = args.in[1];
+  expect(args.in.size() >= 3, "got nothing to gather");
+  const TensorType& order = args.in[0];
   const int64_t rows = args.attrs.as<GatherRowsAttrs>().rows;
-  expect(data.shape.rank() >= 1, "got data " + data.text());
   expect(order.dtype == DType::kI32 && order.shape.rank() == 1, "got order " + order.text() + ", expected i32 [M]");
   expect(rows > 0 && order.shape[0] % rows == 0,
          "an order of " + std::to_string(order.shape[0]) + " does not divide into " + std::to_string(rows) + " rows");
-  expect_cursor(args.in[2]);
-  TensorType out = data;
-  out.shape.set(0, rows);
-  return {out};
+  expect_cursor(args.in[1]);
+  std::vector<TensorType> out;
+  for (const TensorType& data : args.in.subspan(2)) {
+    expect(data.shape.rank() >= 1, "got data " + data.text());
+    out.push_back(data);
+    out.back().shape.set(0, rows);
+  }
+  return out;
 }
 
+// cursor, tables...
 std::vector<TensorType> infer_pick(const InferArgs& args) {
-  expect_inputs(args, 2);
-  const TensorType& table = args.in[0];
-  expect(table.shape.rank() == 2, "got table " + table.text() + ", expected [S, n]");
-  expect_cursor(args.in[1]);
-  return {{table.dtype, {table.shape[1]}}};
+  expect(args.in.size() >= 2, "got no table");
+  expect_cursor(args.in[0]);
+  std::vector<TensorType> out;
+  for (const TensorType& table : args.in.subspan(1)) {
+    expect(table.shape.rank() == 2, "got table " + table.text() + ", expected [S, n]");
+    out.push_back({table.dtype, {table.shape[1]}});
+  }
+  return out;
 }
 
 // table, cursor, scalars...
@@ -49,17 +57,21 @@ std::vector<TensorType> infer_write(const InferArgs& args) {
 }  // namespace
 
 const OpDef kGatherRows{.name = "gather_rows", .infer = infer_gather, .read_attrs = read_attrs<GatherRowsAttrs>};
-const OpDef kPickRow{.name = "pick_row", .infer = infer_pick};
+const OpDef kPickRows{.name = "pick_rows", .infer = infer_pick};
 const OpDef kWriteRow{.name = "write_row",
                       .infer = infer_write,
                       .may_overwrite = [](const Node&, int output, int input) { return output == input; }};
 
-Tensor gather_rows(At data, Tensor order, Tensor cursor, int64_t rows) {
-  return graph_of(data)->add_one(kGatherRows, std::array{data.value, order, cursor}, GatherRowsAttrs{rows}, data.where);
+std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows) {
+  std::vector<Tensor> in{order.value, cursor};
+  in.insert(in.end(), data.begin(), data.end());
+  return graph_of(order)->add(kGatherRows, in, GatherRowsAttrs{rows}, order.where);
 }
 
-Tensor pick_row(At table, Tensor cursor) {
-  return graph_of(table)->add_one(kPickRow, std::array{table.value, cursor}, {}, table.where);
+std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables) {
+  std::vector<Tensor> in{cursor.value};
+  in.insert(in.end(), tables.begin(), tables.end());
+  return graph_of(cursor)->add(kPickRows, in, {}, cursor.where);
 }
 
 WrittenRow write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {

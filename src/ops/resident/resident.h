@@ -11,17 +11,18 @@ struct GatherRowsAttrs {
   void fields(FieldVisitor& visit) { visit("rows", rows); }
 };
 
-extern const OpDef kGatherRows, kPickRow, kWriteRow;
+extern const OpDef kGatherRows, kPickRows, kWriteRow;
 KernelList gather_rows_kernels();
-KernelList pick_row_kernels();
+KernelList pick_rows_kernels();
 KernelList write_row_kernels();
 
-// data [N, ...] of any type, order i32 [M] -> [rows, ...]: row r is data[order[cursor * rows + r]]. Where order is
-// negative there is no row: zeros, and -1 where data are i32 (a label that does not count).
-Tensor gather_rows(At data, Tensor order, Tensor cursor, int64_t rows);
+// order i32 [M], each of the data [N, ...] of any type -> [rows, ...]: row r is data[order[cursor * rows + r]]. Where
+// order is negative there is no row: zeros, and -1 where data are i32 (a label that does not count). One node, so that
+// a GPU starts one kernel for all.
+std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows);
 
-// table [S, n] -> [n]: its row `cursor`.
-Tensor pick_row(At table, Tensor cursor);
+// Each of the tables [S, n] -> [n]: its row `cursor`.
+std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables);
 
 // The scalars become row `cursor` of the table [S, n], n = scalars.size(), and the cursor counts on. Both in place,
 // where nothing else reads them later.

@@ -12,26 +12,34 @@ int64_t read_cursor(const TensorView& cursor, int64_t steps) {
   return step;
 }
 
+// One row of the data, or none.
+void gather_row(const TensorView& data, int64_t wanted, std::byte* to, size_t bytes) {
+  if (wanted >= data.shape()[0]) fail_internal("a row beyond the data");
+  if (wanted < 0)
+    std::memset(to, data.type.dtype == DType::kI32 ? 0xff : 0, bytes);
+  else
+    std::memcpy(to, data.as<std::byte>() + static_cast<size_t>(wanted) * bytes, bytes);
+}
+
 void run_gather(const KernelArgs& args) {
-  const TensorView &data = args.in[0], &order = args.in[1];
-  const int64_t rows = args.out[0].shape()[0], count = data.shape()[0];
-  const int32_t* wanted = order.as<int32_t>() + read_cursor(args.in[2], order.elements() / rows) * rows;
-  const size_t bytes = args.out[0].type.bytes() / static_cast<size_t>(rows);
+  const TensorView& order = args.in[0];
+  const int64_t rows = args.out[0].shape()[0];
+  const int32_t* wanted = order.as<int32_t>() + read_cursor(args.in[1], order.elements() / rows) * rows;
   args.pool.run(rows, [&](int64_t r, int) {
-    std::byte* to = args.out[0].as<std::byte>() + static_cast<size_t>(r) * bytes;
-    if (wanted[r] >= count) fail_internal("a row beyond the data");
-    if (wanted[r] < 0)
-      std::memset(to, data.type.dtype == DType::kI32 ? 0xff : 0, bytes);
-    else
-      std::memcpy(to, data.as<std::byte>() + static_cast<size_t>(wanted[r]) * bytes, bytes);
+    for (size_t i = 0; i < args.out.size(); ++i) {
+      const size_t bytes = args.out[i].type.bytes() / static_cast<size_t>(rows);
+      gather_row(args.in[2 + i], wanted[r], args.out[i].as<std::byte>() + static_cast<size_t>(r) * bytes, bytes);
+    }
   });
 }
 
 void run_pick(const KernelArgs& args) {
-  const TensorView& table = args.in[0];
-  const size_t bytes = args.out[0].type.bytes();
-  std::memcpy(args.out[0].data,
-              table.as<std::byte>() + static_cast<size_t>(read_cursor(args.in[1], table.shape()[0])) * bytes, bytes);
+  for (size_t i = 0; i < args.out.size(); ++i) {
+    const TensorView& table = args.in[1 + i];
+    const size_t bytes = args.out[i].type.bytes();
+    const int64_t row = read_cursor(args.in[0], table.shape()[0]);
+    std::memcpy(args.out[i].data, table.as<std::byte>() + static_cast<size_t>(row) * bytes, bytes);
+  }
 }
 
 void run_write(const KernelArgs& args) {
@@ -51,7 +59,7 @@ constexpr Kernel kWriteKernels[] = {{"reference", nullptr, nullptr, run_write}};
 }  // namespace
 
 KernelList gather_rows_kernels() { return kGatherKernels; }
-KernelList pick_row_kernels() { return kPickKernels; }
+KernelList pick_rows_kernels() { return kPickKernels; }
 KernelList write_row_kernels() { return kWriteKernels; }
 
 }  // namespace linnet

@@ -17,10 +17,19 @@ TEST(Resident, RowsAreGatheredInTheOrderOfTheStep) {
   for (const DType dtype : {DType::kU8, DType::kI32, DType::kF32})
     for (const int64_t width : {1, 5, 12, 16, 784}) {
       Graph graph;
-      graph.output(
-          "y", gather_rows(graph.input("data", {dtype, {kCount, width, 1}}), graph.input("order", {DType::kI32, {12}}),
-                           graph.input("cursor", {DType::kI32, {1}}), kRows));
+      // Beside labels, and more of them than one kernel takes.
+      const Tensor labels = graph.input("labels", {DType::kI32, {kCount}});
+      const std::vector<Tensor> y =
+          gather_rows(graph.input("order", {DType::kI32, {12}}), graph.input("cursor", {DType::kI32, {1}}),
+                      std::array{labels, labels, labels, labels, labels, labels, labels, labels,
+                                 graph.input("data", {dtype, {kCount, width, 1}}), labels},
+                      kRows);
+      graph.output("y", y[8]);
+      graph.output("label", y[0]);
+      graph.output("last", y[9]);
       NamedTensors in;
+      in["labels"] = HostTensor({DType::kI32, {kCount}});
+      for (int32_t i = 0; i < kCount; ++i) in["labels"].as<int32_t>()[static_cast<size_t>(i)] = 70 + i;
       in["order"] = HostTensor({DType::kI32, {12}}, std::span<const int32_t>(order));
       in["data"] = HostTensor({dtype, {kCount, width, 1}});
       const auto value = [&](int64_t row, int64_t i) { return static_cast<double>((row * 29 + i) % 251); };
@@ -34,12 +43,14 @@ TEST(Resident, RowsAreGatheredInTheOrderOfTheStep) {
       for (int32_t step = 0; step < 3; ++step) {
         in["cursor"] = cursor_at(step);
         for (const NamedTensors& out : testing::run_everywhere(graph, in))
-          for (int64_t r = 0; r < kRows; ++r)
+          for (int64_t r = 0; r < kRows; ++r) {
+            const int32_t row = order[static_cast<size_t>(step * kRows + r)];
+            for (const char* name : {"label", "last"}) ASSERT_EQ(out.at(name)[r], row < 0 ? -1 : 70 + row);
             for (int64_t i = 0; i < width; ++i) {
-              const int32_t row = order[static_cast<size_t>(step * kRows + r)];
               const double absent = dtype == DType::kI32 ? -1 : 0;
               ASSERT_EQ(out.at("y")[r * width + i], row < 0 ? absent : value(row, i)) << "step " << step;
             }
+          }
       }
       in["cursor"] = cursor_at(3);
       EXPECT_THROW(interpret(graph, in), Error);
@@ -50,8 +61,10 @@ TEST(Resident, TheRowOfTheStepIsPickedAndWritten) {
   constexpr int64_t kSteps = 5, kWidth = 3;
   Graph graph;
   const Tensor cursor = graph.input("cursor", {DType::kI32, {1}});
-  graph.output("floats", pick_row(graph.input("table", {DType::kF32, {kSteps, kWidth}}), cursor));
-  graph.output("integers", pick_row(graph.input("words", {DType::kI32, {kSteps, 4}}), cursor));
+  const std::vector<Tensor> picked = pick_rows(cursor, std::array{graph.input("table", {DType::kF32, {kSteps, kWidth}}),
+                                                                  graph.input("words", {DType::kI32, {kSteps, 4}})});
+  graph.output("floats", picked[0]);
+  graph.output("integers", picked[1]);
   std::vector<Tensor> scalars;
   for (const char* name : {"a", "b", "c"}) scalars.push_back(graph.input(name, {DType::kF32, {}}));
   const WrittenRow written = write_row(graph.input("table", {DType::kF32, {kSteps, kWidth}}), cursor, scalars);
