@@ -30,8 +30,9 @@ Graph remove_dead_code(const Graph& graph);
 Graph run_early(const Graph& graph, NodeId first);
 // A linear cross-entropy and its gradient become one node that computes the logits once.
 Graph fuse_loss(const Graph& graph);
-// Cheap results of the forward pass are computed a second time for the backward pass instead of kept.
-Graph recompute(const Graph& graph);
+// Cheap results of the forward pass are computed a second time for the backward pass instead of kept, where they are
+// large enough for the backend's device.
+Graph recompute(const Graph& graph, const Backend& backend);
 // [dropout +] add + layer_norm becomes residual_norm, and so does what they are backward.
 Graph fuse_residual_norm(const Graph& graph);
 // The gradient of a linear layer's input is computed by the pooled convolution's gradient that reads it.
@@ -44,6 +45,12 @@ Graph fuse_epilogue(const Graph& graph);
 Graph fuse_convolution(const Graph& graph, const Backend& backend);
 // sum + matmul becomes a matmul that adds to the sum in place; so do embedding gradients.
 Graph fuse_accumulate(const Graph& graph);
+// The sum for a bias's gradient becomes a second result of the product for the weight's gradient, where the backend has
+// a kernel for it.
+Graph fuse_bias_gradient(const Graph& graph, const Backend& backend);
+// The number that lookups are multiplied by becomes a part of the table's gradient, where the backend has a kernel for
+// it.
+Graph fuse_embedding_scale(const Graph& graph, const Backend& backend);
 // Products with quantized weights and lookups in quantized tables read them as they are.
 Graph fuse_quantized(const Graph& graph);
 // Chains of elementwise ops become one.

@@ -10,11 +10,14 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kLeastBytes = 2 << 20;  // smaller results stay saved: computing them again costs more than it frees
+// Smaller results stay saved: computing them again costs more than it frees. On a GPU it costs a launch, in which
+// some MiB could be moved.
+constexpr size_t kLeastBytes = size_t{2} << 20, kLeastBytesOnGpu = size_t{16} << 20;
 
 class Recompute {
  public:
-  explicit Recompute(const Graph& graph) : graph_(graph), rewriter_(graph) {
+  Recompute(const Graph& graph, const Backend& backend)
+      : graph_(graph), least_bytes_(backend.device->is_host() ? kLeastBytes : kLeastBytesOnGpu), rewriter_(graph) {
     find_owners();
     find_peak();
     mark();
@@ -75,7 +78,7 @@ class Recompute {
       const bool possible =
           std::ranges::all_of(node.in, [&](ValueId in) { return is_live_at_peak(in) || again_[index(in)]; });
       for (const ValueId out : node.out)
-        again_[index(out)] = possible && is_live_at_peak(out) && graph_.value(out).type.bytes() >= kLeastBytes;
+        again_[index(out)] = possible && is_live_at_peak(out) && graph_.value(out).type.bytes() >= least_bytes_;
     }
   }
 
@@ -90,6 +93,7 @@ class Recompute {
   }
 
   const Graph& graph_;
+  const size_t least_bytes_;
   Rewriter rewriter_;
   std::vector<ValueId> owner_;
   std::vector<NodeId> last_use_;  // of an owner or any part of it
@@ -99,6 +103,6 @@ class Recompute {
 
 }  // namespace
 
-Graph recompute(const Graph& graph) { return Recompute(graph).run(); }
+Graph recompute(const Graph& graph, const Backend& backend) { return Recompute(graph, backend).run(); }
 
 }  // namespace linnet

@@ -58,8 +58,10 @@ PretrainedModel open_classification_run(const std::string& folder) {
 // Passes that find something in training graphs alone: a copy of the graph is all that is left to do. And those of
 // other precisions than fp32.
 Graph fuse_loss(const Graph& graph) { return remove_dead_code(graph); }
+Graph fuse_bias_gradient(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
+Graph fuse_embedding_scale(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 Graph fuse_pool_gradient(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
-Graph recompute(const Graph& graph) { return remove_dead_code(graph); }
+Graph recompute(const Graph& graph, const Backend&) { return remove_dead_code(graph); }
 Graph recompute_blocks(const Graph& graph, std::span<const BlockChoice>) { return remove_dead_code(graph); }
 Graph round_shared(const Graph& graph) { return remove_dead_code(graph); }
 // passes/fuse_convolution.cpp, fuse_int8_convolution.cpp, pack_filters.cpp: no convolutions.

@@ -23,10 +23,10 @@ struct Measured {
 };
 
 // With the cheap recomputation of single nodes, which follows anyway.
-Measured measure(const Graph& traced, size_t block, const BlockChoice& choice, size_t count) {
+Measured measure(const Graph& traced, size_t block, const BlockChoice& choice, size_t count, const Backend& backend) {
   Choices choices(choice.what == Recomputation::kNone ? 0 : count);
   if (!choices.empty()) choices[block] = choice;
-  const Graph graph = recompute(recompute_blocks(traced, choices));
+  const Graph graph = recompute(recompute_blocks(traced, choices), backend);
   return {choice, estimated_work(graph), static_cast<double>(saved_bytes(graph))};
 }
 
@@ -48,9 +48,9 @@ std::vector<Upgrade> upgrades_of(uint64_t kind, const std::vector<Measured>& opt
 }
 
 // The upgrades of all kinds of layers, the cheapest first. Layers of one kind are measured once, at the first of them.
-std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>& blocks) {
+std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
   std::map<uint64_t, std::vector<Measured>> kinds;
-  const Measured none = measure(traced, 0, {}, blocks.size());
+  const Measured none = measure(traced, 0, {}, blocks.size(), backend);
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto [entry, is_new] = kinds.try_emplace(blocks[i].kind);
     if (!is_new) continue;
@@ -58,7 +58,7 @@ std::vector<Upgrade> find_upgrades(const Graph& traced, const std::vector<Block>
     for (const std::vector<int>& kept : kept_parts(traced, blocks[i]))
       options.push_back({.what = Recomputation::kPart, .kept = kept});
     for (const BlockChoice& option : options) {
-      const Measured with = measure(traced, i, option, blocks.size());
+      const Measured with = measure(traced, i, option, blocks.size(), backend);
       entry->second.push_back({option, with.work - none.work, none.bytes - with.bytes});
     }
   }
@@ -83,9 +83,9 @@ Choices chains(const std::vector<Block>& blocks, size_t length) {
 
 // All choices in the order in which they are tried. The first layers come first: their backward pass is the last, when
 // most of what other layers saved is gone, so that computing them again needs no memory that the peak has.
-std::vector<Choices> ladder(const Graph& traced, const std::vector<Block>& blocks) {
+std::vector<Choices> ladder(const Graph& traced, const std::vector<Block>& blocks, const Backend& backend) {
   std::vector<Choices> steps{Choices(blocks.size())};
-  for (const Upgrade& upgrade : find_upgrades(traced, blocks))
+  for (const Upgrade& upgrade : find_upgrades(traced, blocks, backend))
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (blocks[i].kind != upgrade.kind) continue;
       steps.push_back(steps.back());
@@ -103,7 +103,7 @@ class Search {
         passes_(passes),
         planning_(planning),
         fits_(fits),
-        steps_(ladder(traced, find_blocks(traced))) {
+        steps_(ladder(traced, find_blocks(traced), *passes.backend)) {
     passes_.verify = false;
   }
 

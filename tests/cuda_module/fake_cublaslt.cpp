@@ -28,7 +28,7 @@ struct Product {
   cublasComputeType_t compute;
   cublasOperation_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
+  void* bias = nullptr;
   void* aux = nullptr;
   int64_t aux_ld = 0, aux_stride = 0;
   cudaDataType_t bias_type = CUDA_R_32F, aux_type = CUDA_R_32F;
@@ -95,6 +95,9 @@ bool has_aux(cublasLtEpilogue_t e) {
   return e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || e == CUBLASLT_EPILOGUE_DGELU;
 }
 
+bool sums_rows(cublasLtEpilogue_t e) { return e == CUBLASLT_EPILOGUE_BGRADA || e == CUBLASLT_EPILOGUE_BGRADB; }
+bool has_bias_address(cublasLtEpilogue_t e) { return has_bias(e) || sums_rows(e); }
+
 double gelu(double x) { return x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) / 2; }
 double gelu_slope(double x) {
   const double t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
@@ -144,6 +147,16 @@ struct Call {
           store(d_data, batch * d.stride + j * d.ld + i, d.type, after(sum, i, j, batch));
         }
     }
+    if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) add_up(a, a_data, p.trans_a == CUBLAS_OP_T, d.rows, k);
+    if (p.epilogue == CUBLASLT_EPILOGUE_BGRADB) add_up(b, b_data, p.trans_b == CUBLAS_OP_N, d.columns, k);
+  }
+  // An operand's sums along k, which runs along its stored columns' elements when `inside`.
+  void add_up(const Matrix& m, const void* data, bool inside, uint64_t count, int64_t k) const {
+    for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+      double sum = 0;
+      for (int64_t q = 0; q < k; ++q) sum += value(data, inside ? i * m.ld + q : q * m.ld + i, m.type);
+      store(p.bias, i, p.bias_type, sum);
+    }
   }
 };
 
@@ -165,7 +178,9 @@ cublasStatus_t check_shapes(const Product& p, const Matrix& a, const Matrix& b, 
   if (a.batch != d.batch || b.batch != d.batch) return refuse("different numbers of products");
   if (has_aux(p.epilogue) && (p.aux_ld % 8 != 0 || p.aux_ld < static_cast<int64_t>(d.rows) || !p.aux))
     return refuse("GELU's operand is kept in rows of a multiple of 8, at an address that is set beforehand");
-  if (has_bias(p.epilogue) && !p.bias) return refuse("a bias whose address is not set beforehand");
+  if (sums_rows(p.epilogue) && (d.batch > 1 || p.bias_type != d.type))
+    return refuse("sums of several products, or of another type than the result");
+  if (has_bias_address(p.epilogue) && !p.bias) return refuse("a bias whose address is not set beforehand");
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -304,7 +319,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
           check_shapes(p, as<Matrix>(static_cast<const void*>(a)), as<Matrix>(static_cast<const void*>(b)), result))
     return status;
   if (refuses_fusion(p, result)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const uint32_t bias = has_bias(p.epilogue) ? alignment(p.bias) : 16;
+  const uint32_t bias = has_bias_address(p.epilogue) ? alignment(p.bias) : 16;
   if (wanted.a >= 16 && wanted.b >= 16 && wanted.c >= 16 && wanted.d >= 16 && bias >= 16 && most > 1)
     add({.magic = kMagic, .a = 16, .b = 16, .c = 16, .d = 16, .bias = 16}, &results[(*found)++]);
   return add({.magic = kMagic, .a = 2, .b = 2, .c = 2, .d = 2, .bias = 2}, &results[(*found)++]);
@@ -345,7 +360,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   if (check_shapes(call->p, call->a, call->b, call->d)) wrong = "a product that the heuristics would refuse";
   if (alignment(a) < chosen.a || alignment(b) < chosen.b || alignment(c) < chosen.c || alignment(d) < chosen.d)
     wrong = "a misaligned operand";
-  if (has_bias(call->p.epilogue) && alignment(call->p.bias) < chosen.bias) wrong = "a misaligned bias";
+  if (has_bias_address(call->p.epilogue) && alignment(call->p.bias) < chosen.bias) wrong = "a misaligned bias";
   if (has_aux(call->p.epilogue) && alignment(call->p.aux) < chosen.d) wrong = "a misaligned operand of GELU";
   if (workspace_bytes > 0 && alignment(workspace) < 256) wrong = "a misaligned workspace";
   if (d == a || d == b) wrong = "a result over an operand";

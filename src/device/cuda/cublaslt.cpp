@@ -94,6 +94,8 @@ cublasComputeType_t compute_type(const LtProduct& p) {
 cublasLtEpilogue_t epilogue(const LtProduct& p) {
   switch (p.after) {
     case LtProduct::After::kNothing:
+      // Sums of cuBLASLt's second operand, which is our first.
+      if (p.row_sums) return CUBLASLT_EPILOGUE_BGRADB;
       return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     case LtProduct::After::kRelu:
       return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
@@ -141,8 +143,8 @@ class Problem {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(p));
-    if (p.bias) {
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.bias_type));
+    if (p.bias || p.row_sums) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.row_sums ? DType::kF32 : p.bias_type));
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, kSomewhere);
     }
     if (p.aux) {
@@ -157,6 +159,7 @@ class Problem {
 
   void point(const LtOperands& o) {
     if (product.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
+    if (product.row_sums) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.row_sums);
     if (product.aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o.aux);
   }
 
@@ -289,6 +292,7 @@ std::string LtProduct::text() const {
        << " precision" << static_cast<int>(precision) << ' ' << alpha << ' ' << beta << " after"
        << static_cast<int>(after);
   if (bias) text << " bias " << dtype_name(bias_type) << " at " << bias_alignment;
+  if (row_sums) text << " row sums at " << bias_alignment;
   if (aux) text << " aux";
   text << " at " << a_alignment << ' ' << b_alignment << ' ' << c_alignment;
   return text.str();
@@ -298,6 +302,14 @@ int lt_alignment(std::initializer_list<const void*> addresses) {
   uintptr_t bits = 16;
   for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
   return static_cast<int>(bits & -bits);
+}
+
+LtProduct lt_placed(LtProduct product, const LtOperands& operands) {
+  product.a_alignment = lt_alignment({operands.a});
+  product.b_alignment = lt_alignment({operands.b});
+  product.c_alignment = lt_alignment({operands.d, product.beta != 0 ? operands.c : nullptr, operands.aux});
+  if (product.bias || product.row_sums) product.bias_alignment = lt_alignment({operands.bias, operands.row_sums});
+  return product;
 }
 
 bool lt_supports(CudaDevice& device, const LtProduct& product) {
@@ -312,11 +324,7 @@ bool lt_supports(CudaDevice& device, const LtProduct& product) {
 
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands) {
   if (product.m == 0 || product.n == 0 || product.batch == 0) return;
-  LtProduct placed = product;
-  placed.a_alignment = lt_alignment({operands.a});
-  placed.b_alignment = lt_alignment({operands.b});
-  placed.c_alignment = lt_alignment({operands.d, product.beta != 0 ? operands.c : nullptr, operands.aux});
-  if (product.bias) placed.bias_alignment = lt_alignment({operands.bias});
+  const LtProduct placed = lt_placed(product, operands);
   Problem& problem = problem_of(device, placed);
   problem.point(operands);
   if (!problem.tuned && !device.recording()) tune(device, problem, operands);

@@ -28,9 +28,12 @@ struct LtProduct {
   After after = After::kNothing;
   bool bias = false;  // [n]
   DType bias_type = DType::kF32;
-  bool aux = false;  // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
+  bool row_sums = false;  // op(a) summed over k is written as well: [m], fp32; not beside a bias
+  bool aux = false;       // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
   // What the addresses are multiples of, at most 16; lt_run looks.
-  int a_alignment = 16, b_alignment = 16, c_alignment = 16, bias_alignment = 16;
+  int a_alignment = 16, b_alignment = 16, c_alignment = 16, bias_alignment = 16;  // the last one of row_sums too
+  // Whether row_sums adds up what is stored: otherwise operands may have been rounded before.
+  bool sums_are_exact() const { return operand == DType::kBF16 || precision == LtPrecision::kF32; }
   std::string text() const;  // a key
 };
 
@@ -39,17 +42,20 @@ struct LtOperands {
   void* d = nullptr;
   const void* bias = nullptr;
   void* aux = nullptr;
+  float* row_sums = nullptr;
   std::byte* workspace = nullptr;  // kLtWorkspace bytes, a multiple of 256
 };
 
 constexpr size_t kLtWorkspace = size_t{32} << 20;
 
+// The product with the alignments of these operands.
+LtProduct lt_placed(LtProduct product, const LtOperands& operands);
 // What all of the addresses are multiples of, at most 16; null ones do not count.
 int lt_alignment(std::initializer_list<const void*> addresses);
 // Whether cuBLASLt has an algorithm. May be asked inside a recording.
 bool lt_supports(CudaDevice& device, const LtProduct& product);
-// Queues it. The first time, and not inside a recording, algorithms are timed: d and aux are written several times, and
-// where d is c's memory a copy of it is used.
+// Queues it. The first time, and not inside a recording, algorithms are timed: d, aux and row_sums are written several
+// times, and where d is c's memory a copy of it is used.
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
 
 }  // namespace linnet

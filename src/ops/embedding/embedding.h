@@ -18,10 +18,12 @@ struct EmbeddingAttrs {
 struct EmbeddingGradAttrs {
   int64_t vocab_size = 0;
   int64_t padding = -1;
-  bool accumulate = false;              // set by the fuse pass
+  double scale = 1;                     // of the sums; set, as accumulate, by the fuse passes
+  bool accumulate = false;              // to what operand 2 holds
   int64_t all_rows = 0, first_row = 0;  // as above; vocab_size is of this rank's rows
   void fields(FieldVisitor& visit) {
-    visit("vocab_size", vocab_size), visit("padding", padding), visit("accumulate", accumulate);
+    visit("vocab_size", vocab_size), visit("padding", padding), visit("scale", scale);
+    visit("accumulate", accumulate);
     visit("all_rows", all_rows), visit("first_row", first_row);
   }
 };

@@ -74,7 +74,7 @@ void run_grad_reference(const KernelArgs& args) {
       const int32_t id = args.in[1].as<int32_t>()[i];
       if (id == attrs.padding || !rows.has(id)) continue;
       T* row = args.out[0].as<T>() + (id - rows.first) * width;
-      for (int64_t j = 0; j < width; ++j) row[j] += args.in[0].as<T>()[i * width + j];
+      for (int64_t j = 0; j < width; ++j) row[j] += static_cast<T>(attrs.scale) * args.in[0].as<T>()[i * width + j];
     }
   });
 }
@@ -109,7 +109,8 @@ void run_grad(const KernelArgs& args) {
 // Tables and their gradients are fp32.
 bool has_f32_table(const KernelQuery& query) { return all_f32_or_bf16(query) && query.in[0].dtype == DType::kF32; }
 bool has_f32_table_gradient(const KernelQuery& query) {
-  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32;
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 &&
+         query.node.attrs.as<EmbeddingGradAttrs>().scale == 1;
 }
 
 constexpr Kernel kKernels[] = {{"simd", has_f32_table, ids_workspace, run},

@@ -14,6 +14,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int32_t kPiece = 32;
+// So many positions are sorted by one block, while others clear the table: one launch instead of four.
+constexpr int kSortThreads = 1024;
+constexpr int64_t kFewPositions = 8 * kSortThreads;
 
 // A thread for kStep neighbours of a row, 4 or 1. An id outside the table gives NaN: the loss will say so.
 template <int kStep, class From, class To>
@@ -107,45 +110,83 @@ Sorting lay_out(std::byte* memory, const GradSizes& sizes, size_t& used) {
   return sorting;
 }
 
-// Zeros in the table, where it does not accumulate, and in the counts.
-__global__ void __launch_bounds__(kThreads)
-    clear_kernel(int64_t count, bool aligned, float* __restrict__ table, int64_t vocab, Sorting sorting) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, begin = 4 * i;
+struct Positions {
+  int64_t count, vocab;
+  int32_t padding;
+  const int32_t* ids;
+};
+
+// Four zeros of the table, of `count` elements.
+LINNET_DEVICE void clear_four(int64_t i, int64_t count, bool aligned, float* table) {
+  const int64_t begin = 4 * i;
   if (aligned && begin + 4 <= count)
     *reinterpret_cast<Four<float>*>(table + begin) = {{0, 0, 0, 0}};
   else
     for (int64_t k = begin; k < min(begin + 4, count); ++k) table[k] = 0;
+}
+
+LINNET_DEVICE void clear_count(int64_t i, int64_t vocab, const Sorting& sorting) {
   if (i < vocab) sorting.counts[i] = 0;
   if (i < 4) sorting.totals[i] = 0;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    count_kernel(int64_t positions, int64_t vocab, int32_t padding, const int32_t* __restrict__ ids, Sorting sorting) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= positions) return;
-  const int32_t id = ids[i];
-  const bool counted = id >= 0 && id < vocab && id != padding;
+LINNET_DEVICE void count_position(int64_t i, const Positions& positions, const Sorting& sorting) {
+  if (i >= positions.count) return;
+  const int32_t id = positions.ids[i];
+  const bool counted = id >= 0 && id < positions.vocab && id != positions.padding;
   sorting.arrival[i] = counted ? atomicAdd(&sorting.counts[id], 1) : -1;
 }
 
 // The first to arrive makes room for all of its id.
-__global__ void __launch_bounds__(kThreads)
-    divide_kernel(int64_t positions, const int32_t* __restrict__ ids, Sorting sorting) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= positions || sorting.arrival[i] != 0) return;
-  const int32_t id = ids[i], count = sorting.counts[id], parts = (count + kPiece - 1) / kPiece;
+LINNET_DEVICE void make_room(int64_t i, const Positions& positions, const Sorting& sorting) {
+  if (i >= positions.count || sorting.arrival[i] != 0) return;
+  const int32_t id = positions.ids[i], count = sorting.counts[id], parts = (count + kPiece - 1) / kPiece;
   const int32_t start = atomicAdd(&sorting.totals[0], count), location = atomicAdd(&sorting.totals[1], parts);
   const int32_t slot = parts > 1 ? atomicAdd(&sorting.totals[2], parts) : 0;
   sorting.starts[id] = start;
   for (int32_t part = 0; part < parts; ++part)
-    sorting.pieces[location + part] = {id, part, start + part * kPiece, min(kPiece, count - part * kPiece), parts, slot};
+    sorting.pieces[location + part] = {id,    part, start + part * kPiece, min(kPiece, count - part * kPiece),
+                                       parts, slot};
 }
 
+LINNET_DEVICE void place(int64_t i, const Positions& positions, const Sorting& sorting) {
+  if (i >= positions.count || sorting.arrival[i] < 0) return;
+  sorting.arrived[sorting.starts[positions.ids[i]] + sorting.arrival[i]] = static_cast<int32_t>(i);
+}
+
+// `cleared` elements of the table: none where it accumulates.
 __global__ void __launch_bounds__(kThreads)
-    place_kernel(int64_t positions, const int32_t* __restrict__ ids, Sorting sorting) {
+    clear_kernel(int64_t cleared, bool aligned, float* __restrict__ table, int64_t vocab, Sorting sorting) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= positions || sorting.arrival[i] < 0) return;
-  sorting.arrived[sorting.starts[ids[i]] + sorting.arrival[i]] = static_cast<int32_t>(i);
+  clear_four(i, cleared, aligned, table);
+  clear_count(i, vocab, sorting);
+}
+
+__global__ void __launch_bounds__(kThreads) count_kernel(Positions positions, Sorting sorting) {
+  count_position(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
+}
+
+__global__ void __launch_bounds__(kThreads) make_room_kernel(Positions positions, Sorting sorting) {
+  make_room(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
+}
+
+__global__ void __launch_bounds__(kThreads) place_kernel(Positions positions, Sorting sorting) {
+  place(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, positions, sorting);
+}
+
+// All of these for few positions, by the first block; the others clear the table.
+__global__ void __launch_bounds__(kSortThreads)
+    sort_few_kernel(int64_t cleared, bool aligned, float* __restrict__ table, Positions positions, Sorting sorting) {
+  if (blockIdx.x > 0)
+    return clear_four(static_cast<int64_t>(blockIdx.x - 1) * kSortThreads + threadIdx.x, cleared, aligned, table);
+  const int64_t most = max(positions.vocab, int64_t{4});
+  for (int64_t i = threadIdx.x; i < most; i += kSortThreads) clear_count(i, positions.vocab, sorting);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) count_position(i, positions, sorting);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) make_room(i, positions, sorting);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) place(i, positions, sorting);
 }
 
 // The location of a position among those of its id: how many of them come before it.
@@ -160,9 +201,9 @@ __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restri
   sorting.sorted[start + before] = own;
 }
 
-// to (+)= sum of `count` rows; row k is row_of(k). blockDim.x threads along the columns, kStep each.
+// to = scale * sum of `count` rows (+ to); row k is row_of(k). blockDim.x threads along the columns, kStep each.
 template <int kStep, class T, class RowOf>
-LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ from, const RowOf& row_of,
+LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ from, const RowOf& row_of, float scale,
                             bool accumulate, float* __restrict__ to) {
   for (int64_t j = threadIdx.x * kStep; j < width; j += blockDim.x * kStep) {
     float sum[kStep];
@@ -183,35 +224,35 @@ LINNET_DEVICE void add_rows(int64_t width, int32_t count, const T* __restrict__ 
       float old[4] = {0, 0, 0, 0};
       if (accumulate) load4(to + j, old);
 #pragma unroll
-      for (int c = 0; c < 4; ++c) sum[c] += old[c];
+      for (int c = 0; c < 4; ++c) sum[c] = scale * sum[c] + old[c];
       store4(to + j, sum);
     } else {
-      to[j] = accumulate ? to[j] + sum[0] : sum[0];
+      to[j] = scale * sum[0] + (accumulate ? to[j] : 0);
     }
   }
 }
 
 template <int kStep, class T>
-__global__ void __launch_bounds__(kThreads)
-    piece_kernel(int64_t width, const T* __restrict__ dy, Sorting sorting, bool accumulate, float* __restrict__ table) {
+__global__ void __launch_bounds__(kThreads) piece_kernel(int64_t width, const T* __restrict__ dy, Sorting sorting,
+                                                         float scale, bool accumulate, float* __restrict__ table) {
   if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
   const Piece piece = sorting.pieces[blockIdx.x];
   const int32_t* positions = sorting.sorted + piece.begin;
   float* to = piece.parts == 1 ? table + piece.id * width : sorting.partial + (piece.first_slot + piece.part) * width;
   add_rows<kStep>(
       width, piece.rows, dy, [&](int32_t k) { return static_cast<int64_t>(positions[k]); },
-      accumulate && piece.parts == 1, to);
+      piece.parts == 1 ? scale : 1.0f, accumulate && piece.parts == 1, to);
 }
 
 template <int kStep>
 __global__ void __launch_bounds__(kThreads)
-    join_kernel(int64_t width, Sorting sorting, bool accumulate, float* __restrict__ table) {
+    join_kernel(int64_t width, Sorting sorting, float scale, bool accumulate, float* __restrict__ table) {
   if (static_cast<int32_t>(blockIdx.x) >= sorting.totals[1]) return;
   const Piece piece = sorting.pieces[blockIdx.x];
   if (piece.parts == 1 || piece.part > 0) return;
   add_rows<kStep>(
       width, piece.parts, sorting.partial + piece.first_slot * width, [](int32_t k) { return static_cast<int64_t>(k); },
-      accumulate, table + piece.id * width);
+      scale, accumulate, table + piece.id * width);
 }
 
 size_t grad_workspace(const KernelQuery& query) {
@@ -228,13 +269,14 @@ unsigned row_threads(int64_t width, int step) {
 
 template <int kStep, class T>
 void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& sorting) {
-  const bool accumulate = args.node.attrs.as<EmbeddingGradAttrs>().accumulate;
+  const auto& attrs = args.node.attrs.as<EmbeddingGradAttrs>();
+  const auto scale = static_cast<float>(attrs.scale);
   const auto pieces = static_cast<unsigned>(sizes.most_pieces());
   const unsigned threads = row_threads(sizes.width, kStep);
-  launch(args.device, piece_kernel<kStep, T>, pieces, threads, 0, sizes.width, args.in[0].as<T>(), sorting, accumulate,
-         args.out[0].as<float>());
+  launch(args.device, piece_kernel<kStep, T>, pieces, threads, 0, sizes.width, args.in[0].as<T>(), sorting, scale,
+         attrs.accumulate, args.out[0].as<float>());
   if (sizes.positions > kPiece)
-    launch(args.device, join_kernel<kStep>, pieces, threads, 0, sizes.width, sorting, accumulate,
+    launch(args.device, join_kernel<kStep>, pieces, threads, 0, sizes.width, sorting, scale, attrs.accumulate,
            args.out[0].as<float>());
 }
 
@@ -248,14 +290,19 @@ void run_grad(const KernelArgs& args) {
   if (attrs.accumulate && args.in[2].data != table.data)
     args.device->copy(table.as<std::byte>(), args.in[2].as<const std::byte>(), table.type.bytes());
   const int64_t cleared = attrs.accumulate ? 0 : table.elements();
-  launch(args.device, clear_kernel, blocks_for(std::max({(cleared + 3) / 4, sizes.vocab, int64_t{4}}), kThreads),
-         kThreads, 0, cleared, is_aligned<float>(table), table.as<float>(), sizes.vocab, sorting);
-  if (sizes.positions == 0 || table.elements() == 0) return;
+  const Positions positions{sizes.positions, sizes.vocab, static_cast<int32_t>(attrs.padding), ids};
   const unsigned blocks = blocks_for(sizes.positions, kThreads);
-  launch(args.device, count_kernel, blocks, kThreads, 0, sizes.positions, sizes.vocab,
-         static_cast<int32_t>(attrs.padding), ids, sorting);
-  launch(args.device, divide_kernel, blocks, kThreads, 0, sizes.positions, ids, sorting);
-  launch(args.device, place_kernel, blocks, kThreads, 0, sizes.positions, ids, sorting);
+  if (sizes.positions <= kFewPositions) {
+    launch(args.device, sort_few_kernel, 1 + blocks_for((cleared + 3) / 4, kSortThreads), kSortThreads, 0, cleared,
+           is_aligned<float>(table), table.as<float>(), positions, sorting);
+  } else {
+    launch(args.device, clear_kernel, blocks_for(std::max({(cleared + 3) / 4, sizes.vocab, int64_t{4}}), kThreads),
+           kThreads, 0, cleared, is_aligned<float>(table), table.as<float>(), sizes.vocab, sorting);
+    launch(args.device, count_kernel, blocks, kThreads, 0, positions, sorting);
+    launch(args.device, make_room_kernel, blocks, kThreads, 0, positions, sorting);
+    launch(args.device, place_kernel, blocks, kThreads, 0, positions, sorting);
+  }
+  if (sizes.positions == 0 || table.elements() == 0) return;
   launch(args.device, order_kernel, blocks, kThreads, 0, ids, sorting);
   for_storage(dy.type.dtype, [&]<class T>() {
     if (sizes.width % 4 == 0 && is_aligned<T>(dy) && is_aligned<float>(table))

@@ -35,6 +35,12 @@ TEST(Embedding, ManyRowsOfFewAndOfManyIds) {
               .bf16_tolerance = 1e-2});
 }
 
+// More positions than one block of a GPU sorts.
+TEST(Embedding, GradientsOfTenThousandPositions) {
+  check_op({.inputs = {{.shape = {17, 4}, .full = true}, {.shape = {10, 1000}, .integer = true, .low = 0, .high = 17}},
+            .build = [](Graph&, const auto& x) { return std::vector{embedding(x[0], x[1])}; }});
+}
+
 TEST(Embedding, ATableTiedToAProductGetsBothGradients) {
   check_op(
       {.inputs = {{{13, 8}}, {.shape = {2, 4}, .integer = true, .low = 0, .high = 13}},

@@ -21,7 +21,7 @@ HeadProduct head_product(const MatmulAttrs& attrs, const Shape& a, const Shape& 
   if (b.rank() != 2 || attrs.precision != Precision::kF32 || (attrs.trans_a && a.rank() != 2)) return {};
   if (attrs.activation > GemmActivation::kRelu || attrs.has_aux()) return {};
   if (attrs.independent_rows) return {};  // this kernel has no code for fewer rows than kMinRows
-  const bool plain = !attrs.bias && attrs.is_sum();
+  const bool plain = !attrs.bias && !attrs.row_sums && attrs.is_sum();
   HeadProduct head;
   if (!attrs.trans_a && attrs.trans_b && !attrs.accumulate && a.elements() >= kMinRows * a[-1])  // x [m, k], w [n, k]
     head = {Product::kForward, {a.elements() / std::max<int64_t>(a[-1], 1), b[0], b[1]}};

@@ -32,6 +32,10 @@ std::vector<TensorType> infer(const InferArgs& args) {
   if (attrs.has_aux()) expect(args.in[2 + attrs.bias] == out, "aux of type " + args.in[2 + attrs.bias].text());
   expect(attrs.is_sum() || !attrs.accumulate, "an accumulator of what is no sum");
   expect(!attrs.has_aux() || attrs.activation == GemmActivation::kNone, "an activation and a derivative");
+  if (attrs.row_sums) {
+    expect(attrs.trans_a && b.rank() == 2 && attrs.is_sum() && !attrs.bias, "row sums of another product");
+    return {out, {args.in[0].dtype, {a[-1]}}};
+  }
   if (attrs.pre_activation) return {out, out};
   return {out};
 }
@@ -59,7 +63,7 @@ bool may_overwrite(const Node& node, int, int input) {
 
 bool can_accumulate(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
-  return !attrs.accumulate && attrs.is_sum();
+  return !attrs.accumulate && !attrs.row_sums && attrs.is_sum();
 }
 
 Attrs with_accumulator(const Attrs& old) {
@@ -74,7 +78,7 @@ Attrs with_independent_rows(const Attrs& old) {
   return attrs;
 }
 
-// Bias and sums stay fp32; where a second result or aux is involved, all of them have one type.
+// A bias and row sums stay fp32; where a result before its activation or aux is involved, all of them have one type.
 StorageRule storage(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
   StorageRule rule{.in = {Storage::kReduced, Storage::kReduced}};
@@ -82,6 +86,7 @@ StorageRule storage(const Node& node) {
   if (attrs.has_aux()) rule.in.push_back(Storage::kReduced);
   if (attrs.accumulate) rule.in.push_back(Storage::kAsResult);
   rule.out.assign(node.out.size(), attrs.has_aux() || attrs.pre_activation ? Storage::kReduced : Storage::kAny);
+  if (attrs.row_sums) rule.out.back() = Storage::kF32;
   return rule;
 }
 
@@ -95,6 +100,7 @@ std::string label(const Node& node) {
   if (attrs.pre_activation) text += "+pre_activation";
   if (attrs.has_aux()) text += "+times_" + name(attrs.derivative) + "_grad";
   if (attrs.accumulate) text += "+accumulate";
+  if (attrs.row_sums) text += "+row_sums";
   if (attrs.precision != Precision::kF32) text += "+" + name(attrs.precision);
   return text;
 }

@@ -22,6 +22,9 @@ struct MatmulAttrs {
   GemmActivation derivative = GemmActivation::kNone;
   float derivative_scale = 1;
   bool accumulate = false;
+  // A second output [M], fp32: op(a) summed over K. Where a is the gradient of a linear layer's result and the product
+  // that of its weight, these sums are the gradient of its bias. Needs trans_a.
+  bool row_sums = false;
   // Set by the lower_precision pass. In float64 (the reference) it means nothing.
   Precision precision = Precision::kF32;
   // Set by the independent_rows pass; see GemmArgs. The kernels of GPUs do not know it.
@@ -32,8 +35,8 @@ struct MatmulAttrs {
   void fields(FieldVisitor& visit) {
     visit("trans_a", trans_a), visit("trans_b", trans_b), visit("bias", bias), visit("activation", activation);
     visit("pre_activation", pre_activation), visit("derivative", derivative);
-    visit("derivative_scale", derivative_scale), visit("accumulate", accumulate), visit("precision", precision);
-    visit("independent_rows", independent_rows);
+    visit("derivative_scale", derivative_scale), visit("accumulate", accumulate), visit("row_sums", row_sums);
+    visit("precision", precision), visit("independent_rows", independent_rows);
   }
 };
 

@@ -58,6 +58,11 @@ void reference_product(const KernelArgs& args) {
         args.out[0].as<T>()[location] = static_cast<T>(sum);
       }
   }
+  for (int64_t i = 0; attrs.row_sums && i < m; ++i) {
+    double sum = 0;
+    for (int64_t p = 0; p < k; ++p) sum += args.in[0].as<T>()[p * m + i];
+    args.out[1].as<T>()[i] = static_cast<T>(sum);
+  }
 }
 
 void run_reference(const KernelArgs& args) {
@@ -66,8 +71,9 @@ void run_reference(const KernelArgs& args) {
 
 // See is_stored_in_bf16(). A bias is fp32.
 bool supports(const KernelQuery& query) {
-  if (all_f32(query)) return true;
   const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  if (attrs.row_sums) return false;  // made for GPUs, where a sum of its own costs two launches
+  if (all_f32(query)) return true;
   const bool rounds = attrs.precision == Precision::kBf16 ||
                       (query.in[0].dtype == DType::kBF16 && query.in[1].dtype == DType::kBF16);  // nothing to round
   return all_f32_or_bf16(query) && gemm_has_bf16() && rounds && !attrs.independent_rows &&

@@ -6,6 +6,7 @@
 #include "ops/matmul/lt_precision_cuda.h"
 #include "ops/matmul/matmul_epilogue_cuda.h"
 #include "ops/matmul/matmul_sizes.h"
+#include "ops/reduce/column_sums_cuda.h"
 
 namespace linnet {
 namespace {
@@ -27,6 +28,7 @@ struct Form {
   bool round_bias = false;  // to bf16, which is what cuBLASLt takes beside a bf16 result
   bool own_pass = false;    // activation, derivative
   bool own_bias = false;    // and the bias
+  bool own_sums = false;    // row sums are a reduction of its own
 };
 
 // cuBLASLt's GELU is the one by tanh, which it approximates: not for strict fp32. It keeps what GELU was taken of only
@@ -46,6 +48,8 @@ Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
   LtProduct& f = form.product;
   f.bias = attrs.bias;
   f.beta = attrs.accumulate ? 1.0f : 0.0f;
+  f.row_sums = attrs.row_sums && p.sums_are_exact();
+  form.own_sums = attrs.row_sums && !f.row_sums;
   form.own_pass = !fuses(attrs, p);
   if (form.own_pass) return form;
   if (attrs.has_aux()) {
@@ -68,7 +72,8 @@ Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain
   }
   LtProduct bare = plain;
   bare.beta = attrs.accumulate ? 1.0f : 0.0f;
-  return {.product = bare, .own_pass = true, .own_bias = attrs.bias};
+  const bool follows = attrs.bias || !attrs.is_sum();
+  return {.product = bare, .own_pass = follows, .own_bias = attrs.bias, .own_sums = attrs.row_sums};
 }
 
 const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain) {
@@ -76,13 +81,19 @@ const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& pla
                                [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain)); });
 }
 
-// Behind cuBLASLt's own, room for a copy of the bias.
+// Behind cuBLASLt's own, room for a copy of the bias or the row sums, or for the parts of these.
 size_t workspace(const KernelQuery& query) {
-  const auto width = static_cast<size_t>(query.out[0].shape[-1]);
-  return kLtWorkspace + (query.node.attrs.as<MatmulAttrs>().bias ? width * dtype_size(DType::kF32) : 0);
+  const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const MatmulSizes sizes = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
+  size_t more = 0;
+  if (attrs.bias) more = static_cast<size_t>(sizes.n) * sizeof(float);
+  if (attrs.row_sums)
+    more = std::max(static_cast<size_t>(sizes.m) * sizeof(float), column_sums_workspace(sizes.k, sizes.m));
+  return kLtWorkspace + more;
 }
 
 bool supports(const KernelQuery& query) {
+  if (query.node.attrs.as<MatmulAttrs>().row_sums && query.out[1].dtype != DType::kF32) return false;
   for (const auto& types : {query.in.first(2), query.out.first(1)})
     for (const TensorType& type : types)
       if (type.dtype != DType::kF32 && type.dtype != DType::kBF16) return false;
@@ -120,7 +131,13 @@ void run(const KernelArgs& args) {
   if (form.product.beta != 0) o.c = args.in.back().data;
   if (attrs.bias) o.bias = bias_of(device, form, args);
   if (form.product.aux) o.aux = attrs.has_aux() ? aux : pre_activation;
+  const bool copies_sums = form.product.row_sums && lt_alignment({args.out[1].data}) < 16;
+  if (form.product.row_sums)
+    o.row_sums = copies_sums ? reinterpret_cast<float*>(args.workspace + kLtWorkspace) : args.out[1].as<float>();
   lt_run(device, form.product, o);
+  if (copies_sums) device.copy(args.out[1].as<std::byte>(), args.workspace + kLtWorkspace, args.out[1].type.bytes());
+  if (form.own_sums)
+    column_sums(&device, plain.k, plain.m, args.in[0], args.out[1].as<float>(), args.workspace + kLtWorkspace);
   if (!form.own_pass) return;
 
   const LtProduct& p = form.product;

@@ -6,6 +6,7 @@
 #include "kernels/cuda/storage.cuh"
 #include "ops/broadcast.h"
 #include "ops/cuda_kernels.h"
+#include "ops/reduce/column_sums_cuda.h"
 #include "ops/reduce/reduce.h"
 
 namespace linnet {
@@ -180,9 +181,8 @@ struct Cut {
   unsigned lanes = 1;     // of columns: threads along x
 };
 
-Cut cut_of(const TensorType& in, const Shape& out) {
-  Cut cut{.columns = *find_broadcast(out, in.shape) == Broadcast::kSuffix, .rows = out.elements()};
-  cut.count = cut.rows ? in.shape.elements() / cut.rows : 0;
+Cut cut_of(bool columns, int64_t rows, int64_t count) {
+  Cut cut{.columns = columns, .rows = rows, .count = count};
   cut.piece = std::max<int64_t>(cut.count, 1);
   if (cut.columns) {
     while (cut.lanes < kWarp && cut.lanes * kColumns < cut.rows) cut.lanes *= 2;
@@ -199,10 +199,16 @@ Cut cut_of(const TensorType& in, const Shape& out) {
   return cut;
 }
 
-size_t workspace(const KernelQuery& query) {
-  const Cut cut = cut_of(query.in[0], query.out[0].shape);
+Cut cut_of(const TensorType& in, const Shape& out) {
+  const int64_t rows = out.elements();
+  return cut_of(*find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0);
+}
+
+size_t workspace_of(const Cut& cut) {
   return cut.pieces > 1 ? static_cast<size_t>(cut.pieces * cut.rows) * sizeof(Part) : 0;
 }
+
+size_t workspace(const KernelQuery& query) { return workspace_of(cut_of(query.in[0], query.out[0].shape)); }
 
 template <Reduction kKind, class From, class To>
 void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
@@ -234,17 +240,20 @@ void reduce_whole(Device* device, const Cut& cut, int64_t count, int64_t piece, 
     reduce_rows<kKind>(device, cut, count, piece, x, y);
 }
 
+template <Reduction kKind, class From, class To>
+void reduce_all(Device* device, const Cut& cut, const From* x, To* y, std::byte* workspace) {
+  if (cut.pieces == 1) return reduce_whole<kKind>(device, cut, cut.count, cut.piece, x, y);
+  auto* parts = reinterpret_cast<Part*>(workspace);
+  reduce_whole<kKind>(device, cut, cut.count, cut.piece, x, parts);
+  reduce_whole<kKind>(device, cut, cut.pieces, cut.pieces, static_cast<const Part*>(parts), y);
+}
+
 template <Reduction kKind>
 void run_kind(const KernelArgs& args) {
   const Cut cut = cut_of(args.in[0].type, args.out[0].shape());
   for_storage(args.in[0].type.dtype, [&]<class From>() {
     for_storage(args.out[0].type.dtype, [&]<class To>() {
-      const From* x = args.in[0].as<From>();
-      To* y = args.out[0].as<To>();
-      if (cut.pieces == 1) return reduce_whole<kKind>(args.device, cut, cut.count, cut.piece, x, y);
-      auto* parts = reinterpret_cast<Part*>(args.workspace);
-      reduce_whole<kKind>(args.device, cut, cut.count, cut.piece, x, parts);
-      reduce_whole<kKind>(args.device, cut, cut.pieces, cut.pieces, static_cast<const Part*>(parts), y);
+      reduce_all<kKind>(args.device, cut, args.in[0].as<From>(), args.out[0].as<To>(), args.workspace);
     });
   });
 }
@@ -263,6 +272,14 @@ void run(const KernelArgs& args) {
 constexpr Kernel kKernels[] = {{"pieces", nullptr, workspace, run}};
 
 }  // namespace
+
+size_t column_sums_workspace(int64_t rows, int64_t width) { return workspace_of(cut_of(true, width, rows)); }
+
+void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace) {
+  for_storage(x.type.dtype, [&]<class T>() {
+    reduce_all<Reduction::kSum>(device, cut_of(true, width, rows), x.as<T>(), sums, workspace);
+  });
+}
 
 KernelList reduce_cuda_kernels() { return kKernels; }
 
