@@ -60,8 +60,6 @@ collect() {
     $built/src/cuda/liblinnet_cuda.so $folder/bin/
   strip --strip-unneeded $folder/bin/*
   collect_libraries
-  # Half of the folder otherwise: ICU's tables. `run` unpacks what ends in .xz.
-  xz -T0 -6 "$folder"/lib/libicudata.so.*
   cp tests/golden/transformer_*.safetensors $folder/tests/golden/
   cp bench/gpu.py bench/gpu_floors.py $folder/bench/
   cp bench/peers/*.py $folder/bench/peers/
@@ -88,7 +86,6 @@ check_size() {
 }
 
 mkdir -p build
-command -v xz >/dev/null || fail "xz is missing (package xz-utils)"
 find_toolkit
 compile
 collect

@@ -283,6 +283,21 @@ void tune(CudaDevice& device, Problem& problem, const LtOperands& operands) {
   problem.tuned = true;
 }
 
+// The product with the alignments of these operands.
+LtProduct placed_at(LtProduct product, const LtOperands& operands) {
+  product.a_alignment = lt_alignment({operands.a});
+  product.b_alignment = lt_alignment({operands.b});
+  product.c_alignment = lt_alignment({operands.d, product.beta != 0 ? operands.c : nullptr, operands.aux});
+  if (product.bias || product.row_sums) product.bias_alignment = lt_alignment({operands.bias, operands.row_sums});
+  return product;
+}
+
+struct SumsChoice {
+  std::string way;
+  bool timed = false;
+};
+constexpr const char *kTogether = "together", *kApart = "apart";
+
 }  // namespace
 
 std::string LtProduct::text() const {
@@ -304,14 +319,6 @@ int lt_alignment(std::initializer_list<const void*> addresses) {
   return static_cast<int>(bits & -bits);
 }
 
-LtProduct lt_placed(LtProduct product, const LtOperands& operands) {
-  product.a_alignment = lt_alignment({operands.a});
-  product.b_alignment = lt_alignment({operands.b});
-  product.c_alignment = lt_alignment({operands.d, product.beta != 0 ? operands.c : nullptr, operands.aux});
-  if (product.bias || product.row_sums) product.bias_alignment = lt_alignment({operands.bias, operands.row_sums});
-  return product;
-}
-
 bool lt_supports(CudaDevice& device, const LtProduct& product) {
   Problem& problem = problem_of(device, product);
   if (problem.way.empty()) {
@@ -324,13 +331,52 @@ bool lt_supports(CudaDevice& device, const LtProduct& product) {
 
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands) {
   if (product.m == 0 || product.n == 0 || product.batch == 0) return;
-  const LtProduct placed = lt_placed(product, operands);
+  const LtProduct placed = placed_at(product, operands);
   Problem& problem = problem_of(device, placed);
   problem.point(operands);
   if (!problem.tuned && !device.recording()) tune(device, problem, operands);
   if (problem.way.empty() && !lt_supports(device, placed))
     fail_system("cuBLASLt has no deterministic algorithm for " + placed.text());
   check(problem.run(handle_of(device).raw, problem.way, operands, device.stream()), "multiplying " + placed.text());
+}
+
+// An algorithm that cuts k in parts may be faster than any that also adds up an operand.
+void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,
+                      FunctionRef<void()> sum_apart) {
+  LtProduct summing = product;
+  summing.row_sums = true;
+  LtOperands alone = operands;
+  alone.row_sums = nullptr;
+  const auto run = [&](const std::string& way) {
+    if (way == kTogether) return lt_run(device, summing, operands);
+    lt_run(device, product, alone);
+    sum_apart();
+  };
+  // Fp32 operands may have been rounded before they are added up, and an algorithm may write four sums at once.
+  const bool exact = product.operand == DType::kBF16 || product.precision == LtPrecision::kF32;
+  const LtProduct placed = placed_at(summing, operands);
+  if (!exact || placed.bias_alignment < 16 || !lt_supports(device, placed)) return run(kApart);
+
+  auto& choice = device.prepared<SumsChoice>("sums " + placed.text(), [] { return std::make_shared<SumsChoice>(); });
+  const bool in_place = product.beta != 0 && operands.c == operands.d;  // a second run would add once more
+  if (choice.way.empty() || (!choice.timed && !device.recording() && !in_place)) {
+    const Tuning tuning{
+        .kind = "sums",
+        .key = device.fingerprint() + " cuBLASLt " + std::to_string(lt().version()) + " " + placed.text(),
+        .candidates =
+            [] {
+              return std::vector<std::string>{kTogether, kApart};
+            },
+        .works = [](const std::string& way) { return way == kTogether || way == kApart; },
+        .seconds =
+            [&](const std::string& way) {
+              run(way);  // chooses its algorithm
+              return device.timed([&] { run(way); });
+            }};
+    choice.timed = !device.recording() && !in_place;
+    choice.way = choice.timed ? fastest(tuning) : known_or_first(tuning);
+  }
+  run(choice.way);
 }
 
 }  // namespace linnet

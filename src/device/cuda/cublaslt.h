@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "base/function_ref.h"
 #include "device/cuda/cuda_device.h"
 #include "ir/tensor_type.h"
 
@@ -32,9 +33,7 @@ struct LtProduct {
   bool aux = false;       // kGeluTanh: what it is taken of is written there; kGeluTanhSlope: is read there. Like d
   // What the addresses are multiples of, at most 16; lt_run looks.
   int a_alignment = 16, b_alignment = 16, c_alignment = 16, bias_alignment = 16;  // the last one of row_sums too
-  // Whether row_sums adds up what is stored: otherwise operands may have been rounded before.
-  bool sums_are_exact() const { return operand == DType::kBF16 || precision == LtPrecision::kF32; }
-  std::string text() const;  // a key
+  std::string text() const;                                                       // a key
 };
 
 struct LtOperands {
@@ -48,8 +47,6 @@ struct LtOperands {
 
 constexpr size_t kLtWorkspace = size_t{32} << 20;
 
-// The product with the alignments of these operands.
-LtProduct lt_placed(LtProduct product, const LtOperands& operands);
 // What all of the addresses are multiples of, at most 16; null ones do not count.
 int lt_alignment(std::initializer_list<const void*> addresses);
 // Whether cuBLASLt has an algorithm. May be asked inside a recording.
@@ -57,5 +54,9 @@ bool lt_supports(CudaDevice& device, const LtProduct& product);
 // Queues it. The first time, and not inside a recording, algorithms are timed: d, aux and row_sums are written several
 // times, and where d is c's memory a copy of it is used.
 void lt_run(CudaDevice& device, const LtProduct& product, const LtOperands& operands);
+// Queues a product without row_sums, and operands.row_sums: cuBLASLt makes them on the way where it can and where that
+// was faster, the first time, than the product and then sum_apart(), which queues them alone.
+void lt_run_with_sums(CudaDevice& device, const LtProduct& product, const LtOperands& operands,
+                      FunctionRef<void()> sum_apart);
 
 }  // namespace linnet

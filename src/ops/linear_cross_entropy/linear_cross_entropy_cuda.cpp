@@ -85,21 +85,21 @@ struct Call {
     softmax_loss(&device, loss);
   }
 
-  // dweight += gradient^T hidden; start: what the first chunk adds to, null for 0. With dbias, and where cuBLASLt can,
-  // the gradient of the bias is made on the way: returns whether it was.
-  bool weight_gradient(int64_t from, int64_t count, const void* start, void* dweight, DType type, float* dbias) const {
+  // dweight += gradient^T hidden; start: what the first chunk adds to, null for 0. dbias, which may be null, is the sum
+  // of the gradient's rows, which sum_bias() queues alone.
+  void weight_gradient(int64_t from, int64_t count, const void* start, void* dweight, DType type, float* dbias,
+                       FunctionRef<void()> sum_bias) const {
     LtProduct p = product(sizes.classes, sizes.width, count);
     p.trans_a = true, p.result = type;
     p.lda = sizes.stride, p.ldb = p.ldc = sizes.width;
     p.beta = from > 0 || start ? 1.0f : 0.0f;
-    LtOperands o{.a = logits, .b = hidden_at(from), .c = from > 0 ? dweight : start, .d = dweight, .workspace = lt};
-    LtProduct summing = p;
-    summing.row_sums = true, o.row_sums = dbias;
-    if (dbias && p.sums_are_exact() && lt_alignment({dbias}) == 16 && lt_supports(device, lt_placed(summing, o)))
-      return lt_run(device, summing, o), true;
-    o.row_sums = nullptr;
-    lt_run(device, p, o);
-    return false;
+    const LtOperands o{.a = logits,
+                       .b = hidden_at(from),
+                       .c = from > 0 ? dweight : start,
+                       .d = dweight,
+                       .row_sums = dbias,
+                       .workspace = lt};
+    dbias ? lt_run_with_sums(device, p, o, sum_bias) : lt_run(device, p, o);
   }
 
   // dhidden = gradient weight, perhaps over the hidden states
@@ -144,12 +144,15 @@ void run_grad(const KernelArgs& args) {
     const int64_t count = std::min(s.chunk, s.rows - from);
     call.rows(from, count, attrs.loss);
     float* const dbias = attrs.bias ? args.out[1 + attrs.weight_gradient].as<float>() : nullptr;
-    // Row sums do not add to those of earlier chunks.
-    const bool summed =
-        attrs.weight_gradient && call.weight_gradient(from, count, start, args.out[1].data, args.out[1].type.dtype,
-                                                      s.chunk == s.rows ? dbias : nullptr);
-    if (dbias && !summed)
+    const auto sum_bias = [&] {
       sum_columns(&call.device, s.type, count, s.classes, s.stride, call.logits, call.parts, dbias, from > 0);
+    };
+    // Beside a product there is no adding to the sums of earlier chunks.
+    const bool together = attrs.weight_gradient && s.chunk == s.rows;
+    if (dbias && !together) sum_bias();
+    if (attrs.weight_gradient)
+      call.weight_gradient(from, count, start, args.out[1].data, args.out[1].type.dtype, together ? dbias : nullptr,
+                           sum_bias);
     call.hidden_gradient(from, count, args.out[0].as<std::byte>());  // last: it may write over the hidden states
   }
   if (attrs.loss) sum_numbers(&call.device, s.rows, call.losses, args.out.back().as<float>());

@@ -28,7 +28,6 @@ struct Form {
   bool round_bias = false;  // to bf16, which is what cuBLASLt takes beside a bf16 result
   bool own_pass = false;    // activation, derivative
   bool own_bias = false;    // and the bias
-  bool own_sums = false;    // row sums are a reduction of its own
 };
 
 // cuBLASLt's GELU is the one by tanh, which it approximates: not for strict fp32. It keeps what GELU was taken of only
@@ -48,8 +47,6 @@ Form fused_form(const MatmulAttrs& attrs, LtProduct p) {
   LtProduct& f = form.product;
   f.bias = attrs.bias;
   f.beta = attrs.accumulate ? 1.0f : 0.0f;
-  f.row_sums = attrs.row_sums && p.sums_are_exact();
-  form.own_sums = attrs.row_sums && !f.row_sums;
   form.own_pass = !fuses(attrs, p);
   if (form.own_pass) return form;
   if (attrs.has_aux()) {
@@ -72,8 +69,7 @@ Form choose(CudaDevice& device, const MatmulAttrs& attrs, const LtProduct& plain
   }
   LtProduct bare = plain;
   bare.beta = attrs.accumulate ? 1.0f : 0.0f;
-  const bool follows = attrs.bias || !attrs.is_sum();
-  return {.product = bare, .own_pass = follows, .own_bias = attrs.bias, .own_sums = attrs.row_sums};
+  return {.product = bare, .own_pass = true, .own_bias = attrs.bias};
 }
 
 const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& plain) {
@@ -81,15 +77,14 @@ const Form& form_of(CudaDevice& device, const Attrs& attrs, const LtProduct& pla
                                [&] { return std::make_shared<Form>(choose(device, attrs.as<MatmulAttrs>(), plain)); });
 }
 
-// Behind cuBLASLt's own, room for a copy of the bias or the row sums, or for the parts of these.
+// Behind cuBLASLt's own, room for a copy of the bias, or for the parts of row sums.
 size_t workspace(const KernelQuery& query) {
   const auto& attrs = query.node.attrs.as<MatmulAttrs>();
+  const auto width = static_cast<size_t>(query.out[0].shape[-1]);
+  if (attrs.bias) return kLtWorkspace + width * dtype_size(DType::kF32);
+  if (!attrs.row_sums) return kLtWorkspace;
   const MatmulSizes sizes = matmul_sizes(attrs, query.in[0].shape, query.in[1].shape);
-  size_t more = 0;
-  if (attrs.bias) more = static_cast<size_t>(sizes.n) * sizeof(float);
-  if (attrs.row_sums)
-    more = std::max(static_cast<size_t>(sizes.m) * sizeof(float), column_sums_workspace(sizes.k, sizes.m));
-  return kLtWorkspace + more;
+  return kLtWorkspace + column_sums_workspace(sizes.k, sizes.m);
 }
 
 bool supports(const KernelQuery& query) {
@@ -114,7 +109,25 @@ const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args
   return copy;
 }
 
+// Nothing else follows such a product.
+void run_with_sums(const KernelArgs& args) {
+  auto& device = static_cast<CudaDevice&>(*args.device);
+  const auto& attrs = args.node.attrs.as<MatmulAttrs>();
+  LtProduct p = plain_product(attrs, args.in[0].type, args.in[1].type, args.out[0].type);
+  p.beta = attrs.accumulate ? 1.0f : 0.0f;
+  float* const sums = args.out[1].as<float>();
+  const LtOperands o{.a = args.in[0].data,
+                     .b = args.in[1].data,
+                     .c = attrs.accumulate ? args.in.back().data : nullptr,
+                     .d = args.out[0].data,
+                     .row_sums = sums,
+                     .workspace = args.workspace};
+  lt_run_with_sums(device, p, o,
+                   [&] { column_sums(&device, p.k, p.m, args.in[0], sums, args.workspace + kLtWorkspace); });
+}
+
 void run(const KernelArgs& args) {
+  if (args.node.attrs.as<MatmulAttrs>().row_sums) return run_with_sums(args);
   auto& device = static_cast<CudaDevice&>(*args.device);
   const auto& attrs = args.node.attrs.as<MatmulAttrs>();
   void* aux = attrs.has_aux() ? args.in[attrs.bias ? 3 : 2].data : nullptr;
@@ -131,13 +144,7 @@ void run(const KernelArgs& args) {
   if (form.product.beta != 0) o.c = args.in.back().data;
   if (attrs.bias) o.bias = bias_of(device, form, args);
   if (form.product.aux) o.aux = attrs.has_aux() ? aux : pre_activation;
-  const bool copies_sums = form.product.row_sums && lt_alignment({args.out[1].data}) < 16;
-  if (form.product.row_sums)
-    o.row_sums = copies_sums ? reinterpret_cast<float*>(args.workspace + kLtWorkspace) : args.out[1].as<float>();
   lt_run(device, form.product, o);
-  if (copies_sums) device.copy(args.out[1].as<std::byte>(), args.workspace + kLtWorkspace, args.out[1].type.bytes());
-  if (form.own_sums)
-    column_sums(&device, plain.k, plain.m, args.in[0], args.out[1].as<float>(), args.workspace + kLtWorkspace);
   if (!form.own_pass) return;
 
   const LtProduct& p = form.product;
