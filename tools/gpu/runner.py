@@ -3,6 +3,7 @@
 import argparse
 import ctypes
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,8 @@ HERE = journal.HERE
 DEVICE = os.environ.get("LINNET_GPU_DEVICE", "cuda:0")  # cpu: the parts themselves can be tried without a GPU
 BUDGET = float(os.environ.get("LINNET_GPU_SECONDS", "530"))  # of one call
 FIRST = (("r-256", "bf16"), ("cnn-1024", "tf32"), ("gpt2-124m-8", "bf16"))
+CORES = ("r-64", "gpt2-124m", "cnn-128")  # workloads
+THREADS = (1, 2, 4, 8, 16)
 NOT_DONE = 75  # exit code: call again
 
 HELP = """parts:
@@ -27,6 +30,7 @@ HELP = """parts:
   train                 dates (and MNIST, where it came along) on the GPU: the quality they reach
   sanitize              compute-sanitizer, memcheck and racecheck, over the op tests and the training tests in bf16
   bench NAME PRECISION  a training step beside PyTorch's; fp32, tf32 or bf16
+  cores                 on the processor: training steps with 1, 2, 4, 8, 16 threads beside PyTorch's: """ + ", ".join(CORES) + """
   table                 the benchmarks' table, again
 Results are in OUT, or else in results/. What is done is skipped; exit code 75 says: call again."""
 
@@ -237,6 +241,33 @@ def bench(folder: Path, name: str, precision: str, clock: Clock, more: list[str]
         raise
 
 
+def cores(folder: Path, build: str, clock: Clock) -> int:
+    """Training steps on the processor's cores, fp32; the journal's last lines hold the speeds."""
+    counts = [count for count in THREADS if count <= len(os.sched_getaffinity(0))]
+    theirs = ["env", "LD_LIBRARY_PATH=" + os.environ.get("LD_LIBRARY_PATH", "")]
+    commands = {"linnet": lambda name, count: [str(HERE / "bin" / "linnet"), "bench", name, "--json"]}
+    for mode in ("eager", "compile"):
+        commands[mode] = lambda name, count, mode=mode: [*theirs, f"OMP_NUM_THREADS={count}", sys.executable,
+                                                         str(HERE / "bench" / "peers" / "peer.py"), name, "--mode", mode]
+    items = [(f"{name} {side} {count}", [*command(name, count), "--threads", str(count), "--seconds", "3"])
+             for side, command in commands.items() for name in CORES for count in counts]
+    part = Part("cores", folder, build)
+    code = part.run(items, clock)
+
+    def speed(name: str, side: str, count: int) -> float:  # 0: not there
+        record = part.done(f"{name} {side} {count}")
+        lines = [line for line in (record or {}).get("last", []) if line.startswith("{")]
+        return json.loads(lines[-1])["median"] if record and record["status"] == "ok" and lines else 0
+
+    for name in CORES:
+        for count in counts:
+            speeds = {side: found for side in commands if (found := speed(name, side, count))}
+            best = max((found for side, found in speeds.items() if side != "linnet"), default=0)
+            say(f"cores {name}, threads {count}: " + ", ".join(f"{side} {found:.4g}" for side, found in speeds.items())
+                + (f"; ratio {speeds['linnet'] / best:.2f}" if best and "linnet" in speeds else ""))
+    return code
+
+
 def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
     codes = [Part("test", folder, build).run(test_items(), Clock(0.45 * BUDGET), POISON)]
     for index, (name, precision) in enumerate(FIRST):
@@ -247,7 +278,7 @@ def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="run", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("first", "test", "train", "sanitize", "bench", "table"), metavar="PART")
+    parser.add_argument("part", choices=("first", "test", "train", "sanitize", "bench", "cores", "table"), metavar="PART")
     parser.add_argument("name", nargs="?", help="of bench: the workload")
     parser.add_argument("precision", nargs="?", choices=("fp32", "tf32", "bf16"), help="of bench")
     parser.add_argument("--again", action="store_true", help="what failed or was too slow is run again")
@@ -261,7 +292,8 @@ def main() -> int:
     folder = journal.results_folder()
     if options.part == "table":
         return subprocess.run([sys.executable, str(HERE / "bench" / "gpu.py"), "--table", "--out", str(folder)]).returncode
-    check_device()
+    if options.part != "cores":
+        check_device()
     build = build_name()
     if options.again:
         for part in ("test", "train", "sanitize") if options.part == "first" else (options.part,):
@@ -276,7 +308,7 @@ def main() -> int:
     if options.part == "bench":
         return bench(folder, options.name, options.precision, clock, more)
     return {"first": lambda: first(folder, build, clock, more), "sanitize": lambda: sanitize(folder, build, clock),
-            "train": lambda: train(folder, build, clock)}[options.part]()
+            "cores": lambda: cores(folder, build, clock), "train": lambda: train(folder, build, clock)}[options.part]()
 
 
 if __name__ == "__main__":
